@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_a_shipped_name_that_is_also_a_folder_here_says_which_it_is(tmp_path, mo
     folder = tmp_path / "pendulum"
     folder.mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neurodyn.core.errors._given", set())
+    monkeypatch.setattr("neurodyn.core.errors._given", Counter())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         robots.load("pendulum")  # a folder without a declaration is none of a robot

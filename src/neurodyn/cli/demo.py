@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn demo`: a simulator learned, a log learned, or a policy learned in a model, with a report, in minutes."""
+"""`neurodyn demo`: a gap closed, a simulator, a log or a policy learned, each with a report, in minutes."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.core.progress import present_work, stage
 
@@ -25,6 +26,7 @@ _BUDGET = {"minutes": 2.5, "transitions": 1_000_000, "rollouts": 512}
 
 def demo(
     *,
+    neural: bool = False,
     world_model: bool = False,
     policy: bool = False,
     out: Path | None = None,
@@ -33,15 +35,17 @@ def demo(
     rollouts: int | None = None,
     seed: int = 0,
 ) -> None:
-    """Generate data, train a neural cartpole, measure it beside Newton's solver, and write a report.
+    """Show a policy that fails on a robot unlike its declaration, adapt the model to logs, and train one that works.
 
-    Takes about 5 minutes; --world-model and --policy take about one each.
+    The robot is a stand-in in plain MuJoCo; takes about a minute and a half. --world-model and --policy take about one
+    each, --neural five.
 
     Args:
+        neural: Instead, train a neural cartpole on a simulator's data, and measure it beside that simulator.
         world_model: Instead, learn a quadruped from the walks that ship with the package, without a simulator.
         policy: Instead, learn to swing up the cartpole inside a network, and meet the simulator afterwards.
-        out: Folder for what is made; an interrupted demo in it goes on where it stopped. By default demo,
-            demo-world-model or demo-policy.
+        out: Folder for what is made; an interrupted demo in it goes on where it stopped. By default demo, or
+            demo-neural, demo-world-model or demo-policy.
         minutes: Time budget of the neural cartpole's training; by default 2.5.
         transitions: Transitions of its training data; by default a million.
         rollouts: Roll-outs of its evaluation; by default 512.
@@ -51,25 +55,24 @@ def demo(
         neurodyn demo
         neurodyn demo --world-model
     """
-    from neurodyn.core.errors import InputError
-
     budget = {"minutes": minutes, "transitions": transitions, "rollouts": rollouts}
     given = {name: value for name, value in budget.items() if value is not None}
-    if world_model and policy:
-        raise InputError("--world-model and --policy are two demos; give one of them")
-    if given and (world_model or policy):
+    asked = [name for name, one in (("neural", neural), ("world-model", world_model), ("policy", policy)) if one]
+    if len(asked) > 1:
+        raise InputError(f"--{asked[0]} and --{asked[1]} are two demos; give one of them")
+    if given and asked not in ([], ["neural"]):
         raise InputError(f"--{next(iter(given))} is for the neural cartpole; valid with the other demos: --out, --seed")
     if seed < 0:
         raise InputError(f"--seed is {seed}; valid: at least 0")
-    if world_model:
-        with _alone(out := out or Path("demo-world-model")):
-            show_world_model(out, seed)
-    elif policy:
-        with _alone(out := out or Path("demo-policy")):
-            show_policy(out, seed)
-    else:
-        with _alone(out := out or Path("demo")):
-            show_cartpole(out, **(_BUDGET | given), seed=seed)
+    which = "neural" if given else "".join(asked)
+    shown: dict[str, Callable[[Path], None]] = {
+        "": partial(show_gap, seed=seed),
+        "neural": partial(show_cartpole, **(_BUDGET | given), seed=seed),
+        "world-model": partial(show_world_model, seed=seed),
+        "policy": partial(show_policy, seed=seed),
+    }
+    with _alone(out := out or Path(f"demo-{which}".rstrip("-"))):
+        shown[which](out)
 
 
 @contextmanager
@@ -84,6 +87,77 @@ def _alone(out: Path) -> Iterator[None]:
         raise Interrupted(f"{out}: interrupted; the same command goes on", getattr(stop, "code", 130)) from None
 
 
+GAP_ROBOT, GAP_TASK, GAP_POLICY = "ant", "ant-run", "pretrained-policy:ant-run"
+GAP_SETTINGS = Path(__file__).with_name("gap.yaml")
+GAP_FRAMES, GAP_NOISE = 10_000, 0.4
+"""Frames of the robot's log, and the noise on its actions."""
+GAP_EPISODES, GAP_PROMISES = 6, 64
+"""Episodes of each policy in the robot, and in its model."""
+
+
+def show_gap(out: Path, seed: int) -> None:
+    """Log a robot that is not as declared, adapt its model, train a policy in it, and play it in the robot.
+
+    Raises:
+        InputError: The extra `policy` or `sim` is not installed.
+    """
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_tables
+    from neurodyn.control.resolve import open_dynamics
+    from neurodyn.identify.adaptation.result import read_adaptation
+    from neurodyn.identify.adaptation.run import adapt
+    from neurodyn.policy.learner import begun_with
+    from neurodyn.policy.logs import log_policies
+    from neurodyn.policy.report import measure_gap, write_gap
+    from neurodyn.policy.settings import load_settings, with_flags
+    from neurodyn.policy.train import train_policy
+    from neurodyn.report.adaptation import lead, write_adaptation
+    from neurodyn.tasks import load
+
+    robot = f"{example('worn_ant.py')}:WornAnt"
+    task, log, run, folder = load(GAP_TASK), out / "log.h5", out / "model", out / "policy"
+    settings = with_flags(load_settings(GAP_TASK, GAP_SETTINGS), seed=seed)
+    initial, settings = begun_with(task, GAP_POLICY, settings)
+    with ProgressBar("demo") as bar:
+        bar.say(f"1/5  the robot: {robot}, unlike its declaration; {GAP_POLICY} and random commands are logged in it")
+        with stage(0.0, 0.15, "logging"):
+            logged = log_policies(
+                (GAP_POLICY, "random"), log, robot=robot, transitions=GAP_FRAMES, noise=GAP_NOISE, seed=seed
+            )
+        bar.say(f"     {logged.transitions:,} frames with noise, {log}")
+        bar.say("2/5  identification: motors, joints, floor and payload from the log")
+        with stage(0.15, 0.45, "identifying"):
+            figures = read_adaptation(run)
+            if figures is None:
+                figures = adapt(GAP_ROBOT, log, run, seed=seed, resume=(run / "config.yaml").exists()).figures
+                write_adaptation(run, figures)
+        bar.say(f"     {lead(figures)}")
+        said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"
+        with stage(0.45, 0.8, "training"):
+
+            def fit(**going: Any) -> "TrainState":
+                return train_policy(task, open_dynamics(task, str(run)), folder, settings, initial=initial, **going)
+
+            _train(bar, said, folder, fit, "policy")
+        bar.say(f"4/5  both policies: {GAP_EPISODES} episodes each in the robot, {GAP_PROMISES} in their models")
+        with stage(0.8, 1.0, "playing"):
+            played = out / "played.h5"
+            measure = partial(
+                measure_gap, GAP_TASK, robot, (GAP_POLICY, str(folder)), ("hybrid", str(run)), played,
+                adaptation=figures, episodes=(GAP_EPISODES, GAP_PROMISES), seed=seed,
+            )  # fmt: skip
+            result, report = _measure(
+                bar, out, measure, "5/5  report", lambda gap: write_gap(out, figures, gap, played)
+            )
+    print_tables("", [result.table()])
+    print(f"report: {report}")
+    print(f"next: neurodyn policy play {folder} --on {robot}")
+    print(f"verdict: {result.verdict}")
+
+
 ROBOT = "cartpole"
 
 
@@ -95,7 +169,6 @@ def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, se
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_evaluation
-    from neurodyn.core.errors import InputError
     from neurodyn.evaluate import evaluate
     from neurodyn.learn import load_settings, train, with_budget
     from neurodyn.report import write_report
@@ -255,6 +328,16 @@ SOURCES = (_PACKAGE / "examples", _PACKAGE.parent.parent / "examples")
 """Where examples lie: in an installed package, and in a clone."""
 
 
+def example(name: str) -> Path:
+    """Return a file of the examples; an InputError if the installation lacks it."""
+    found = next((folder / name for folder in SOURCES if (folder / name).is_file()), None)
+    if found is None:
+        raise InputError(
+            f"{SOURCES[0] / name}: no such file; the installation is incomplete, install neurodyn once more"
+        )
+    return found
+
+
 def examples(*, out: Path = Path("examples")) -> None:
     """Write the examples of the documentation: robots, column maps, logs in seconds, tasks, scripts.
 
@@ -266,7 +349,6 @@ def examples(*, out: Path = Path("examples")) -> None:
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import atomic_folder
-    from neurodyn.core.errors import InputError
     from neurodyn.core.locks import exclusive
 
     source = next((folder for folder in SOURCES if folder.is_dir()), None)

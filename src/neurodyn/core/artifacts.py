@@ -45,6 +45,14 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Constants of linux/fcntl.h and linux/fs.h."""
 
 
+def cache_folder(name: str) -> Path | None:
+    """Return the user's folder for what can be made again, which need not exist; None without a home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "neurodyn" / name
+    except RuntimeError:
+        return None
+
+
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which replaces `path` on success and is removed on failure.

@@ -2,6 +2,7 @@
 """Errors that a user can fix, as opposed to faults of the library, and notices of deviations from what was asked."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import PurePath
 
@@ -99,16 +100,21 @@ def require(ok: bool, what: str, value: object, valid: str) -> None:
         raise ValueError(f"{what} is {value}; valid: {valid}")
 
 
-_given: set[str] = set()
+_given: Counter[str] = Counter()
 
 
 class Notice(UserWarning):
     """A line on what was left out or replaced, and why; the command line prints it unchanged."""
 
 
+def noticed() -> int:
+    """Return the number of notices of this process so far, repeated ones included."""
+    return _given.total()
+
+
 def notice(text: str) -> None:
     """Issue a notice, once per process: a robot, for example, is built many times."""
     line = " ".join(text.split())
-    if line not in _given:
-        _given.add(line)
+    _given[line] += 1
+    if _given[line] == 1:
         warnings.warn(Notice(line), stacklevel=2)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as files (interactive page, GIF, MP4, Rerun), and sample roll-outs on pages."""
+"""Recordings as files (interactive page, GIF, MP4, Rerun), sample roll-outs and drawn motions on pages."""
 
 import importlib
+import json
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,6 +29,8 @@ from neurodyn.report.recording import (
     webp_bytes,
     write_mp4,
 )
+from neurodyn.robots import Robot
+from neurodyn.sim.bodies import rotation
 
 _COLOURS = {"predicted": (217, 72, 15), "truth": (25, 113, 194)}
 MOST_COORDINATES = 8
@@ -228,6 +232,54 @@ def readme_gif(recording: Recording, path: Path, *, most_bytes: int = 1_500_000)
                 partial.write_bytes(data)
             return len(data)
     raise InputError(f"{path}: {recording.seconds:g} s of pictures exceed {most_bytes:,} bytes; record a shorter time")
+
+
+DRAWN = Path(__file__).resolve().parent / "drawn.js"
+"""Script that a page with `drawn_motions` needs."""
+_ROUND = ("sphere", "capsule", "cylinder")
+_PANEL, _SEEN = (520, 400), 3.6  # pixels of a panel; metres that it shows across
+
+
+def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: float, caption: str) -> str:
+    """Return the HTML of a robot in several motions side by side, drawn by the reader's browser: nothing is rendered.
+
+    Args:
+        robot: A robot with spheres, capsules and cylinders; other shapes are left out.
+        motions: Positions by label, shape [T, nq]; shorter motions rest at their end.
+        interval: Time between them [s].
+        caption: Text below.
+    """
+    from neurodyn.sim.articulation import LinkKinematics
+    from neurodyn.sim.simulators import articulation
+
+    built = articulation(robot)
+    shapes = [shape for shape in built.shapes if shape.kind in _ROUND]
+    colours = ("--predicted", "--truth", "--second", "--third")
+    drawn = []
+    for (label, q), colour in zip(motions.items(), colours, strict=False):
+        links = LinkKinematics(built, q)
+        ends = []
+        for shape in shapes:
+            half = rotation(shape.place)[:, 2] * (0.0 if shape.kind == "sphere" else shape.size[1])
+            own = shape.place[:3] + np.stack([-half, half])  # of its link, shape [2, 3]
+            turned = np.einsum("tij,ej->tei", links.turns[:, shape.joint], own)
+            ends.append((links.origins[:, None, shape.joint] + turned).reshape(-1, 6))
+        eye = links.origins[:, 0, :2]
+        placed = np.stack(ends, 1).round(3).tolist()
+        drawn.append({"label": label, "colour": colour, "ends": placed, "eye": eye.round(3).tolist()})
+    scene = {"interval": interval, "width": _SEEN, "radii": [s.size[0] for s in shapes], "motions": drawn}
+    most = max(len(q) for q in motions.values()) - 1
+    return "\n".join(
+        [
+            '<figure class="wide" id="drawn" hidden>',
+            f'<canvas width="{_PANEL[0] * len(drawn)}" height="{_PANEL[1]}" style="width:100%;height:auto" '
+            f'role="img" aria-label="{escape(caption)}"></canvas>',
+            '<div class="player"><button type="button">Pause</button>',
+            f'<input type="range" min="0" max="{most}" value="0" aria-label="time"></div>',
+            f"<figcaption>{escape(caption)}</figcaption></figure>",
+            f'<script type="application/json" id="motions">{json.dumps(scene)}</script>',
+        ]
+    )
 
 
 def _player(frames: np.ndarray, interval: float, caption: str) -> str:

@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The robot as its simulator built it: soft constraints, poses and mass matrices of batches of states (float64)."""
+"""The robot as its simulator built it: soft constraints, poses and mass matrices of batches of states (float64).
 
+What takes seconds to build is kept on disk by the content that it is built from (`kept_articulation`).
+"""
+
+import contextlib
+import dataclasses
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
 
+from neurodyn.core.artifacts import atomic, cache_folder
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ChainJoint, Cone, ConstraintParameters, SoftConstraints
 from neurodyn.core.description.elements import ForceElement
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Fingerprint, Link
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import places
-from neurodyn.core.errors import InputError, choices, notice
+from neurodyn.core.errors import InputError, choices, notice, noticed
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import Robot
+from neurodyn.robots.assets import source_digest
 from neurodyn.sim.bodies import Pose, inertia_tensor
+
+T = TypeVar("T")
 
 ShapeKind = Literal["sphere", "capsule", "box", "cylinder", "ellipsoid", "mesh", "cone", "heightfield", "plane"]
 
@@ -122,6 +133,115 @@ class Articulation:
     @cached_property
     def _found(self) -> tuple[SoftConstraints, Springs]:
         return self.find_constraints()
+
+
+SHIPPED = Path(__file__).resolve().parent / "built"
+"""Robots of the package as built; `scripts/built_robots.py` writes them."""
+_KEPT = 64
+"""Robots that are kept on disk."""
+
+
+class _BuiltRobot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An articulation as plain data; constraints and springs are missing until somebody has asked for them."""
+
+    links: tuple[Link, ...]
+    shapes: tuple[BuiltShape, ...]
+    gravity: Vector3
+    fingerprint: Fingerprint
+    base_com: Vector3
+    elements: tuple[ForceElement, ...]
+    constraints: SoftConstraints | None = None
+    springs: dict[str, tuple[float, float]] | None = None
+
+    @classmethod
+    def of(cls, built: Articulation, found: tuple[SoftConstraints, Springs] | None) -> "_BuiltRobot":
+        constraints, springs = (None, None) if found is None else (found[0], dict(found[1]))
+        fields = (getattr(built, name) for name in cls.__struct_fields__[:6])
+        return cls(*fields, constraints, springs)
+
+    def articulation(self, find: Callable[[], tuple[SoftConstraints, Springs]]) -> Articulation:
+        """Return the articulation; `find` finds the constraints if they are missing."""
+        constraints, springs = self.constraints, self.springs
+        found = find if constraints is None or springs is None else lambda: (constraints, springs)
+        fields = {name: getattr(self, name) for name in self.__struct_fields__[:6]}
+        return Articulation(**fields, find_constraints=found)
+
+
+def kept_articulation(build: Callable[[Robot], Articulation], robot: Robot) -> Articulation:
+    """Return a robot as `build` builds it, or as it was built before from the same declaration, files and code.
+
+    Builders without couplings only. What is built with a notice is built anew, so that it is given again.
+    """
+    try:
+        source = built_name(robot)
+    except (InputError, OSError):  # the builder says what is wrong
+        return build(robot)
+    kept = _read_built(SHIPPED / source)
+    if kept is not None:
+        return kept.articulation(lambda: build(robot).find_constraints())
+    folder = cache_folder("robots")
+    if folder is None:
+        return build(robot)
+    file = folder / f"{hashlib.sha256((source + _code()).encode()).hexdigest()[:32]}.json"
+    kept = _read_built(file)
+
+    def find() -> tuple[SoftConstraints, Springs]:
+        built = build(robot)
+        found, silent = _silently(built.find_constraints)
+        if silent:
+            _keep(file, _BuiltRobot.of(built, found))
+        return found
+
+    if kept is not None:
+        return kept.articulation(find)
+    built, silent = _silently(lambda: build(robot))
+    if not silent:
+        return built
+    _keep(file, _BuiltRobot.of(built, None))
+    return dataclasses.replace(built, find_constraints=find)
+
+
+def built_name(robot: Robot) -> str:
+    """Return the name of the file of a robot as built, a digest of what it is built from; drives are not built."""
+    return f"{source_digest(robot.without_drives())}.json"
+
+
+def encoded_robot(built: Articulation) -> bytes:
+    """Return an articulation with its constraints as JSON."""
+    return msgspec.json.encode(_BuiltRobot.of(built, (built.constraints, built.springs)), enc_hook=np.ndarray.tolist)
+
+
+def _read_built(file: Path) -> _BuiltRobot | None:
+    """Return what a file holds; None if it is missing or damaged."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_BuiltRobot, dec_hook=lambda kind, value: np.array(value))
+    except (OSError, msgspec.DecodeError, InputError, ValueError):
+        return None
+
+
+def _keep(file: Path, built: _BuiltRobot) -> None:
+    """Write a file of the cache, where one can be written, and drop the oldest ones."""
+    with contextlib.suppress(InputError, OSError):
+        with atomic(file) as partial:
+            partial.write_bytes(msgspec.json.encode(built, enc_hook=np.ndarray.tolist))
+        for old in sorted(file.parent.glob("*.json"), key=lambda one: one.stat().st_mtime)[:-_KEPT]:
+            old.unlink()
+
+
+def _silently(call: Callable[[], T]) -> tuple[T, bool]:
+    """Return what a call returns, and whether it gave no notice."""
+    before = noticed()
+    return call(), noticed() == before
+
+
+@cache
+def _code() -> str:
+    """Return a digest of the code that builds robots."""
+    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+    for folder in ("sim", "core/description", "robots"):
+        for file in sorted((package / folder).glob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def limit_spring(
@@ -300,8 +420,6 @@ def shapes_with(constraints: SoftConstraints, what: str, shapes: Iterable[str]) 
     own = constraints.own(field)
     return field, [name for name in names if (name not in own if shape is None else name == shape and name in own)]
 
-
-T = TypeVar("T")
 
 _DIGITS = 6  # significant digits of float32
 _LEAST_SHARE, _MOST_SHARE, _LEAST_WIDTH = 1e-4, 0.9999, 1e-9

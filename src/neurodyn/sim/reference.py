@@ -16,7 +16,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulation import kept_articulation, short_label
 from neurodyn.sim.build import Gravity, build, gravity_vectors
 from neurodyn.sim.engine import collides, import_newton, solver_class
 from neurodyn.sim.fingerprint import columns
@@ -347,5 +347,6 @@ class ReferenceSimulator(Simulator):
         return capture.graph
 
 
-FEATHERSTONE = SimulatorKind(partial(newton_articulation, None), imported_limits, ReferenceSimulator, contacts=None)
-MUJOCO_WARP = SimulatorKind(partial(newton_articulation, None), imported_limits, ReferenceSimulator, contacts="soft")
+_BUILT = partial(kept_articulation, partial(newton_articulation, None))
+FEATHERSTONE = SimulatorKind(_BUILT, imported_limits, ReferenceSimulator, contacts=None)
+MUJOCO_WARP = SimulatorKind(_BUILT, imported_limits, ReferenceSimulator, contacts="soft")

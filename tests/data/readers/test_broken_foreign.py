@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -498,7 +499,7 @@ def test_degrees_that_are_read_as_radians_are_noticed(folder, amplitude, rate, f
         ]
         foreign.write_mcap(path, messages)
     with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neurodyn.core.errors._given", set())
+        patch.setattr("neurodyn.core.errors._given", Counter())
         warnings.simplefilter("always")
         import_logs([path], from_dict(tree, ColumnMap), SPEC, folder / "out.h5")
     noticed = [str(one.message) for one in caught if isinstance(one.message, Notice)]

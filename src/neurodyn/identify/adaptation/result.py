@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of an adaptation: the content of adaptation.json and of its page."""
 
+from pathlib import Path
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.config import Record
+from neurodyn.core.artifacts import read_json
+from neurodyn.core.config import Record, from_dict
+
+FIGURES = "adaptation.json"
 
 CONFIDENCE = 0.90
 """Share of intervals that hold the true value."""
@@ -166,3 +171,13 @@ class AdaptationFigures(Record, frozen=True):
     cpu_seconds: float
     verdict: str
     next: NextMotion | UnsetType = UNSET
+
+
+def read_adaptation(run: Path) -> AdaptationFigures | None:
+    """Read what a finished adaptation found; None where there is none, as of a run that was stopped.
+
+    Raises:
+        InputError: adaptation.json is damaged, or of a network with conditions.
+    """
+    path = run / FIGURES
+    return from_dict(read_json(path), AdaptationFigures, str(path)) if path.exists() else None

@@ -48,6 +48,7 @@ from neurodyn.identify.adaptation.networks import with_networks
 from neurodyn.identify.adaptation.next_motion import next_motion
 from neurodyn.identify.adaptation.result import (
     CONFIDENCE,
+    FIGURES,
     AdaptationFigures,
     AdaptedQuantity,
     JointLog,
@@ -193,7 +194,7 @@ class _Adaptation:
                 before = left
             motion = next_motion(fitting, fit, self.out)
         figures = self._figures(fit, ladder, seconds, chosen, (after, before), log, motion)
-        artifacts.write_json(self.out / "adaptation.json", figures.plain())
+        artifacts.write_json(self.out / FIGURES, figures.plain())
         metrics.conclude(chosen=chosen, verdict=figures.verdict, cpu_seconds=figures.cpu_seconds)
         return Adaptation(figures, dynamics)
 
