@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 
 .PHONY: demo test test-variant coverage lint types layers bench campaign soak sbom audit docs figures-check clean
 
-demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
+demo: .venv/demo.stamp  ## From a robot's log to a policy that works on it, with a page to show: demo/report.html.
 	$(BIN)/neurodyn demo
 
 test: .venv/dev.stamp  ## Run the tests, in as many processes as WORKERS says.
@@ -67,7 +67,7 @@ clean:  ## Remove what the other verbs made.
 # torch goes first: once it is there, no other package can pull in another build of it.
 .venv/demo.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) torch
-	$(PIP) --editable '.[sim]'
+	$(PIP) --editable '.[sim,policy]'
 	touch $@
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demos refuse settings before they spend time on a stage, and go on where they stopped.
 
-`make demo` runs one whole. The world model and the policy are trained here for a few steps.
+`make demo` runs one whole. Models and policies are trained here for a few steps.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ import yaml
 
 import neurodyn.cli
 from neurodyn.cli.main import run
+from neurodyn.identify.adaptation.result import (
+    AdaptationFigures,
+    AdaptedQuantity,
+    LogCheck,
+    Rung,
+    read_adaptation,
+)
 
 FOLDER = Path(neurodyn.cli.__file__).parent
 
@@ -26,6 +34,7 @@ FOLDER = Path(neurodyn.cli.__file__).parent
         ["--policy", "--minutes=1"],
         ["--world-model", "--rollouts=4"],
         ["--world-model", "--policy"],
+        ["--neural", "--policy"],
     ],
     ids=" ".join,
 )
@@ -69,3 +78,52 @@ def test_a_policy_is_trained_in_a_network_and_played_in_the_simulator(tmp_path, 
     measured = json.loads((out / "evaluation.json").read_text())
     assert "analytic" in json.dumps(measured)
     assert "pretrained:cartpole" in json.dumps(measured)
+
+
+def found_before(run: Path) -> AdaptationFigures:
+    """Write an adaptation that is finished: the declared ant, of which one quantity is told."""
+    from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
+
+    write_declared_hybrid(run, "ant")
+    told = AdaptedQuantity(
+        name="payload.mass", nominal=0.0, value=25.0, interval=(24.0, 26.0), said=True, bound=False, unit="kg"
+    )
+    silent = AdaptedQuantity(
+        name="hip_1.damping", nominal=0.1, value=0.1, interval=(0.0, 1.0), said=False, bound=False, unit="N m s/rad"
+    )
+    log = LogCheck(minutes=2.5, rate=60.0, control="torque", episodes=(8, 1, 1), repeated=0.0, joints=[], warnings=[])
+    rung = Rung(name="declared", kept=True, words="as declared", errors={"base [m]": [0.01, 0.1]}, test={})
+    figures = AdaptationFigures(
+        robot="ant", structure="", stage="declared", costs={}, quantities=[told, silent], horizons=[0.05, 1.0],
+        rungs=[rung], chosen="declared", unexplained=[], unexplained_before=[], log=log, cpu_seconds=1.0, verdict="ok",
+    )  # fmt: skip
+    (run / "adaptation.json").write_text(json.dumps(figures.plain()))
+    return figures
+
+
+@pytest.mark.slow
+def test_a_robot_is_logged_and_a_policy_trained_in_its_model_and_played_in_it(tmp_path, monkeypatch, capsys):
+    for package in ("rsl_rl", "newton", "mujoco"):
+        pytest.importorskip(package)
+    short = shortened("gap.yaml", tmp_path / "gap.yaml", iterations=2, evaluations=1, worlds=16, evaluation_worlds=4)
+    monkeypatch.setattr("neurodyn.cli.demo.GAP_SETTINGS", short)
+    for name, value in (("GAP_FRAMES", 20), ("GAP_EPISODES", 1), ("GAP_PROMISES", 4)):
+        monkeypatch.setattr(f"neurodyn.cli.demo.{name}", value)
+    out = tmp_path / "demo"
+    assert found_before(out / "model") == read_adaptation(out / "model")
+    assert run(["demo", "--out", str(out)]) == 0
+    measured = json.loads((out / "evaluation.json").read_text())
+    printed, page = capsys.readouterr().out, (out / "report.html").read_text()
+    assert measured["policies"] == ["pretrained-policy:ant-run", str(out / "policy")]
+    for one in (*measured["promised"], *measured["reached"]):
+        assert f"{one['mean']:.0f}" in page
+        assert f"{one['mean']:.0f}" in printed
+    assert "payload.mass" in page
+    assert "hip_1.damping" not in page
+    scene = json.loads(re.search(r'id="motions">(.*?)</script>', page)[1])
+    assert [motion["label"] for motion in scene["motions"]] == ["before", "after"]
+    assert all(len(end) == len(scene["radii"]) for motion in scene["motions"] for end in motion["ends"])
+    kept = (out / "played.h5").read_bytes(), (out / "policy/metrics.jsonl").read_bytes()
+    assert run(["demo", "--out", str(out)]) == 0
+    assert kept == ((out / "played.h5").read_bytes(), (out / "policy/metrics.jsonl").read_bytes())
+    assert "trained already" in capsys.readouterr().out

@@ -89,9 +89,9 @@ def _alone(out: Path) -> Iterator[None]:
 
 GAP_ROBOT, GAP_TASK, GAP_POLICY = "ant", "ant-run", "pretrained-policy:ant-run"
 GAP_SETTINGS = Path(__file__).with_name("gap.yaml")
-GAP_FRAMES, GAP_NOISE = 10_000, 0.4
+GAP_FRAMES, GAP_NOISE = 9_000, 0.4
 """Frames of the robot's log, and the noise on its actions."""
-GAP_EPISODES, GAP_PROMISES = 6, 64
+GAP_EPISODES, GAP_PROMISES = 5, 64
 """Episodes of each policy in the robot, and in its model."""
 
 
@@ -328,6 +328,9 @@ SOURCES = (_PACKAGE / "examples", _PACKAGE.parent.parent / "examples")
 """Where examples lie: in an installed package, and in a clone."""
 
 
+_INCOMPLETE = "the installation is incomplete, install neurodyn once more"
+
+
 def example(name: str) -> Path:
     """Return a file of the examples; an InputError if the installation lacks it."""
     found = next((folder / name for folder in SOURCES if (folder / name).is_file()), None)
@@ -353,7 +356,7 @@ def examples(*, out: Path = Path("examples")) -> None:
 
     source = next((folder for folder in SOURCES if folder.is_dir()), None)
     if source is None:
-        raise InputError(f"{SOURCES[0]}: no such folder; the installation is incomplete, install neurodyn once more")
+        raise InputError(f"{SOURCES[0]}: no such folder; {_INCOMPLETE}")
     with exclusive(out):
         if out.exists():
             raise InputError(f"{out}: is there already; give another --out")

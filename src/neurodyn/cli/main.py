@@ -208,12 +208,21 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
 
         command_line = [sys.executable, "-m", "neurodyn", *command.split()[1:], *arguments[1:]]
         return launch(len(bound.keywords["gpu_ids"]), command_line)
-    with _tables_beside(bound):
+    with _tables_beside(bound), _working(command, bound):
         try:
             bound()
         except KeyboardInterrupt as stop:
             raise _interrupted(stop, resumable="resume" in inspect.signature(called).parameters) from None
     return 0
+
+
+def _working(command: str, bound: "functools.partial[Any]") -> contextlib.AbstractContextManager[Any]:
+    """Show that a verb is at work while it shows nothing itself, on a terminal; what is watched live needs no such."""
+    if not sys.stderr.isatty() or bound.keywords.get("live"):
+        return contextlib.nullcontext()
+    from neurodyn.cli.terminal.console import ProgressBar
+
+    return ProgressBar(command.partition(" ")[2])
 
 
 def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:

@@ -333,9 +333,8 @@ class PolicyGap(Record, frozen=True):
         rows = []
         for name, promise, fact, speed in zip(self.policies, self.promised, self.reached, self.speeds, strict=True):
             kept = f"{fact.mean / promise.mean:.0%}" if promise.mean > 0 else MISSING
-            rows.append(
-                [name, f"{promise.mean:.0f}", _with_error(fact), kept, f"{speed:.2f} m/s", f"{fact.failed:.0%}"]
-            )
+            row = [name, f"{promise.mean:.0f}", _with_error(fact), kept, f"{speed:.2f} m/s", f"{fact.failed:.0%}"]
+            rows.append(row)
         return Table("Returns", _GAP_HEAD, rows, strong=2)
 
 
@@ -385,11 +384,9 @@ def measure_gap(
     before, after = (found.outcomes[name].returns_in(robot) for name in policies)
     metrics = read_metrics(Path(policies[1]))[-1]
     better = after.mean - before.mean > 2.0 * math.hypot(_error(before), _error(after))
-    verdict = (
-        Verdict("ok", "", "")
-        if better
-        else Verdict("warning", "the second policy is not clearly better", "give another --seed")
-    )
+    verdict = Verdict("ok", "", "")
+    if not better:
+        verdict = Verdict("warning", "the second policy is not clearly better", "give another --seed")
     return PolicyGap(
         task=task, robot=robot, minutes=adaptation.log.minutes, policies=policies,
         promised=(promised[0], promised[1]), reached=(before, after),
@@ -424,9 +421,8 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
     """
     store = Store.open(played)
     robot, dt = store.header.spec.robot, store.header.spec.dt
-    before, after = gap.reached
+    before, _ = gap.reached
     kept = quantities(adaptation)
-    told = [row for row in kept.rows if row[2] != "the logs do not say"]
     first = {
         name: store.episode(int(np.flatnonzero(store.group == k)[0]))[0][::_DRAWN]
         for k, name in enumerate(("before", "after"))
@@ -436,33 +432,35 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
         "drawn as declared, without its faults."
     )
     seen = gap.robot.rpartition(":")[2]
-    steps = sum(gap.cpu_seconds.values())
+    told = [row for row in kept.rows if row[2] != "the logs do not say"]
+    minutes = f"{gap.minutes:.1f} minutes of noisy logs"
     body = [
         header(
             f"{seen}: a policy that fails, and one that works",
-            f"{seen} stands in for a real robot: the {robot} in plain MuJoCo with a payload, worn joints, weak and late "
-            f"motors and a soft, slippery floor. None of that stands in its declaration. {gap.minutes:.1f} minutes of "
-            f"its logs were enough to adapt the model and to train a policy in it that works.",
+            f"{seen} stands in for a real robot: the {robot} in plain MuJoCo with a payload, worn joints, weak and "
+            f"late motors and a soft, slippery floor, none of which stands in its declaration. From {minutes} its "
+            "model was adapted, and in that model a policy trained.",
             eyebrow="neurodyn demo",
         ),
         cards(
             [
-                (f"{before.mean:.0f}", "return in the robot before",
-                 f"its model promised {gap.promised[0].mean:.0f}; {gap.speeds[0]:.2f} m/s"),
-                (f"{after.mean:.0f}", "return in the robot after",
-                 f"its model promised {gap.promised[1].mean:.0f}; {gap.speeds[1]:.2f} m/s"),
-                (f"{len(told)}", "quantities of the robot identified", f"of {len(kept.rows)}; the logs do not tell the others"),
-                (f"{steps:.0f} s", "of CPU time", "identification and training, in this run"),
+                *(
+                    (f"{fact.mean:.0f}", f"return in the robot {when}",
+                     f"its model promised {promise.mean:.0f}; {speed:.2f} m/s")
+                    for when, promise, fact, speed in zip(
+                        ("before", "after"), gap.promised, gap.reached, gap.speeds, strict=True
+                    )
+                ),
+                (str(len(told)), "quantities identified", f"of {len(kept.rows)}; the logs do not tell the others"),
+                (f"{sum(gap.cpu_seconds.values()):.0f} s", "of CPU time", "identification and training, in this run"),
             ]
         ),
+        section("In motion", drawn_motions(load_robot(robot), first, _DRAWN * dt, caption)),
         section(
-            "In motion",
-            drawn_motions(load_robot(robot), first, _DRAWN * dt, caption),
+            "Promise and fact", gap.table().html(),
+            lead=f"{before.episodes} episodes of each policy in the robot and {gap.promised[0].episodes} in its model, "
+            "without exploration noise; ± is the standard error of the mean.",
         ),
-        section("Promise and fact", gap.table().html(), lead=(
-            f"{before.episodes} episodes of each in the robot and {gap.promised[0].episodes} in each model, without "
-            "exploration noise; ± is the standard error of the mean."
-        )),
         section(
             "What the logs told",
             Table(kept.title, kept.head, told, strong=2).html(),
@@ -470,18 +468,23 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
             lead="Values with 90 % intervals, and open-loop errors on held-out episodes, which no value was fitted to.",
         ),
         _training(read_metrics(Path(gap.policies[1]))),
-        section("What is compiled, what is learned, what was seen", facts([
-            ("Compiled", "rigid bodies, joint limits and MuJoCo's soft contacts, as one differentiable program"),
-            ("Learned in this run", f"{len(told)} quantities of the robot, from its logs; {gap.updates} updates of the policy (PPO)"),
-            ("Pretrained", f"the policy before, {gap.policies[0]}, with which the training of the second began"),
-            ("Seen of the robot", f"{gap.minutes:.1f} minutes of noisy logs; the policy was trained in the model alone"),
-            ("Chosen", "nothing: seeds are fixed, and every number on this page was measured in this run"),
-        ])),
+        section("What is compiled, what is learned, what was seen", facts(_origins(gap, len(told), minutes))),
         section("The same with your robot", code(_COMMANDS)),
     ]  # fmt: skip
     path = out / "report.html"
     write_text(path, page(f"{seen}: adapted", body, DRAWN.read_text(encoding="utf-8")))
     return path
+
+
+def _origins(gap: PolicyGap, told: int, minutes: str) -> list[tuple[str, str]]:
+    """Return what is compiled, learned, pretrained, seen and chosen."""
+    return [
+        ("Compiled", "rigid bodies, joint limits and MuJoCo's soft contacts, as one differentiable program"),
+        ("Learned", f"in this run: {told} quantities of the robot; the second policy, by {gap.updates} updates of PPO"),
+        ("Pretrained", f"the first policy, {gap.policies[0]}, from which the second began"),
+        ("Seen", f"of the robot: {minutes}; the second policy was trained in the model alone"),
+        ("Chosen", "nothing: seeds are fixed, and every number here was measured in this run"),
+    ]
 
 
 _DRAWN = 2

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bars on terminals, lines elsewhere, and the time that is left."""
 
+import contextlib
 import io
+import os
+import subprocess
+import sys
 from time import sleep
 
 import pytest
@@ -108,3 +112,63 @@ def test_a_dumb_terminal_gets_lines(time: Time, monkeypatch: pytest.MonkeyPatch)
         time.now += 5
         bar.update(0.1, "rest")
     assert out.getvalue() == "checking ant:  10%  0:05 so far  rest\n"
+
+
+def test_a_bar_within_another_takes_its_place_and_gives_it_back(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "_SOON", 0.05)
+    out = io.StringIO()
+    where = console.terminal(file=out, force_terminal=True)
+
+    def shown() -> str:
+        sleep(0.3)
+        text = out.getvalue()
+        out.seek(0)
+        out.truncate()
+        return text
+
+    with ProgressBar("policy train", where):
+        assert "policy train" in shown()
+        with ProgressBar("opening runs/ant", where):
+            shown()  # what is left of the outer one on the screen
+            assert "opening runs/ant" in (text := shown())
+            assert "policy train" not in text
+        shown()
+        assert "policy train" in (text := shown())
+        assert "opening" not in text
+    out.truncate(0)
+    assert shown() == ""
+
+
+TERMINAL = """
+import sys, time
+from neurodyn.cli import main
+from neurodyn.cli.terminal import console
+from neurodyn.core.registry import Registry
+console._SOON = .1
+
+def slow() -> None:
+    \"\"\"Compute in silence.\"\"\"
+    time.sleep(.6)
+    print("done")
+
+main.VERBS = Registry("verb", slow=main.Verb("silent", slow))
+sys.exit(main.run(["slow"]))
+"""
+
+
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_a_verb_without_a_bar_says_at_a_terminal_that_it_is_at_work_and_leaves_no_codes_in_a_file(at_terminal: bool):
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty() if at_terminal else os.pipe()
+    done = subprocess.run(
+        [sys.executable, "-c", TERMINAL], stdout=subprocess.PIPE, stderr=theirs, check=True, text=True,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as screen:
+        while part := screen.read(4096):
+            said += part
+    assert done.stdout == "done\n"
+    assert (b"slow" in said and b"so far" in said) == at_terminal
+    assert (b"\x1b" in said) == at_terminal

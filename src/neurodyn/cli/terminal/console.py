@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from neurodyn.core.progress import showing
 from neurodyn.core.verdict import require_usable
@@ -103,8 +103,11 @@ class ProgressBar:
     """Shows on standard error how far a verb is, with percentage and time left; a context manager.
 
     Work within it that says how far it is (`core.progress`) is shown; trainings are given the bar. Of work that does
-    not say so it shows for how long it has been going on.
+    not say so it shows for how long it has been going on. A bar that is begun within another takes its place.
     """
+
+    _open: ClassVar["list[ProgressBar]"] = []
+    """Bars that have begun, the innermost last."""
 
     def __init__(self, title: str, console: "Console | None" = None) -> None:
         """Prepare a bar, by default on standard error; nothing is shown before the first update."""
@@ -120,6 +123,9 @@ class ProgressBar:
 
     def __enter__(self) -> Self:
         self._stack.enter_context(showing(self))
+        self._open.append(self)
+        for outer in self._open[:-1]:
+            outer.hide()
         self._pulse.start()
         return self
 
@@ -129,8 +135,15 @@ class ProgressBar:
         self._stack.close()
         self._ended.set()
         self._pulse.join()
-        if self._bar is not None:
-            self._bar[0].stop()
+        self.hide()
+        self._open.remove(self)
+
+    def hide(self) -> None:
+        """Take the bar off the screen until it is shown again."""
+        with self._lock:
+            if self._bar is not None:
+                self._bar[0].stop()
+                self._bar = None
 
     def say(self, text: str) -> None:
         """Print a line of the result on standard output, above the bar."""
@@ -149,9 +162,11 @@ class ProgressBar:
         while not self._ended.wait(wait):
             with self._lock:
                 self._show()
-            wait = _SECONDS
+            wait = _SECONDS if self._lines else _SOON
 
     def _show(self) -> None:
+        if self._open[-1:] != [self]:  # another has taken its place
+            return
         if self._lines:
             self._line()
             return
