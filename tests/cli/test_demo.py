@@ -116,8 +116,8 @@ def test_a_robot_is_logged_and_a_policy_trained_in_its_model_and_played_in_it(tm
     printed, page = capsys.readouterr().out, (out / "report.html").read_text()
     assert measured["policies"] == ["pretrained-policy:ant-run", str(out / "policy")]
     for one in (*measured["promised"], *measured["reached"]):
-        assert f"{one['mean']:.0f}" in page
-        assert f"{one['mean']:.0f}" in printed
+        assert f"{one['return']:.0f}" in page
+        assert f"{one['return']:.0f}" in printed
     assert "payload.mass" in page
     assert "hip_1.damping" not in page
     scene = json.loads(re.search(r'id="motions">(.*?)</script>', page)[1])

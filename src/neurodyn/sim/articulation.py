@@ -156,8 +156,8 @@ class _BuiltRobot(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, built: Articulation, found: tuple[SoftConstraints, Springs] | None) -> "_BuiltRobot":
         constraints, springs = (None, None) if found is None else (found[0], dict(found[1]))
-        fields = (getattr(built, name) for name in cls.__struct_fields__[:6])
-        return cls(*fields, constraints, springs)
+        fields = {name: getattr(built, name) for name in cls.__struct_fields__[:6]}
+        return cls(**fields, constraints=constraints, springs=springs)
 
     def articulation(self, find: Callable[[], tuple[SoftConstraints, Springs]]) -> Articulation:
         """Return the articulation; `find` finds the constraints if they are missing."""
