@@ -112,6 +112,22 @@ def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
     assert last["penalty"] == pytest.approx(value)
 
 
+def test_of_a_centred_penalty_the_logs_uncertainty_costs_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(Hold, "terminated", lambda self, now, memory: torch.zeros(len(memory.action), dtype=torch.bool))
+    fixed = msgspec.structs.replace(
+        SETTINGS, penalty=2.0, iterations=1, evaluations=1, hold_out=False, rate=1e-12, schedule="fixed"
+    )
+    paid = []
+    for centred in (False, True):
+        settings, out = msgspec.structs.replace(fixed, centre_penalty=centred), tmp_path / str(centred)
+        train_policy(Hold(), Here("model", model(), log()), out, settings)
+        found = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+        paid.append(found["return_training"] - found["penalised_training"])
+    assert paid[0] - paid[1] == pytest.approx(2.0 * held_out_uncertainty(model(), log()) * Hold.frames, rel=1e-3)
+    with pytest.raises(InputError, match=r"centre_penalty: .* on a log; valid: a model with one"):
+        train_policy(Hold(), Here("model", model()), tmp_path / "none", settings)
+
+
 def test_it_holds_a_policy_to_what_it_began_with_where_that_is_more_certain():
     rule = CertaintyRule(0.5)
     for watched in (0.9, 0.7, 0.3, 0.5):

@@ -138,6 +138,7 @@ class PolicyEnvironment(VecEnv):
         *,
         seed: int = 0,
         penalty: float = 0.0,
+        usual: float = 0.0,
         reward_scale: float = 1.0,
         environment: Environment | None = None,
         draws: QuantityDraws | None = None,
@@ -159,6 +160,7 @@ class PolicyEnvironment(VecEnv):
             seed: Seed of commands, pushes and observation noise.
             penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
                 deviation.
+            usual: Uncertainty that costs nothing; less is rewarded. Where every frame costs, failing early pays.
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
                 None for the robot's default ground.
@@ -184,6 +186,7 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._scale, self._shows_last = starts, reward_scale, shows_last
+        self._usual = usual
         self.disturbances = Disturbances(
             disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
         )
@@ -554,9 +557,9 @@ class PolicyEnvironment(VecEnv):
         return found
 
     def _uncertain(self, step: Step, end: Ending) -> Tensor | None:
-        """Return the epistemic uncertainty of a frame, shape [worlds]; 0 in implausible states."""
+        """Return the epistemic uncertainty of a frame, shape [worlds]; the usual one in implausible states."""
         uncertain = self._frames.disagreement(step)
-        return None if uncertain is None else uncertain.masked_fill(end.implausible, 0.0)
+        return None if uncertain is None else uncertain.masked_fill(end.implausible, self._usual)
 
     def _less_penalty(self, reward: Tensor, uncertain: Tensor | None) -> Tensor:
         """Subtract the penalty from rewards of one or more frames, shape [n], and accumulate the uncertainty."""
@@ -564,7 +567,7 @@ class PolicyEnvironment(VecEnv):
             return reward
         mean, frames = uncertain.detach().mean(), len(uncertain) // self.num_envs
         self._sums = replace(self._sums, uncertain=self._sums.uncertain + (mean if frames == 1 else frames * mean))
-        return reward - self._share * uncertain
+        return reward - self._share * (uncertain - self._usual if self._usual else uncertain)
 
     def _note(self, ended: _Ended) -> None:
         """Queue ended episodes until they are collected or the queue is long."""

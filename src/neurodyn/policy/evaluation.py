@@ -158,6 +158,7 @@ def play(
     *,
     seed: int = SEED,
     penalty: float = 0.0,
+    usual: float = 0.0,
     environment: Environment | None = None,
     draws: QuantityDraws | None = None,
     disturbed: Sequence[RandomisedQuantity] = (),
@@ -172,8 +173,8 @@ def play(
         InputError: Task and dynamics do not fit together.
     """
     world = PolicyEnvironment(
-        task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment, draws=draws,
-        disturbed=disturbed,
+        task, dynamics, starts, episodes, seed=seed, penalty=penalty, usual=usual, environment=environment,
+        draws=draws, disturbed=disturbed,
     )  # fmt: skip
     robots = None if world.robots.numbers is None else world.robots.numbers.cpu().clone()
     tally, act, shows = EpisodeTally(task, episodes, world.device), acting(policy), getattr(policy, "privileged", ())

@@ -83,11 +83,13 @@ class PolicyLearner(Learner):
                 self._judge = replace(self._judge[0], log=None), self._judge[1]
             starts = where.mixed_starts(task, seed, settings.task_share) if starts is None else starts
         self._starts = where.starts(task, seed) if starts is None else starts
+        self._usual = self._costless()
         self._world = self.environment(
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
-            reward_scale=settings.reward_scale, draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
-            history=settings.network.history, with_actions=settings.network.with_actions,
-            frames=settings.frames, environment=self._robots.surroundings(task, settings.worlds, seed),
+            usual=self._usual, reward_scale=settings.reward_scale, draws=self._robots.draws,
+            disturbed=self._robots.disturbed, noisy=True, history=settings.network.history,
+            with_actions=settings.network.with_actions, frames=settings.frames,
+            environment=self._robots.surroundings(task, settings.worlds, seed),
         )  # fmt: skip
         self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))
@@ -224,7 +226,7 @@ class PolicyLearner(Learner):
     def _uncertainty(self, played: EpisodeOutcomes) -> float:
         """Return the mean uncertainty per frame of evaluation episodes, recovered from their penalised returns."""
         lost = float((played.returns - played.penalised).sum() / played.lengths.sum())
-        return lost / (self._penalty * self._task.penalty_scale)
+        return self._usual + lost / (self._penalty * self._task.penalty_scale)
 
     def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
         """Return further figures of a play where the policy is trained."""
@@ -293,6 +295,15 @@ class PolicyLearner(Learner):
         """Return the frames of all worlds so far."""
         return {"frames": self._settings.frames_of(at.step) * current_ranks().count}
 
+    def _costless(self) -> float:
+        """Return the uncertainty that costs nothing."""
+        where = self._where
+        if not (self._settings.centre_penalty and self._penalty):
+            return 0.0
+        if where.log is None:
+            raise InputError("centre_penalty: asks for the uncertainty on a log; valid: a model with one, or --starts")
+        return held_out_uncertainty(where.dynamics, where.log)
+
     @property
     def _penalty(self) -> float:
         """Weight of the uncertainty now."""
@@ -306,9 +317,9 @@ class PolicyLearner(Learner):
         # The reference is one robot, undisturbed.
         drawn = self._robots if where is self._plays else Randomisation(where.dynamics, None)
         return play(
-            network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, draws=drawn.draws,
-            disturbed=drawn.disturbed, environment=drawn.surroundings(self._task, count, _EVALUATION),
-            watcher=watcher,
+            network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, usual=self._usual,
+            draws=drawn.draws, disturbed=drawn.disturbed, watcher=watcher,
+            environment=drawn.surroundings(self._task, count, _EVALUATION),
         )  # fmt: skip
 
 

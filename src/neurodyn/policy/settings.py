@@ -107,6 +107,8 @@ class TrainingSettings(Config, frozen=True):
             states a task can draw; the policy is then played from starts of the task. None for none.
         penalty: Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to let a
             model of logs choose it (`policy.penalty`).
+        centre_penalty: Whether the log's mean uncertainty costs nothing. Else every frame costs, and where rewards are
+            small a failure pays.
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.
@@ -150,6 +152,7 @@ class TrainingSettings(Config, frozen=True):
     seed: int = 0
     task_share: float | None = None
     penalty: float | Literal["auto"] = 0.0
+    centre_penalty: bool = False
     clone: CloneSettings | None = None
     network: NetworkSettings = NetworkSettings()
     gamma: float = 0.99

@@ -218,6 +218,19 @@ def test_other_data_are_not_gone_on_with(whole, tmp_path, monkeypatch):
         online(TASK, tmp_path / "out", settings=chosen, data=[str(tmp_path / "other.h5")], resume=True)
 
 
+def test_smooth_first_data_have_no_uniform_actions(tmp_path, monkeypatch):
+    def stop(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RoundInProgress, "run", stop)
+    with pytest.raises(Interrupted):
+        online(
+            TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD, correlation=0.9),
+            logger="none",
+        )  # fmt: skip
+    assert Store.open(tmp_path / "out" / "random.h5").header.groups == ("still",)
+
+
 def test_a_world_model(tmp_path):
     result = online(TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD))
     assert result.kind == "world-model"

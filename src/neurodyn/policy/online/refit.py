@@ -18,7 +18,7 @@ from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.artifact import BEHAVIOURS, STILL, Behaviour, behaviour, load_policy
+from neurodyn.policy.artifact import RANDOM, STILL, Behaviour, behaviour, load_policy
 from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
@@ -114,12 +114,15 @@ class Refit(ABC):
     ) -> int:  # fmt: skip
         """Write data without a policy, half with random actions and half with noise about zero; return its frames.
 
-        On a robot the noise is about the actions of the first `policy`, if there is one.
+        Of smooth noise all of them have some: uniformly random actions only throw a simulated robot over. On a robot
+        the noise is about the actions of the first `policy`, if there is one.
         """
         alive, frames = isinstance(reference.dynamics, RobotDynamics), settings.frames
-        behaviours = [behaviour(name, task) for name in BEHAVIOURS]
+        behaviours = [behaviour(STILL, task)]
         if alive and policy is not None:
-            behaviours[BEHAVIOURS.index(STILL)] = Behaviour("policy", load_policy(policy)[1])
+            behaviours = [Behaviour("policy", load_policy(policy)[1])]
+        if alive or not settings.correlation:
+            behaviours.insert(0, behaviour(RANDOM, task))
         found = record_log(
             task, reference.dynamics, behaviours, out, transitions=frames,
             worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit,
