@@ -128,6 +128,14 @@ def test_seeds_repeat():
     assert not torch.equal(rolled(1), rolled(2))
 
 
+def test_a_failure_has_a_value_for_the_learner_alone():
+    plain, careful = (world([1.99, 0.0], failure=failure, reward_scale=0.5) for failure in (0.0, -6.0))
+    action = torch.tensor([[1.0], [1.0]])
+    lost = plain.step(action)[1] - careful.step(action)[1]
+    assert lost.tolist() == [3.0, 0.0]
+    assert plain.collect().returns == careful.collect().returns
+
+
 class TestImagination:
     def model(self, spec=SPEC, fitted=True):
         torch.manual_seed(0)

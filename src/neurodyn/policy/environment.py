@@ -139,6 +139,7 @@ class PolicyEnvironment(VecEnv):
         seed: int = 0,
         penalty: float = 0.0,
         usual: float = 0.0,
+        failure: float = 0.0,
         reward_scale: float = 1.0,
         environment: Environment | None = None,
         draws: QuantityDraws | None = None,
@@ -161,6 +162,8 @@ class PolicyEnvironment(VecEnv):
             penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
                 deviation.
             usual: Uncertainty that costs nothing; less is rewarded. Where every frame costs, failing early pays.
+            failure: What the learner's reward has more of where an episode fails; `step_tracked` leaves that to the
+                learner.
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
                 None for the robot's default ground.
@@ -186,7 +189,7 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._scale, self._shows_last = starts, reward_scale, shows_last
-        self._usual = usual
+        self._usual, self._failure = usual, failure
         self.disturbances = Disturbances(
             disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
         )
@@ -506,7 +509,8 @@ class PolicyEnvironment(VecEnv):
             self._renew(done)
         if self.disturbances.pushes:
             self._push()
-        reward = penalised if self._scale == 1.0 else self._scale * penalised
+        reward = torch.add(penalised, end.failed, alpha=self._failure) if self._failure else penalised
+        reward = reward if self._scale == 1.0 else self._scale * reward
         return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
 
     def _go_on(self, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:

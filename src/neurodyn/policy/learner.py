@@ -86,9 +86,9 @@ class PolicyLearner(Learner):
         self._usual = self._costless()
         self._world = self.environment(
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
-            usual=self._usual, reward_scale=settings.reward_scale, draws=self._robots.draws,
-            disturbed=self._robots.disturbed, noisy=True, history=settings.network.history,
-            with_actions=settings.network.with_actions, frames=settings.frames,
+            usual=self._usual, failure=settings.failure, reward_scale=settings.reward_scale,
+            draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
+            history=settings.network.history, with_actions=settings.network.with_actions, frames=settings.frames,
             environment=self._robots.surroundings(task, settings.worlds, seed),
         )  # fmt: skip
         self.device = torch.device(self._world.device)

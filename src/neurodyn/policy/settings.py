@@ -107,8 +107,10 @@ class TrainingSettings(Config, frozen=True):
             states a task can draw; the policy is then played from starts of the task. None for none.
         penalty: Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to let a
             model of logs choose it (`policy.penalty`).
-        centre_penalty: Whether the log's mean uncertainty costs nothing. Else every frame costs, and where rewards are
-            small a failure pays.
+        centre_penalty: Whether centred. Then the log's mean uncertainty costs nothing; else every frame costs, and where
+            rewards are small a failure pays.
+        failure: Value of a failure, in rewards, for the learner alone. Where rewards are below 0 at first, as those of
+            walking, a failure that is worth 0 draws a policy to it.
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.
@@ -139,8 +141,8 @@ class TrainingSettings(Config, frozen=True):
     """Names of what is at least 1, or None."""
     positive: ClassVar[tuple[str, ...]] = ()
     """Names of an algorithm's own numbers that are above 0."""
-    signed: ClassVar[tuple[str, ...]] = ()
-    """Names of an algorithm's own numbers that may be negative."""
+    signed: ClassVar[tuple[str, ...]] = ("failure",)
+    """Names of numbers that may be negative."""
     infers: ClassVar[bool] = False
     """Whether its policies infer what is drawn, where they do not see it."""
 
@@ -153,6 +155,7 @@ class TrainingSettings(Config, frozen=True):
     task_share: float | None = None
     penalty: float | Literal["auto"] = 0.0
     centre_penalty: bool = False
+    failure: float = 0.0
     clone: CloneSettings | None = None
     network: NetworkSettings = NetworkSettings()
     gamma: float = 0.99
@@ -368,8 +371,6 @@ class ShacSettings(TrainingSettings, frozen=True):
         critic_epochs: Passes of the critic over the frames of a window.
         critic_minibatches: Steps of a pass.
         target: Weight of the old target critic when it follows the critic, once a window.
-        failure: Value of a failure, in rewards. Gradients do not see that an episode ends: where rewards are below 0
-            at first, a failure that is worth 0 draws a policy to it.
         average: Weight of the old mean of the policy's weights, once an update; the mean is
             what is played and kept. 0 for the policy itself.
         entropy: Weight of the entropy of actions in the loss, as in PPO. Noise smooths what contacts make of a return,
@@ -384,7 +385,6 @@ class ShacSettings(TrainingSettings, frozen=True):
     presets: ClassVar[Path | None] = PRESETS / "shac"
     counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "critic_epochs", "critic_minibatches")
     positive: ClassVar[tuple[str, ...]] = ("critic_rate", "action_gradient")
-    signed: ClassVar[tuple[str, ...]] = ("failure",)
 
     worlds: int = 64
     horizon: int = 32
@@ -395,7 +395,6 @@ class ShacSettings(TrainingSettings, frozen=True):
     critic_epochs: int = 16
     critic_minibatches: int = 4
     target: float = 0.2
-    failure: float = 0.0
     average: float = 0.0
     entropy: float = 0.0
     correlation: float = 0.0

@@ -53,7 +53,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("cartpole-swingup", ["--data", "{}/none.h5"], "none.h5"),
         ("cartpole-swingup", ["--dynamics", "pretrained:pendulum"], "is not for these dynamics of 'pendulum'"),
         ("cartpole-swingup", ["--dynamics", "pretrained:cartpole", "--kind", "hybrid"], "a model of kind 'neural'"),
-        ("ant-run", ["--kind", "world-model"], "has a floating base, whose pose a world model cannot measure"),
         ("cartpole-swingup", ["--reference", "nowhere"], "--reference 'nowhere': no such dynamics"),
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole loop on the cartpole, small: what is written, killed anywhere, other kinds of models."""
 
+import math
 import shutil
 from pathlib import Path
 
@@ -229,6 +230,17 @@ def test_smooth_first_data_have_no_uniform_actions(tmp_path, monkeypatch):
             logger="none",
         )  # fmt: skip
     assert Store.open(tmp_path / "out" / "random.h5").header.groups == ("still",)
+
+
+@pytest.mark.slow
+def test_a_world_model_of_what_a_floating_robot_measures(tmp_path):
+    chosen = settings(tmp_path, WORLD, reference="hybrid", rounds=1, correlation=0.9)
+    result = online("ant-run", tmp_path / "out", kind="world-model", settings=chosen)
+    first = Store.open(tmp_path / "out" / "random.h5").header.spec
+    assert not first.floating
+    assert {"base_height", "base_orientation", "base_linear_velocity"} <= {one.quantity for one in first.channels}
+    assert math.isfinite(result.rounds[0].imagined.mean)
+    assert math.isfinite(result.rounds[0].real.mean)
 
 
 def test_a_world_model(tmp_path):

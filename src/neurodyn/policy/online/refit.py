@@ -185,7 +185,7 @@ class WorldModelRefit(Refit):
     measured = True
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without data, parameters, and a robot whose logs would hold where it is in the world."""
+        """Refuse a new model without data, and parameters."""
         from neurodyn.learn.world_model.settings import load_world_finetuning, load_world_settings
 
         _require_none_free(settings, "world-model")
@@ -193,11 +193,6 @@ class WorldModelRefit(Refit):
         robot = task.declaration()
         first = load_world_settings(robot, settings.size or _SIZE)
         load_world_finetuning(settings.finetune or _FINETUNE, first.net, first.context)
-        if robot.spec.floating and robot.rows_path is None:
-            raise InputError(
-                f"robot {robot.name!r} has a floating base, whose pose a world model cannot measure, and declares no "
-                "rows to log; valid: --kind neural or hybrid, or `rows:` in its declaration"
-            )
 
     def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
         """Return true: it is an ensemble."""
