@@ -30,7 +30,7 @@ PARTS = {
     "neurodyn.robots.sections.SimulatorConfig", "neurodyn.robots.sections.ContactPointSelection",
 }  # fmt: skip
 """What is said in settings and declarations, and not called settings."""
-SIGNED = {"ShacSettings.failure"}
+SIGNED = {f"{kind}Settings.failure" for kind in ("Training", "Policy", "Shac", "Distillation")}
 """Numbers that may be negative."""
 
 
