@@ -1,14 +1,17 @@
 /* ant-run in C at a fixed rate: reads what was measured from a socket, answers with torques.
  *
- *     controller PORT RATE SECONDS
+ *     controller PORT RATE SECONDS SPIN
  *
- * At every tick it takes the state that the last torques led to, computes and sends. A tick is late if its torques leave after the next tick,
- * whether the state came late or the machine was busy. It prints a histogram of the times from tick to torques. */
+ * Its memory stays in place, where that is permitted, and it is awake for SPIN microseconds before each tick. At every
+ * tick it takes the state that the last torques led to, computes and sends. A tick is late if its torques leave after
+ * the next tick, whether the state came late or the machine was busy. It prints a histogram of the times from tick to
+ * torques. */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -35,8 +38,9 @@ static double now(void) {
 }
 
 int main(int count, char **arguments) {
-  if (count != 4) return 2;
-  const double period = 1.0 / atof(arguments[2]);
+  if (count != 5) return 2;
+  const double period = 1.0 / atof(arguments[2]), spin = atof(arguments[4]) * 1e-6;
+  if (mlockall(MCL_CURRENT | MCL_FUTURE)) fprintf(stderr, "memory may be moved out: mlockall is not permitted\n");
   const long ticks = (long)(atof(arguments[3]) / period);
   const int line = socket(AF_INET, SOCK_DGRAM, 0);
   struct sockaddr_in plant;
@@ -61,9 +65,10 @@ int main(int count, char **arguments) {
   double tick = now() + period;
   for (long number = 0; number < ticks; ++number) {
     struct timespec at;
-    at.tv_sec = (time_t)tick;
-    at.tv_nsec = (long)((tick - (double)at.tv_sec) * 1e9);
+    at.tv_sec = (time_t)(tick - spin);
+    at.tv_nsec = (long)((tick - spin - (double)at.tv_sec) * 1e9);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL)) {}
+    while (now() < tick) {} /* a timer wakes late by tens of microseconds */
     if (recv(line, &measured, sizeof measured, 0) != (ssize_t)sizeof measured) return 1; /* the plant is gone */
     const double begun = now();
     ant_run_observe(measured.base_height, measured.base_orientation, measured.base_linear_velocity,

@@ -36,6 +36,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=500.0)
+    parser.add_argument("--spin", type=float, default=0.0, help="wait awake before each tick [us]")
     parser.add_argument("--realtime", action="store_true", help="run before everything else, on one core (Linux, root)")
     arguments = parser.parse_args()
     if shutil.which("gcc") is None:
@@ -53,7 +54,8 @@ def main():
             gc.collect()
             gc.disable()  # pauses of milliseconds
             port = str(line.getsockname()[1])
-            controller = subprocess.Popen([program, port, str(arguments.rate), str(arguments.seconds)])
+            given = [port, *(str(x) for x in (arguments.rate, arguments.seconds, arguments.spin))]
+            controller = subprocess.Popen([program, *given])
             while controller.poll() is None:
                 try:
                     packet, sender = line.recvfrom(4096)

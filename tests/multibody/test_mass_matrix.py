@@ -9,6 +9,7 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.trace import Graph
+from neurodyn.multibody.vectors import array
 from tests.multibody.reference import Configuration, close, random_mechanism, random_motion, trees
 
 ALL_KINDS = (("free", "ball", "prismatic", "revolute", "revolute"), (-1, 0, 1, 2, 0))
@@ -34,6 +35,21 @@ def test_matrix_and_solutions_are_those_of_the_sum_over_bodies(drawn):
     close(found, np.tril(expected), atol=1e-11 * np.abs(expected).max())
     solved = inertia.velocities(inertia.halfway(force.tolist()))
     close(expected @ solved, force, atol=1e-9 * np.abs(force).max())
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(trees())
+def test_accelerations_are_those_of_the_articulated_body_algorithm(drawn):
+    kinds, parents, seed = drawn
+    rng = np.random.default_rng(seed)
+    mechanism = random_mechanism(rng, kinds, parents)
+    q, qd, force = (list(x) for x in random_motion(rng, mechanism))
+    tree = Tree(mechanism, mechanism.quantities().__getitem__)
+    motions = tree.motions(q, qd)
+    wrenches = {index: (array(rng.normal(size=3)), array(rng.normal(size=3))) for index in range(0, len(kinds), 2)}
+    expected = tree.accelerations(motions, q, force, wrenches)
+    found = TreeInertia(tree, link_poses(tree, motions)).accelerations(tree, qd, force, wrenches)
+    close(found, expected, atol=1e-9 * np.abs(expected).max())
 
 
 def test_half_solutions_make_the_quadratic_form():

@@ -279,7 +279,7 @@ class Engine:
         if mechanism.supports:
             external = _merged(external, support_wrenches(contacts, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
-        found = self._accelerations(scope, tree, motions, q, torque, _merged(external, touching))
+        found = self._accelerations(scope, tree, motions, q, qd, torque, _merged(external, touching))
         if drives.implicit and not (self._contact is not None and self._contact.constrains_joints):
             found = damped(TreeInertia(tree, link_poses(tree, motions)), found, {}, drives.implicit, self._dt)
         found = with_inertia(moving, tendons, found, tree.centripetal(q, qd), turning_inertia(tree, q))
@@ -291,17 +291,28 @@ class Engine:
         return q, qd, Instant(tree, motions, scope, memory, external, touching, acceleration, contacts)
 
     def _accelerations(
-        self, scope: Scope, tree: Tree, motions: list[RelativeMotion], q: list[Any], torque: list[Any], forces: Wrenches
+        self,
+        scope: Scope,
+        tree: Tree,
+        motions: list[RelativeMotion],
+        q: list[Any],
+        qd: list[Any],
+        torque: list[Any],
+        forces: Wrenches,
     ) -> list[Any]:
         """Return the accelerations under forces, without constraints, with inertias added by networks."""
         for name in tree.dofs:
             quantity = f"mass_matrix.{name}"
             if scope.acted_on(quantity) and not is_zero(scope.define(quantity, 0.0)):
                 raise InputError(f"blueprint: {quantity} takes networks of structure inertial alone")
-        found = tree.accelerations(motions, q, torque, forces)
+        solves = self._contact is not None and type(self._contact).accelerations is not ContactModel.accelerations
+        if solves:  # and therefore has the mass matrix
+            found = TreeInertia(tree, link_poses(tree, motions)).accelerations(tree, qd, torque, forces)
+        else:
+            found = tree.accelerations(motions, q, torque, forces)
         if not scope.inertias:
             return found
-        if self._contact is not None and type(self._contact).accelerations is not ContactModel.accelerations:
+        if solves:
             raise InputError(
                 f"blueprint: structure inertial is not known to contact: {self.config.contact}, which solves with the "
                 "mechanism's own mass matrix; valid: contact: force, or none"

@@ -10,16 +10,16 @@ branches zero; a constant zero costs nothing once traced.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.articulated import Tree, Wrenches
 from neurodyn.multibody.points import LinkPose
 from neurodyn.multibody.trace import Expression
-from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, cross, dot
+from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, array, cross, dot, mirrored
 
 
 @dataclass
@@ -136,6 +136,7 @@ class TreeInertia(TreeColumns):
         `added` are inertias along rows J, such as those of tendons; see `with_squares`.
         """
         super().__init__(tree, poses)
+        self._bodies = self._own_bodies(tree)
         self.matrix = self._mass_matrix(tree)
         if added:
             self.matrix = self.with_squares(added)
@@ -175,8 +176,73 @@ class TreeInertia(TreeColumns):
             for i, column in enumerate(self.columns)
         )
 
+    def accelerations(
+        self, tree: Tree, qd: Sequence[Any], torque: Sequence[Any], wrenches: Wrenches | None = None
+    ) -> list[Any]:
+        r"""Return $M^{-1} (\tau - h)$, what `Tree.accelerations` returns: cheaper where M is needed as well."""
+        bias = self.bias(tree, qd, wrenches)
+        return self.velocities(self.halfway([force - x for force, x in zip(torque, bias, strict=True)]))
+
+    def bias(self, tree: Tree, qd: Sequence[Any], wrenches: Wrenches | None = None) -> list[Any]:
+        """Return the forces that keep the velocities as they are, under gravity and external wrenches.
+
+        The recursive Newton-Euler algorithm (Featherstone, section 5.3) at one fixed point, where the origin of the
+        tree's first link is, in world axes: there, only sums pass between links.
+        """
+        gravity, moves = tree.vector("gravity"), self._moves(qd)
+        twists: list[tuple[Vector, Vector]] = []
+        rates: list[tuple[Vector, Vector]] = []
+        loads: list[tuple[Vector, Vector]] = []
+        for index, parent in enumerate(self._parents):
+            own_spin, own = moves[index]
+            if parent < 0:
+                spin, velocity = own_spin, own
+                reference = tree.links[index].joint.kind == "free"
+                # A free joint's velocity is of a point that moves, and its acceleration that of this point.
+                passing = -1.0 * cross(own_spin, self._at_reference(qd, index)) if reference else ZERO
+                turning, linear = ZERO, passing - gravity
+            else:
+                (carried_spin, carried), (before_spin, before) = twists[parent], rates[parent]
+                spin, velocity = carried_spin + own_spin, carried + own
+                turning = before_spin + cross(carried_spin, own_spin)
+                linear = before + (cross(carried_spin, own) + cross(carried, own_spin))
+            twists.append((spin, velocity))
+            rates.append((turning, linear))
+            body = self._bodies[index]
+            momentum = body.mass * velocity + cross(spin, body.moment)
+            angular = body.inertia @ spin + cross(body.moment, velocity)
+            force = body.mass * linear + cross(turning, body.moment) + cross(spin, momentum)
+            moment = body.inertia @ turning + cross(body.moment, linear) + cross(spin, angular)
+            moment = moment + cross(velocity, momentum)
+            if wrenches and index in wrenches:
+                own_moment, push = (self._poses[index].turn @ x for x in wrenches[index])
+                moment, force = moment - (own_moment + cross(self.from_root(index), push)), force - push
+            loads.append((moment, force))
+        for index in range(len(loads) - 1, -1, -1):
+            parent = self._parents[index]
+            if parent >= 0:
+                (moment, force), (own_moment, own_force) = loads[parent], loads[index]
+                loads[parent] = moment + own_moment, force + own_force
+        return [
+            dot(column.spin, loads[column.link][0]) + dot(column.velocity, loads[column.link][1])
+            for column in self.columns
+        ]
+
+    def _moves(self, qd: Sequence[Any]) -> list[tuple[Vector, Vector]]:
+        """Return what each joint adds to the motion of its link: spin, and velocity at the first link's origin."""
+        moves = [(ZERO, ZERO) for _ in self._parents]
+        for column, rate in zip(self.columns, qd, strict=True):
+            spin, velocity = moves[column.link]
+            moves[column.link] = spin + rate * column.spin, velocity + rate * column.velocity
+        return moves
+
+    def _at_reference(self, qd: Sequence[Any], link: int) -> Vector:
+        """Return the velocity of a free joint's reference point, in world axes."""
+        own = [(column, rate) for column, rate in zip(self.columns, qd, strict=True) if column.link == link][:3]
+        return sum((rate * column.velocity for column, rate in own), start=ZERO)
+
     def _mass_matrix(self, tree: Tree) -> list[list[Any]]:
-        bodies = self._composites(tree)
+        bodies = self._composites()
         matrix: list[list[Any]] = []
         for j, column in enumerate(self.columns):
             body, spin, velocity = bodies[column.link], column.spin, column.velocity
@@ -192,16 +258,20 @@ class TreeInertia(TreeColumns):
             matrix.append(row)
         return matrix
 
-    def _composites(self, tree: Tree) -> list[_Composite]:
-        """Return the composite body of each link with everything it carries."""
+    def _own_bodies(self, tree: Tree) -> list[_Composite]:
+        """Return the body of each link, about the origin of its tree's first link."""
         bodies: list[_Composite] = []
         for index, link in enumerate(tree.links):
             turn, mass = self._poses[index].turn, tree.quantity(f"{link.joint.name}.mass")
             centre = self.from_root(index) + turn @ tree.centre(index)
-            about_centre = turn @ (tree.inertia(index) @ turn.T)
             moment = mass * centre
             steiner = dot(moment, centre) * IDENTITY - np.outer(moment, centre)
-            bodies.append(_Composite(mass, moment, about_centre + steiner))
+            bodies.append(_Composite(mass, moment, mirrored(_turned(turn, tree.inertia(index)) + steiner)))
+        return bodies
+
+    def _composites(self) -> list[_Composite]:
+        """Return the composite body of each link with everything it carries."""
+        bodies = [replace(body) for body in self._bodies]
         for index in range(len(bodies) - 1, -1, -1):
             parent = self._parents[index]
             if parent >= 0:
@@ -210,6 +280,24 @@ class TreeInertia(TreeColumns):
                 whole.moment = whole.moment + body.moment
                 whole.inertia = whole.inertia + body.inertia
         return bodies
+
+
+_ROUND = 1e-14
+"""Relative difference of principal moments that is rounding."""
+
+
+def _turned(turn: Matrix, inertia: Matrix) -> Matrix:
+    r"""Return $R I R^T$, of a known inertia by its principal axes: a round body has one that counts."""
+    if any(isinstance(x, Expression) for x in inertia.flat):
+        return turn @ (inertia @ turn.T)
+    moments, axes = np.linalg.eigh(inertia.astype(float))
+    first = moments[1]  # the closest to both others
+    turned = float(first) * IDENTITY
+    for moment, axis in zip(moments, axes.T, strict=True):
+        if abs(moment - first) > _ROUND * abs(moments[2]):
+            along = turn @ array(axis.tolist())
+            turned = turned + np.outer(float(moment - first) * along, along)
+    return turned
 
 
 def product(matrix: list[list[Any]], vector: Sequence[Any]) -> list[Any]:

@@ -208,6 +208,7 @@ def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden:
     return "\n".join(
         [
             f"real s[{size}]; real after[{size}];",
+            f"real last[{nv}]; bool warm = false;" if re.search(r"\bwarm\b", body) else "",
             copied(True),
             f"for (int substep = 0; substep < {frame.substeps}; ++substep) {{",
             body,
@@ -265,12 +266,10 @@ def _law(name: str, about: str, given: tuple[CArray, ...], result: CArray, law: 
 
 
 def _inverse(mechanism: Mechanism, values: dict[str, Scalar], q: list[Any], qd: list[Any], qdd: list[Any]) -> list[Any]:
-    r"""Return $M(q) (\ddot q - \ddot q_0)$ with the accelerations $\ddot q_0$ of free motion."""
+    r"""Return $M(q) \ddot q + h(q, \dot q)$."""
     tree = Tree(mechanism, values.__getitem__)
-    motions = tree.motions(q, qd)
-    free = tree.accelerations(motions, q, [0.0] * mechanism.nv)
-    inertia = TreeInertia(tree, link_poses(tree, motions))
-    return inertia.times([a - b for a, b in zip(qdd, free, strict=True)])
+    inertia = TreeInertia(tree, link_poses(tree, tree.motions(q, qd)))
+    return [a + b for a, b in zip(inertia.times(qdd), inertia.bias(tree, qd), strict=True)]
 
 
 def _against_friction(mechanism: Mechanism, values: dict[str, Scalar], q: list[Any], qd: list[Any]) -> list[Any]:

@@ -113,7 +113,7 @@ def assigned(
     """
     names = arrays if isinstance(arrays, Mapping) else {name: name for name in arrays}
     lefts = [(f"{name}[{i}] =", value) for name, values in results for i, value in enumerate(values)]
-    text = statements(graph, lefts, {name: f"{text}[{{}}]" for name, text in names.items()})
+    text = statements(graph, lefts, {name: f"{text}[{{}}]" for name, text in names.items()}, in_rows=True)
     # Tables in a function would be filled anew at every call.
     return math_calls(re.sub(r"(?<!static )const int (\w+)\[\] =", r"static const int \1[] =", text))
 

@@ -129,6 +129,20 @@ FORCE = ("F0", "F1", "F2")
 STIFFNESS = (("W00", "W01", "W02"), ("W01", "W11", "W12"), ("W02", "W12", "W22"))
 """Names of the entries of the stiffness in the texts."""
 
+STIFFNESS_ENTRIES = tuple(dict.fromkeys(name for row in STIFFNESS for name in row))
+"""The same, each once."""
+
+
+def stiffness_times(row: int, x: str) -> str:
+    """Return the text of a row of W x; `x` contains {} for the index."""
+    return " + ".join(f"{STIFFNESS[row][other]} * {x.format(other)}" for other in range(3))
+
+
+def kept_stiffness_times(row: int) -> str:
+    """Return the text of a row of W dy, from W as `yn` holds it."""
+    places = (9 + STIFFNESS_ENTRIES.index(STIFFNESS[row][other]) for other in range(3))
+    return " + ".join(f"yn[{place}] * dy{other}" for other, place in enumerate(places))
+
 
 def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
     """Return text that declares force (`F0` to `F2`) and, if wanted, stiffness (`W00` to `W22`) at a residual `y`.

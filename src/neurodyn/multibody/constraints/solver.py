@@ -28,11 +28,13 @@ from neurodyn.multibody.constraints.layout import (
     PER_FRICTION,
     PER_LIMIT,
     PER_POINT,
-    STIFFNESS,
+    STIFFNESS_ENTRIES,
     ConstraintLayout,
     ConstraintStructure,
     cone_text,
     friction_slope_text,
+    kept_stiffness_times,
+    stiffness_times,
 )
 from neurodyn.multibody.constraints.onnx_solver import add_solution
 from neurodyn.multibody.constraints.rows import RowWriter
@@ -55,11 +57,21 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
     each contact along its normal and tangents.
     """
     writer = _ConstraintWriter(structure)
+    forward = writer.forward()
+    if writer.plain:
+        rows = _ConstraintWriter(structure, padded=True).forward()
+        forward = f"#if ROWS_IN_VECTORS\n{rows}\n#else\n{forward}\n#endif"
     return Loop(
         name="soft constraints", inputs=writer.inputs, outputs=writer.outputs, saved=0,
-        forward=writer.forward(), adjoint=writer.adjoint(), sufficient=writer.nv, onnx=partial(add_solution, structure),
+        forward=forward, adjoint=writer.adjoint(), sufficient=writer.nv, onnx=partial(add_solution, structure),
     )  # fmt: skip
 
+
+_PER_CONTACT = 9 + len(STIFFNESS_ENTRIES)
+"""Numbers that a contact keeps in `y`: its residual, the change along a step, force, and entries of the stiffness."""
+
+_VECTOR = 4
+"""Multiple to which rows are padded: doubles in the vectors of most processors."""
 
 _UNROLLED = 1000
 """Most products of a factorisation of H that are written one by one."""
@@ -72,15 +84,28 @@ class _ConstraintWriter:
     `where[i]` in J, its residual at rest is in `e`, and `weight[i]` is its D, which is zero in the lanes of worlds in
     which it does not touch. All points share one text with loops over the joints that carry them, so that its length
     does not grow with their number.
+
+    With `padded`, rows of H and J are whole vectors of numbers of one world: what is added past the end of a row of H
+    does not matter, and J is 0 there. The search then begins at the accelerations `last` of the substep before, if
+    there is one in the frame (`warm`), both declared around the loop over substeps.
     """
 
-    def __init__(self, structure: ConstraintStructure) -> None:
+    def __init__(self, structure: ConstraintStructure, *, padded: bool = False) -> None:
         self.structure = structure
         at = ConstraintLayout(structure)
         self.nv, self.points, self.inputs, self.outputs = at.nv, at.points, at.inputs, at.outputs
         self._entries = at.entries
         self._chains = structure.filled  # of H
+        self._fills = self._chains != structure.chains  # entries of H that M does not have
         self._entry = {pair: k for k, pair in enumerate((i, j) for i, chain in enumerate(self._chains) for j in chain)}
+        self._width, self._by = len(self._entry), "n"  # numbers of H, and from one row of J to the next
+        self.plain = not (self._fills or self._many or structure.rows or structure.cones) and bool(structure.groups)
+        self._row = 0
+        if padded:
+            self._row = -(-max(map(len, self._chains)) // _VECTOR) * _VECTOR
+            self._width, self._by = self.nv * self._row, str(self._row)
+            chains = enumerate(self._chains)
+            self._entry = {(i, j): i * self._row + k for i, chain in chains for k, j in enumerate(chain)}
         self._rows = RowWriter(structure.rows, at.first_rows, self._entry)
         self._cones = ConeWriter(structure.cones, at, self._entry, structure.cone, structure.impratio)
         self._free, self._velocity, self._columns, self._damping = at.free, at.velocity, at.columns, at.damping
@@ -90,6 +115,7 @@ class _ConstraintWriter:
     def forward(self) -> str:
         """Return the text that solves the problem."""
         dofs = range(self.nv)
+        eased = " + ".join(f"m[{i}] * (a[{i}] - in[{self._free + i}])" for i in dofs)
         slope, curved, sloped = (" + ".join(f"{x}[{i}] * s[{i}]" for i in dofs) for x in ("g", "Ms", "m"))
         return "\n".join(
             [
@@ -99,28 +125,33 @@ class _ConstraintWriter:
                 self._contacts(),
                 *self._row_tables(),
                 f"if ({self._may_push()}) {{",
+                f"if (warm) for (int i = 0; i < {self.nv}; ++i) a[i] = last[i];" if self._row else "",
                 "real live = (real)1; real scale = (real)0;",
                 "const real least = (real)(sizeof(number) == 8 ? 1e-20 : 1e-12);",
+                self._begun(free=not self._row),
                 f"for (int iteration = 0; iteration < {_ITERATIONS}; ++iteration) {{",
                 self._gradient(),
-                "if (iteration == 0) if (!ANY(pushed > (real)0)) break;",
+                f"if (iteration == 0{' && !warm' if self._row else ''}) if (!ANY(pushed > (real)0)) break;",
                 self._factored(),
                 self._solved("-g"),
                 self._product("Ms", "s"),
                 f"const real fall = -({slope}); const real curved = {curved}; const real sloped = {sloped};",
                 "scale = SELECT(scale > fall, scale, fall);",
+                f"const real eased = {eased}; scale = SELECT(scale > eased, scale, eased);" if self._row else "",
                 self._whole_step(),
                 "mask searching = (live > (real)0) & (missed > least * scale);",
                 "const real moving = live; live = SELECT(searching, live, (real)0);",
                 self._line_search(),
                 "const real step = SELECT(moving > (real)0, reach, (real)0);",
-                f"for (int i = 0; i < {self.nv}; ++i) a[i] += step * s[i];",
+                f"for (int i = 0; i < {self.nv}; ++i) {{ a[i] += step * s[i]; m[i] += step * Ms[i]; }}",
+                self._each_contact("for (int row = 0; row < 3; ++row) yn[row] += step * yn[3 + row];"),
                 "if (!ANY(live > (real)0)) break;",
                 "}",
                 self._forces(),
                 *filter(None, [self._cones.forces()]),
                 "}",
                 *(f"out[{i}] = a[{i}];" for i in dofs),
+                f"for (int i = 0; i < {self.nv}; ++i) last[i] = a[i];\nwarm = true;" if self._row else "",
             ]
         )
 
@@ -149,9 +180,11 @@ class _ConstraintWriter:
         """Return text that finds the contacts and their rows."""
         if not self.points:
             return ""
-        rows = sum(3 * len(group.chain) * group.points for group in self.structure.groups)
+        rows = sum(3 * (self._row or len(group.chain)) * group.points for group in self.structure.groups)
+        padding = f"for (int k = n; k < {self._row}; ++k) Jn[k] = Jn[by + k] = Jn[2 * by + k] = (real)0;"
         return f"""{self._tables()}
-real J[{rows}]; real e[{3 * self.points}]; real y[{6 * self.points}]; real weight[{self.points}];
+real J[{rows}]; real e[{3 * self.points}]; real y[{_PER_CONTACT * self.points}];
+real weight[{self.points}]; real yields[{self.points}];
 int at[{self.points}]; int of[{self.points}]; int where[{self.points}];
 int count = 0; int room = 0; int number_of = 0; (void)y;
 for (int group = 0; group < {len(self.structure.groups)}; ++group) {{
@@ -159,27 +192,24 @@ const int* dofs = chain + first[group]; const int n = length[group];
 for (int point = 0; point < points[group]; ++point, ++number_of) {{
 const real* c = in + {self._first_point} + {PER_POINT} * number_of; const mask touches = c[9] > (real)0;
 if (ANY(touches)) {{
-real* Jn = J + room; real v0 = (real)0; real v1 = (real)0; real v2 = (real)0;
+real* Jn = J + room; const int by = {self._by}; {padding if self._row else ""}
+real v0 = (real)0, v1 = v0, v2 = v0;
 {_second_tangent()}
 for (int k = 0; k < n; ++k) {{
 const real* column = in + {self._columns} + 6 * dofs[k]; const real rate = in[{self._velocity} + dofs[k]];
 {" ".join(f"const real p{i} = column[{3 + i}] + column[{j}] * c[{k}] - column[{k}] * c[{j}];" for i, j, k in _TWICE)}
 const real J0 = c[3] * p0 + c[4] * p1 + c[5] * p2; const real J1 = c[6] * p0 + c[7] * p1 + c[8] * p2;
 const real J2 = t0 * p0 + t1 * p1 + t2 * p2;
-Jn[k] = J0; Jn[n + k] = J1; Jn[2 * n + k] = J2; v0 += J0 * rate; v1 += J1 * rate; v2 += J2 * rate;
+Jn[k] = J0; Jn[by + k] = J1; Jn[2 * by + k] = J2; v0 += J0 * rate; v1 += J1 * rate; v2 += J2 * rate;
 }}
 const real b = in[{self._damping}];
 e[3 * count] = b * v0 + c[11]; e[3 * count + 1] = b * v1; e[3 * count + 2] = b * v2;
-weight[count] = SELECT(touches, c[10], (real)0); at[count] = number_of; of[count] = group; where[count] = room;
-room += 3 * n; ++count;
+weight[count] = SELECT(touches, c[10], (real)0); yields[count] = SELECT(touches, (real)1 / c[10], (real)0);
+at[count] = number_of; of[count] = group; where[count] = room;
+room += 3 * by; ++count;
 }}
 }}
 }}"""
-
-    @property
-    def _fills(self) -> bool:
-        """Whether H has entries that M does not have."""
-        return self._chains != self.structure.chains
 
     def _row_tables(self) -> list[str]:
         """Return text that declares what the rows need, if there are any."""
@@ -202,38 +232,50 @@ room += 3 * n; ++count;
             return ""
         lines = "\n".join(body)
         return f"""for (int i = 0; i < count; ++i) {{
-const int n = length[of[i]]; const int* dofs = chain + first[of[i]]; const real* Jn = J + where[i];
-const real* en = e + 3 * i; real* yn = y + 6 * i; const real D = weight[i];
-const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (void)dofs; (void)Jn; (void)en; (void)yn;
+const int n = length[of[i]]; const int by = {self._by}; const int* dofs = chain + first[of[i]];
+const real* Jn = J + where[i]; const real* en = e + 3 * i; real* yn = y + {_PER_CONTACT} * i; const real D = weight[i];
+const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (void)by; (void)dofs; (void)Jn; (void)en;
+(void)yn; (void)D; (void)mu;
 {lines}
 }}"""
 
     def _cone(self, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
         return cone_text(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
 
+    def _begun(self, *, free: bool = True) -> str:
+        """Return text that declares M (a - a_s) as m and fills in the contacts' residuals.
+
+        Both are linear in a, and later steps add to them. Accelerations may be `free` of constraints, so that m is 0.
+        """
+        first = f"real m[{self.nv}]; for (int i = 0; i < {self.nv}; ++i) m[i] = (real)0;"
+        if not free:
+            differences = (f"d[{i}] = a[{i}] - in[{self._free + i}];" for i in range(self.nv))
+            first = "\n".join([f"real d[{self.nv}]; (void)d;", *differences, self._product("m", "d")])
+        rows = self._each_contact(_rows_times("a", "y", rest=True), "yn[0] = y0; yn[1] = y1; yn[2] = y2;")
+        return f"{first}\n{rows}"
+
     def _gradient(self) -> str:
-        """Return text that declares H, the gradient g, a - a_s as d, M d as m, and `pushed` (above 0: a row acts)."""
-        dofs = range(self.nv)
-        lines = [f"real pushed = (real)0; real d[{self.nv}]; real g[{self.nv}]; real H[{len(self._entry)}];"]
-        lines += [f"d[{i}] = a[{i}] - in[{self._free + i}];" for i in dofs]
-        lines += [self._product("m", "d"), f"for (int i = 0; i < {self.nv}; ++i) g[i] = m[i];"]
-        lines += [self._from_mass_matrix()]
+        """Return text that declares H, the gradient g, and `pushed` (above 0: a row acts); see `_begun`."""
+        lines = [f"real pushed = (real)0; real g[{self.nv}]; real H[{self._width}];"]
+        lines += [f"for (int i = 0; i < {self.nv}; ++i) g[i] = m[i];", self._from_mass_matrix()]
         lines += [
             self._each_contact(
-                _rows_times("a", "y", rest=True),
-                self._cone(("y0", "y1", "y2")),
-                "yn[0] = y0; yn[1] = y1; yn[2] = y2; pushed += F0;",
+                self._cone(("yn[0]", "yn[1]", "yn[2]")),
+                "pushed += F0;",
+                *(f"yn[{6 + k}] = {name};" for k, name in enumerate((*FORCE, *STIFFNESS_ENTRIES))),
                 "for (int k = 0; k < n; ++k) {",
-                "const real J0 = Jn[k]; const real J1 = Jn[n + k]; const real J2 = Jn[2 * n + k];",
+                "const real J0 = Jn[k]; const real J1 = Jn[by + k]; const real J2 = Jn[2 * by + k];",
                 "g[dofs[k]] -= J0 * F0 + J1 * F1 + J2 * F2;",
-                *(f"const real u{row} = {_stiffness_times(row, 'J{}')};" for row in range(3)),
+                *(f"const real u{row} = {stiffness_times(row, 'J{}')};" for row in range(3)),
                 *self._contact_stiffness(),
                 "}",
             )
         ]
         for k, dof in enumerate(self.structure.limits):
-            lines += [self._limit_cost(k, "r", f"a[{dof}]"), f"pushed += r{k}_F;"]
-            lines += [f"g[{dof}] -= {self._limit(k, 1)} * r{k}_F; {self._h(dof, dof)} += r{k}_W;"]
+            lines += [f"real r{k} = (real)0, r{k}_W = r{k}, r{k}_F = r{k}; (void)r{k}; if ({self._violated(k)}) {{"]
+            lines += [self._limit_cost(k, "x", f"a[{dof}]"), f"r{k} = x{k}; r{k}_W = x{k}_W; r{k}_F = x{k}_F;"]
+            lines += [f"pushed += r{k}_F; g[{dof}] -= {self._limit(k, 1)} * r{k}_F;"]
+            lines += [f"{self._h(dof, dof)} += r{k}_W; }}"]
         for k, dof in enumerate(self.structure.frictions):
             lines += [self._friction_cost(k, "h", f"a[{dof}]"), f"pushed += h{k}_F * h{k}_F;"]
             lines += [f"g[{dof}] -= h{k}_F; {self._h(dof, dof)} += h{k}_W;"]
@@ -242,6 +284,9 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
     def _from_mass_matrix(self) -> str:
         """Return text that sets H to M."""
+        if self._row:
+            lines = [f"for (int i = 0; i < {self._width}; ++i) H[i] = (real)0;"]
+            return "\n".join([*lines, *(f"H[{self._entry[pair]}] = in[{k}];" for k, pair in enumerate(self._entries))])
         if not self._fills:
             return f"for (int i = 0; i < {len(self._entries)}; ++i) H[i] = in[i];"
         places = ", ".join(str(self._entry[pair]) for pair in self._entries)
@@ -252,7 +297,10 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
     def _contact_stiffness(self) -> tuple[str, ...]:
         """Return text that adds a contact's stiffness to row k of H, of its chain."""
-        term = "Jn[l] * u0 + Jn[n + l] * u1 + Jn[2 * n + l] * u2"
+        term = "Jn[l] * u0 + Jn[by + l] * u1 + Jn[2 * by + l] * u2"
+        if self._row:
+            line = f"for (int l = 0; l < {self._row}; ++l) Hk[l] += {term};"
+            return f"real* Hk = H + {self._row} * dofs[k];", line
         if not self._fills:
             return "real* Hk = H + start[dofs[k]];", f"for (int l = 0; l <= k; ++l) Hk[l] += {term};"
         return (
@@ -267,6 +315,10 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             f" const real {name}{k}_W = SELECT(({self._limit(k, 0)} > (real)0) & ({name}{k} < (real)0),"
             f" {self._limit(k, 2)}, (real)0); const real {name}{k}_F = -{name}{k}_W * {name}{k};"
         )
+
+    def _violated(self, k: int) -> str:
+        """Return the condition that a limit is violated in any world."""
+        return f"ANY({self._limit(k, 0)} > (real)0)"
 
     def _friction_cost(self, k: int, name: str, a: str) -> str:
         """Return text that declares the force and stiffness of a joint's friction at an acceleration."""
@@ -295,6 +347,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         """Return text that replaces H by its factors: L off the diagonal, 1 / D on it."""
         if self._many:
             return self._factored_in_loops()
+        if self._row:
+            return self._factored_in_rows()
         lines = []
         for k in range(self.nv - 1, -1, -1):
             others = self._chains[k][:-1]
@@ -304,6 +358,25 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
                 lines += [f"{self._h(i, j)} -= l * {self._h(k, j)};" for j in others if j <= i]
                 lines.append(f"{self._h(k, i)} = l; }}")
         return "\n".join(lines)
+
+    def _factored_in_rows(self) -> str:
+        """Return text of the same with the factors in L and N, as a vector read waits for a number written into it."""
+        lines = [f"real L[{self._width}]; real N[{self.nv}];"]
+        for k in range(self.nv - 1, -1, -1):
+            lines.append(f"{{ const real* Hk = H + {self._row * k}; (void)Hk; N[{k}] = (real)1 / {self._h(k, k)};")
+            for place, i in reversed([*enumerate(self._chains[k][:-1])]):
+                lines.append(f"{{ const real l = Hk[{place}] * N[{k}]; real* Hi = H + {self._row * i};")
+                lines.append(f"{self._factor(k, i)} = l;")
+                lines.append(f"for (int j = 0; j < {self._row}; ++j) Hi[j] -= l * Hk[j];")
+                lines.append("}")
+            lines.append("}")
+        return "\n".join(lines)
+
+    def _factor(self, k: int, i: int) -> str:
+        """Return the text of an entry of L, or of the inverse of D, once H is factored."""
+        if not self._row:
+            return self._h(k, i)
+        return f"N[{k}]" if k == i else f"L[{self._entry[k, i]}]"
 
     @property
     def _many(self) -> bool:
@@ -338,10 +411,10 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             loops = (self._row_loop(upwards=False, body=down), scale, self._row_loop(upwards=True, body=up))
             return "\n".join([*lines, *loops])
         for k in range(self.nv - 1, -1, -1):
-            lines += [f"s[{i}] -= {self._h(k, i)} * s[{k}];" for i in self._chains[k][:-1]]
-        lines += [f"s[{i}] *= {self._h(i, i)};" for i in range(self.nv)]
+            lines += [f"s[{i}] -= {self._factor(k, i)} * s[{k}];" for i in self._chains[k][:-1]]
+        lines += [f"s[{i}] *= {self._factor(i, i)};" for i in range(self.nv)]
         for k in range(self.nv):
-            lines += [f"s[{k}] -= {self._h(k, i)} * s[{i}];" for i in self._chains[k][:-1]]
+            lines += [f"s[{k}] -= {self._factor(k, i)} * s[{i}];" for i in self._chains[k][:-1]]
         return "\n".join(lines)
 
     def _whole_step(self) -> str:
@@ -355,17 +428,15 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             self._each_contact(
                 _rows_times("s", "dy", rest=False),
                 "yn[3] = dy0; yn[4] = dy1; yn[5] = dy2; real l0; real l1; real l2;",
-                f"{{ {self._cone(('yn[0]', 'yn[1]', 'yn[2]'))}",
-                *(f"l{row} = {FORCE[row]} - ({_stiffness_times(row, 'dy{}')});" for row in range(3)),
-                "}",
+                *(f"l{row} = yn[{6 + row}] - ({kept_stiffness_times(row)});" for row in range(3)),
                 self._cone(("(yn[0] + dy0)", "(yn[1] + dy1)", "(yn[2] + dy2)")),
                 "l0 -= F0; l1 -= F1; l2 -= F2;",
-                "missed += SELECT(D > (real)0, (l0 * l0 + l1 * l1 + l2 * l2) / D, (real)0);",
+                "missed += (l0 * l0 + l1 * l1 + l2 * l2) * yields[i];",
                 _along(),
             )
         ]
         for k, dof in enumerate(self.structure.limits):
-            lines += [f"{{ {self._limit_cost(k, 'x', f'a[{dof}] + s[{dof}]')}"]
+            lines += [f"if ({self._violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + s[{dof}]')}"]
             lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}]; const real l = r{k}_F - r{k}_W * dy - x{k}_F;"]
             lines += [f"missed += l * l / {self._limit(k, 2)}; slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
         for k, dof in enumerate(self.structure.frictions):
@@ -394,7 +465,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             )
         ]
         for k, dof in enumerate(self.structure.limits):
-            lines += [f"{{ {self._limit_cost(k, 'x', f'a[{dof}] + reach * s[{dof}]')}"]
+            lines += [f"if ({self._violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + reach * s[{dof}]')}"]
             lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}];"]
             lines += [f"slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
         for k, dof in enumerate(self.structure.frictions):
@@ -406,8 +477,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
     def _forces(self) -> str:
         """Return text that writes the contact forces."""
         return self._each_contact(
-            _rows_times("a", "y", rest=True),
-            self._cone(("y0", "y1", "y2"), stiffness=False),
+            self._cone(("yn[0]", "yn[1]", "yn[2]"), stiffness=False),
             f"real* f = out + {self.nv} + 3 * at[i]; f[0] = F0; f[1] = F1; f[2] = F2;",
         )
 
@@ -417,7 +487,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         dofs = range(self.nv)
         lines = [f"real a[{self.nv}]; real b[{self.nv}];", *(f"a[{i}] = out[{i}]; b[{i}] = seed[{i}];" for i in dofs)]
         lines += [self._contacts(), *self._row_tables(), f"bool pushes = false; if ({self._may_push()}) {{"]
-        lines += [self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
+        lines += [self._begun(free=False), self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
         lines += [
             self._seeded(),
             *filter(None, [self._cones.seeded()]),
@@ -438,8 +508,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return self._each_contact(
             f"const real* f = seed + {self.nv} + 3 * at[i];",
             self._cone(("yn[0]", "yn[1]", "yn[2]")),
-            *(f"const real h{row} = {_stiffness_times(row, 'f[{}]')};" for row in range(3)),
-            "for (int k = 0; k < n; ++k) b[dofs[k]] -= Jn[k] * h0 + Jn[n + k] * h1 + Jn[2 * n + k] * h2;",
+            *(f"const real h{row} = {stiffness_times(row, 'f[{}]')};" for row in range(3)),
+            "for (int k = 0; k < n; ++k) b[dofs[k]] -= Jn[k] * h0 + Jn[by + k] * h1 + Jn[2 * by + k] * h2;",
         )
 
     def _contacts_pulled(self) -> str:
@@ -477,7 +547,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         lines += [friction_slope_text(self.structure.cone, self.structure.impratio)]
         lines += [_rows_times("s", "w", rest=False)]
         lines += [f"const real z{row} = w{row} + sf[{row}];" for row in range(3)]
-        lines += [f"const real q{row} = -({_stiffness_times(row, 'z{}')});" for row in range(3)]
+        lines += [f"const real q{row} = -({stiffness_times(row, 'z{}')});" for row in range(3)]
         for name, amounts in (("f", FORCE), ("q", ("q0", "q1", "q2"))):
             for i in range(3):
                 along = f"{amounts[0]} * c[{3 + i}] + {amounts[1]} * c[{6 + i}] + {amounts[2]} * t{i}"
@@ -515,19 +585,14 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 def _rows_times(x: str, name: str, *, rest: bool) -> str:
     """Return text that declares `name`0 to 2: J x of a contact, plus its residual at rest if `rest`."""
     declared = " ".join(f"real {name}{row} = {f'en[{row}]' if rest else '(real)0'};" for row in range(3))
-    added = " ".join(f"{name}{row} += Jn[{f'{row} * n + ' if row else ''}k] * xk;" for row in range(3))
+    added = " ".join(f"{name}{row} += Jn[{f'{row} * by + ' if row else ''}k] * xk;" for row in range(3))
     return f"{declared} for (int k = 0; k < n; ++k) {{ const real xk = {x}[dofs[k]]; {added} }}"
 
 
 def _along() -> str:
     """Return text that adds a contact's slope and curvature along a step dy."""
-    curvature = " + ".join(f"dy{row} * ({_stiffness_times(row, 'dy{}')})" for row in range(3))
+    curvature = " + ".join(f"dy{row} * ({stiffness_times(row, 'dy{}')})" for row in range(3))
     return f"slope -= F0 * dy0 + F1 * dy1 + F2 * dy2; bend += {curvature};"
-
-
-def _stiffness_times(row: int, x: str) -> str:
-    """Return the text of a row of W x; `x` contains {} for the index."""
-    return " + ".join(f"{STIFFNESS[row][other]} * {x.format(other)}" for other in range(3))
 
 
 def _second_tangent() -> str:

@@ -333,6 +333,9 @@ class Loop:
     * `LANE(x, n)` is lane n of LANES of a real, a number to read or write: for a search that no other lane needs.
     * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
 
+    Between `#if ROWS_IN_VECTORS`, `#else` and `#endif` a text has two forms: the first is for one world, whose numbers
+    a compiler may put into vectors. It may keep accelerations `last`, and `warm`, from one substep to the next.
+
     A `number` is always one number of the working precision: weights are numbers, everything else is `real`. The
     gradients of the weights are `Sums`: `weight_adj + i` is a `Sums` too, and `weight_adj[i] += x` adds to it.
 

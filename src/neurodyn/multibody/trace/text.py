@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Straight-line text of a graph in the language of Warp's native functions, and loops with traced bodies."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 
@@ -25,6 +26,7 @@ def statements(
     single: bool = False,
     also: Sequence[int] = (),
     kept: Mapping[int, str] | None = None,
+    in_rows: bool = False,
 ) -> str:
     """Return text that computes the assigned values and nothing else.
 
@@ -38,6 +40,7 @@ def statements(
         single: Whether values are equal in all lanes of a `real`, and therefore of type `number`.
         also: Further loops to run.
         kept: Loops that need not run, with text that fills their first outputs.
+        in_rows: Whether texts of loops take their form for one world (see `Loop`).
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
@@ -51,7 +54,10 @@ def statements(
             ready = (kept or {}).get(index)
             lines += [_declaration(graph, index, arrays, single, ready, runs), (after or {}).get(index, "")]
     lines += [f"{left} {_name(graph, index, single)};" for left, index in targets]
-    return "\n".join(line for line in lines if line)
+    return _FORM.sub(r"\1" if in_rows else r"\2", "\n".join(line for line in lines if line))
+
+
+_FORM = re.compile(r"#if ROWS_IN_VECTORS\n(.*?)\n#else\n(.*?)\n#endif", re.DOTALL)
 
 
 def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) -> list[int]:
