@@ -5,6 +5,8 @@ import pytest
 
 from neurodyn import tasks
 from neurodyn.core.errors import InputError
+from neurodyn.policy.online.problem import settings_of
+from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import PolicySettings, load_settings, with_flags
 
 
@@ -52,3 +54,16 @@ def test_training_in_models_of_logs_has_settings_of_its_own_where_there_are_any(
     assert load_settings("anymal-velocity").penalty == 0.0
     assert load_settings("cartpole-swingup", logs=True).task_share == 0.5
     assert load_settings("ant-run", logs=True) == load_settings("ant-run")
+
+
+def test_loops_that_begin_with_nothing_have_settings_of_their_own_where_there_are_any():
+    def begun(task, **given):
+        return settings_of(OnlineRequest(task, "out", kind="world-model", **given)).policy
+
+    fearful = begun("anymal-velocity")
+    assert fearful.failure < 0
+    assert fearful.clone is None
+    for given in ({"data": ["walks.h5"]}, {"policy": "policies/walk"}):
+        assert begun("anymal-velocity", **given) == load_settings("anymal-velocity", logs=True)
+    assert begun("cartpole-swingup") == load_settings("cartpole-swingup", logs=True)
+    assert load_settings("anymal-velocity", nothing=True) == load_settings("anymal-velocity")

@@ -311,24 +311,27 @@ def load_settings(
     path: Path | None = None,
     *,
     logs: bool = False,
+    nothing: bool = False,
     kind: type[S] = PolicySettings,  # pyright: ignore[reportArgumentType]
 ) -> S:
     """Return the settings of a task: those of a file, or the preset; of a task of your own, the defaults.
 
     A task with other observations (TASK@nerd) has the preset of TASK. Some tasks have a preset of their own for
-    training in models of logs (TASK-from-logs.yaml).
+    training in models of logs (TASK-from-logs.yaml), or where these are of random motion (TASK-from-nothing.yaml).
 
     Args:
         task: Name of the task.
         path: A file of the user's; None for the preset.
         logs: Whether the policy is trained in a model of logs.
+        nothing: Whether these begin with random motion, and the policy with nothing.
         kind: Settings of the algorithm that trains it.
 
     Raises:
         InputError: The file is missing or bad.
     """
     name = task.partition("@")[0]
-    names = (f"{name}-from-logs", name) if logs else (name,)
+    beginnings = {"-from-nothing": logs and nothing, "-from-logs": logs, "": True}
+    names = [name + beginning for beginning, known in beginnings.items() if known]
     presets = () if ".py:" in task or kind.presets is None else tuple(kind.presets / f"{name}.yaml" for name in names)
     return load_preset(kind, path, presets) or kind()
 

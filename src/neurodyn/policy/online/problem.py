@@ -86,11 +86,12 @@ def settings_of(request: OnlineRequest) -> OnlineSettings:
         dt = (load(task) if isinstance(request.task, str) else request.task).declaration().dt
         frames = round(_FIRST_MINUTES * 60.0 / dt) if request.dynamics == NEW and not request.data else 0
         log_frames = round(_MINUTES * 60.0 / dt)
+    nothing = request.dynamics == NEW and not request.data and request.policy is None
     return OnlineSettings(
         frames=frames,
         log_frames=log_frames,
         rollout=SHORT if refit.short else None,
-        policy=load_settings(task, request.settings, logs=refit.measured),
+        policy=load_settings(task, request.settings, logs=refit.measured, nothing=nothing),
     )
 
 
