@@ -107,8 +107,8 @@ class TrainingSettings(Config, frozen=True):
             states a task can draw; the policy is then played from starts of the task. None for none.
         penalty: Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to let a
             model of logs choose it (`policy.penalty`).
-        centre_penalty: Whether centred. Then the log's mean uncertainty costs nothing; else every frame costs, and where
-            rewards are small a failure pays.
+        centre_penalty: Whether centred. Then the log's mean uncertainty costs nothing; else every frame costs, and
+            where rewards are small a failure pays.
         failure: Value of a failure, in rewards, for the learner alone. Where rewards are below 0 at first, as those of
             walking, a failure that is worth 0 draws a policy to it.
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
