@@ -4,6 +4,8 @@
 import io
 import json
 import re
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
@@ -33,7 +36,7 @@ from neurodyn.report.recording import (
     write_mp4,
 )
 from neurodyn.report.recording_files import readme_gif, recording_page, write_recording
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, load
 from tests.report.pages import check_self_contained
 
 
@@ -215,3 +218,77 @@ def test_rendered_panels_differ_where_the_motions_do(along_log: Recording):
     )
     assert not np.array_equal(held[-1][:, :96], held[-1][:, -96:])
     assert gif_bytes(frames, interval)[:6] == b"GIF89a"
+
+
+def test_each_robot_has_a_camera_of_its_own_only_where_they_part(monkeypatch: pytest.MonkeyPatch):
+    ant, seen = load("ant"), []
+
+    def render(robot: Robot, q: torch.Tensor, *, path: np.ndarray, **_: object) -> np.ndarray:
+        seen.append(np.split(path, 2))
+        return np.zeros((len(q), 24, 36, 3), np.uint8)
+
+    monkeypatch.setattr("neurodyn.sim.pictures.render", render)
+    rest = torch.tensor([0, 0, 0.75, 0, 0, 0, 1, *ant.nominal_q()])[None, None].repeat(1, 61, 1)
+    runs = rest.clone()
+    runs[..., 0] += torch.linspace(0, 5, 61)
+    stands = torch.zeros(1, 61, ant.spec.nv)
+    made = Recording(ant, "apart", Trajectory(runs, stands), Trajectory(rest, stands), "runs", "rests", ("start 1",))
+    for one in (made, replace(made, apart=True)):
+        pictures(one, width=36, height=24)
+    assert np.array_equal(*seen[0])
+    assert seen[1][0][-1, 0] > 4
+    assert np.array_equal(seen[1][1], seen[0][1])
+
+
+def test_a_motion_is_drawn_where_the_robot_is(tmp_path: Path):
+    ant = load("ant")
+    q = np.repeat([[0, 0, 0.75, 0, 0, 0, 1, *ant.nominal_q()]], 3, 0)
+    q[:, 0] = (0.0, 1.0, 2.0)
+    html = recording_files.drawn_motions(ant, {"before": q, "after": q[:2]}, 0.1, "An <ant>")
+    assert "An &lt;ant&gt;" in html
+    scene = json.loads(re.search(r'id="motions">(.*?)</script>', html)[1])
+    assert scene["radii"] == pytest.approx([0.25] + [0.08] * (len(scene["radii"]) - 1))
+    ends = np.array(scene["motions"][0]["ends"])  # [frames, shapes, 6]
+    np.testing.assert_allclose(ends[:, 0, :3], q[:, :3], atol=2e-3)
+    np.testing.assert_allclose(ends[:, 0], np.tile(q[:, :3], 2), atol=2e-3)
+    lengths = np.linalg.norm(ends[..., 3:] - ends[..., :3], axis=-1)
+    assert sorted({round(float(x), 2) for x in lengths[0]}) == [0.0, 0.28, 0.57]
+    np.testing.assert_allclose(lengths[0], lengths[2], atol=3e-3)
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node to draw the page")
+    script = DRAWING.replace("SCENE", json.dumps(json.dumps(scene))) + recording_files.DRAWN.read_text() + CHECK
+    (tmp_path / "drawn.mjs").write_text(script)
+    done = subprocess.run([node, str(tmp_path / "drawn.mjs")], capture_output=True, text=True, check=True)
+    drawn = json.loads(done.stdout)
+    assert drawn["texts"][:4:2] == ["before", "after"]
+    assert drawn["texts"][-3] == "0.2 s, 2.0 m from the start"
+    assert drawn["texts"][-1] == "0.1 s, 1.0 m from the start"  # the shorter one rests at its end
+    assert drawn["finite"]
+    assert drawn["lines"] > 50
+
+
+DRAWING = """
+const texts = []; let lines = 0, finite = true, ticks = 0;
+const pen = new Proxy({}, {
+  get: (_, name) => (...given) => {
+    if (name === "fillText") texts.push(given[0]);
+    if (name === "lineTo") lines += 1;
+    finite = finite && given.every((one) => typeof one !== "number" || Number.isFinite(one));
+  },
+  set: () => true,
+});
+const parts = {
+  canvas: { width: 1040, height: 400, getContext: () => pen },
+  button: { addEventListener() {} }, input: { max: "2", value: "0", addEventListener() {} },
+};
+globalThis.document = {
+  documentElement: {},
+  getElementById: (name) => name === "drawn" ? { querySelector: (part) => parts[part] } : { textContent: SCENE },
+};
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => " red" });
+globalThis.matchMedia = () => ({ matches: false });
+globalThis.performance = { now: () => 0 };
+globalThis.requestAnimationFrame = (tick) => { if (ticks++ < 3) tick(100 * ticks - 50); };
+"""
+CHECK = "\nconsole.log(JSON.stringify({ texts, lines, finite }));\n"

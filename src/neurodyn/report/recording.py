@@ -72,6 +72,7 @@ class Recording:
     worlds: tuple[str, ...]  # description of each roll-out
     ground: Ground | None = None  # with obstacles; None in free space
     ended: tuple[Ended | None, Ended | None] = (None, None)  # early ends of the first roll-out, predicted and true
+    apart: bool = False  # whether they go ways of their own, so that each has a camera
 
     @property
     def frames(self) -> int:
@@ -256,12 +257,12 @@ def pictures(
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))
     shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
-    # One call renders both panels with the same camera.
+    # One call renders both panels, with the same camera if they are to be compared.
     ground = recording.ground
     if ground is not None and ground.pose is not None:
         ground = ground.posed(ground.pose[world : world + 1])
-    path = _path(recording.robot, shown[1], stride * dt)
-    both = None if path is None else np.concatenate([path, path])
+    paths = [_path(recording.robot, q, stride * dt) for q in (shown if recording.apart else shown[1:] * 2)]
+    both = None if paths[0] is None or paths[1] is None else np.concatenate([paths[0], paths[1]])
     panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height, ground=ground, path=both))
     count = len(shown[0])
     frames = [

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the picture of the README: both policies of a demo in its robot.
+
+neurodyn demo && python scripts/gap_picture.py demo docs/images/worn-ant.gif
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from neurodyn.core.artifacts import read_json
+from neurodyn.data import Store
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.report.recording import Recording
+from neurodyn.report.recording_files import readme_gif
+from neurodyn.robots import load
+
+SECONDS = 6.0
+
+
+def main(folder: Path, file: Path) -> None:
+    """Draw the first episode of each policy, not chosen by how well it went."""
+    played, gap = Store.open(folder / "played.h5"), read_json(folder / "evaluation.json")
+    robot = load(played.header.spec.robot)
+    most = round(SECONDS / robot.dt) + 1
+    paths, labels = [], []
+    for policy, words in enumerate(("before", "after")):
+        q, qd, _ = played.episode(int(np.flatnonzero(played.group == policy)[0]))
+        paths.append(Trajectory(torch.from_numpy(q[None, :most]), torch.from_numpy(qd[None, :most])))
+        returns, promise = gap["reached"][policy]["return"], gap["promised"][policy]["return"]
+        labels.append(f"{words}: promised {promise:.0f}, got {returns:.0f}")
+    recording = Recording(
+        robot=robot, title="before and after", predicted=paths[0], truth=paths[1], predicted_label=labels[0],
+        truth_label=labels[1], worlds=("first episode",), apart=True,
+    )  # fmt: skip
+    print(f"{file}: {readme_gif(recording, file):,} bytes; {labels}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
