@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from neurodyn.control.starts import home_ground
 from neurodyn.core.artifacts import read_json
 from neurodyn.data import Store
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.report.recording import Recording
 from neurodyn.report.recording_files import readme_gif
 from neurodyn.robots import load
+from neurodyn.tasks import load as load_task
 
 SECONDS = 6.0
 
@@ -33,7 +35,7 @@ def main(folder: Path, file: Path) -> None:
         labels.append(f"{words}: promised {promise:.0f}, got {returns:.0f}")
     recording = Recording(
         robot=robot, title="before and after", predicted=paths[0], truth=paths[1], predicted_label=labels[0],
-        truth_label=labels[1], worlds=("first episode",), apart=True,
+        truth_label=labels[1], worlds=("first episode",), ground=home_ground(load_task(gap["task"])).ground, apart=True,
     )  # fmt: skip
     print(f"{file}: {readme_gif(recording, file):,} bytes; {labels}")
 

@@ -135,12 +135,14 @@ def size_of_folder(folder: Path) -> int:
 
 def _caches() -> Iterator[Diagnosis]:
     """Yield the cache of compiled kernels, which may be deleted: what is needed is compiled again."""
-    if find_spec("warp") is None:
+    if find_spec("warp") is None or find_spec("torch") is None:
         return
     import warp
 
+    from neurodyn.geometry.launching import start_warp
+
     warp.config.log_level = warp.LOG_ERROR  # it would say at length what the lines above do
-    warp.init()
+    start_warp()
     folder = Path(str(warp.config.kernel_cache_dir))
     size = size_of_folder(folder) / 1e6
     writable = os.access(folder, os.W_OK)

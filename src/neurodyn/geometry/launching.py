@@ -7,11 +7,14 @@ Also launches on fixed arrays without torch.
 import ctypes
 import itertools
 import os
+import stat
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -72,12 +75,36 @@ def held(number: int) -> Any:
 
 @cache
 def start_warp() -> None:
-    """Initialise Warp once, without banner (unless NEURODYN_VERBOSE is set) and without warnings of a missing GPU."""
+    """Initialise Warp once, without banner (unless NEURODYN_VERBOSE is set) and without warnings of a missing GPU.
+
+    Where the user has no folder for caches, as without a home, kernels are kept among temporary files.
+    """
     if os.environ.get("NEURODYN_VERBOSE"):
-        wp.init()
+        _initialise()
         return
     wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
     with native_stderr_dropped():
+        _initialise()
+
+
+def _own_temporary_folder() -> Path:
+    """Return a folder among temporary files that nobody else can write to: what lies in it is run."""
+    user = getattr(os, "getuid", lambda: 0)()
+    folder = Path(tempfile.gettempdir()) / f"neurodyn-{user}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    theirs = found.st_uid != user or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022
+    return Path(tempfile.mkdtemp(prefix="neurodyn-")) if theirs else folder
+
+
+def _initialise() -> None:
+    asked = wp.config.kernel_cache_dir or os.environ.get("WARP_CACHE_PATH")
+    try:
+        wp.init()
+    except OSError:
+        if asked:
+            raise
+        wp.config.kernel_cache_dir = str(_own_temporary_folder() / "warp")
         wp.init()
 
 

@@ -20,7 +20,7 @@ from neurodyn.core.config import Record
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.verdict import Verdict
 from neurodyn.data.store import Store
-from neurodyn.identify.adaptation.result import AdaptationFigures
+from neurodyn.identify.adaptation.result import AdaptationFigures, AdaptedQuantity
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns, evaluate_policy
 from neurodyn.policy.logs import log_policies
@@ -432,7 +432,8 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
         "drawn as declared, without its faults."
     )
     seen = gap.robot.rpartition(":")[2]
-    told = [row for row in kept.rows if row[2] != "the logs do not say"]
+    known = [(_away(one), row) for one, row in zip(adaptation.quantities, kept.rows, strict=True) if one.said]
+    told = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
     minutes = f"{gap.minutes:.1f} minutes of noisy logs"
     body = [
         header(
@@ -463,9 +464,11 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
         ),
         section(
             "What the logs told",
-            Table(kept.title, kept.head, told, strong=2).html(),
+            Table(kept.title, kept.head, told[:_MOST_TOLD], strong=2).html(),
+            folded("All of them", Table(kept.title, kept.head, told, strong=2).html()),
             *(table.html() for table in adaptation_errors(adaptation)),
-            lead="Values with 90 % intervals, and open-loop errors on held-out episodes, which no value was fitted to.",
+            lead="Values with 90 % intervals, those that differ most clearly from the declaration first, and open-loop "
+            "errors on held-out episodes, which no value was fitted to.",
         ),
         _training(read_metrics(Path(gap.policies[1]))),
         section("What is compiled, what is learned, what was seen", facts(_origins(gap, len(told), minutes))),
@@ -474,6 +477,11 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
     path = out / "report.html"
     write_text(path, page(f"{seen}: adapted", body, DRAWN.read_text(encoding="utf-8")))
     return path
+
+
+def _away(one: AdaptedQuantity) -> float:
+    """Return how far a value is from the declared one, in lengths of its interval."""
+    return abs(one.value - one.nominal) / max(one.interval[1] - one.interval[0], 1e-12)
 
 
 def _origins(gap: PolicyGap, told: int, minutes: str) -> list[tuple[str, str]]:
@@ -487,6 +495,8 @@ def _origins(gap: PolicyGap, told: int, minutes: str) -> list[tuple[str, str]]:
     ]
 
 
+_MOST_TOLD = 14
+"""Quantities that are shown at once."""
 _DRAWN = 2
 """Frames from one drawn position to the next."""
 _COMMANDS = """\
