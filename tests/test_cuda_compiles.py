@@ -81,6 +81,12 @@ def test_the_kernels_of_a_neural_frame_compile(dtype: torch.dtype, arch: int, tm
     assert all(f"sm{arch}" in path.name and path.stat().st_size > 3000 for path in made)
 
 
+def test_the_kernels_of_a_solver_beside_others_compile(tmp_path: Path) -> None:
+    from neurodyn.solvers.drive import copy_columns_kernel, gather_wrenches_kernel
+
+    assert len(compile_for_cuda([copy_columns_kernel, gather_wrenches_kernel], H100, tmp_path)) == 2
+
+
 def cuda_kernels(program: TracedProgram, dtype: torch.dtype) -> list[Any]:
     """Return the kernels of forward and adjoint."""
     return [program.kernel(which, Target("cuda", dtype == F32)) for which in range(2)]

@@ -32,10 +32,9 @@ from neurodyn.robots.assets import source_digest
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.batches import BatchMaker, Departure, EarlyEndCount
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.declaration.contradictions import require_consistent
 from neurodyn.sim.draws import QuantityDraws, draws_of_drives, quantity_draws
 from neurodyn.sim.requests import GenerationRequest
-from neurodyn.sim.simulators import SIMULATORS, Simulator, declared_values, mechanism
+from neurodyn.sim.simulators import SIMULATORS, Simulator, declared_values, mechanism, require_consistent
 
 MOST_POINTS = 64
 """Contact points above which a mechanism has only those that the robot declares: every one is compiled."""

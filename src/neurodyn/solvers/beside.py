@@ -4,14 +4,15 @@
 from typing import Any
 
 import newton
+import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.articulation import short_label
-from neurodyn.solvers.learned import SolverLearned, torch_device
+from neurodyn.solvers.drive import copy_columns_kernel, gather_wrenches_kernel
+from neurodyn.solvers.learned import Replays, SolverLearned
 from neurodyn.solvers.worlds import arrays_of, count_worlds
 
 
@@ -19,7 +20,9 @@ class SolverBeside(newton.solvers.SolverBase):
     """Steps all bodies by a solver of Newton's, and then one robot by a model from where it was.
 
     The model's robot feels the ground of `learned.model`, such as a table that stands there, and nothing that moves;
-    the other bodies feel the robot where it is at the start of a step, and are felt by each other.
+    the other bodies feel the robot where it is at the start of a step, and are felt by each other. Drive gains and
+    effort limits of the robot are those of `model`. A step is Warp launches alone, so it can be captured if those of
+    both solvers can.
 
     Attributes:
         learned: Solver of the robot alone, in a model of the same worlds; its `guard` reports the robot's faults.
@@ -45,7 +48,7 @@ class SolverBeside(newton.solvers.SolverBase):
             substeps: Steps of `others` in a frame of the robot.
 
         Raises:
-            InputError: The articulation is not the robot, or the worlds are not as many.
+            InputError: The articulation is not the robot, or the worlds are not as many or not alike.
         """
         super().__init__(model)
         whole, alone = arrays_of(model), arrays_of(learned.model)
@@ -61,6 +64,8 @@ class SolverBeside(newton.solvers.SolverBase):
                 f"SolverBeside: articulation {articulation}, substeps {substeps}; valid: an articulation of 0 to "
                 f"{each - 1}, at least 1 substep"
             )
+        if any(count % worlds for count in (model.joint_coord_count, model.joint_dof_count, model.body_count)):
+            raise InputError(f"SolverBeside: the model's {worlds} worlds differ; valid: the same bodies in each")
         joints = range(int(starts[articulation]), int(starts[articulation + 1]))
         found = [short_label(whole.joint_label[joint]) for joint in joints]
         own = [short_label(label) for label in alone.joint_label[: len(alone.joint_label) // worlds]]
@@ -73,12 +78,15 @@ class SolverBeside(newton.solvers.SolverBase):
         q, qd = whole.joint_q_start.numpy(), whole.joint_qd_start.numpy()
         self._q, self._qd = slice(int(q[first]), int(q[last])), slice(int(qd[first]), int(qd[last]))
         self.learned, self.others = learned, others
-        self._substeps, self._worlds, self._device = substeps, worlds, torch_device(model)
+        self._substeps, self._worlds = substeps, worlds
         self._before, self._after = learned.model.state(), learned.model.state()
         self._control = learned.model.control()
         self._states = model.state(), model.state()
-        chosen = torch.arange(len(starts) - 1, device=self._device) % each == articulation
-        self._mask: Any = wp.from_torch(chosen, dtype=wp.bool)
+        chosen = np.arange(len(starts) - 1) % each == articulation
+        self._mask: Any = wp.array(chosen, dtype=wp.bool, device=model.device)
+        bodies = whole.joint_child.numpy()[list(joints)].astype(np.int32)
+        self._bodies: Any = wp.array(bodies, dtype=wp.int32, device=model.device)
+        self._replays = Replays(model.device)
 
     def step(
         self,
@@ -90,32 +98,99 @@ class SolverBeside(newton.solvers.SolverBase):
         *,
         observables: Any = None,
     ) -> None:
-        """Advance all bodies by a frame of the robot; arguments and errors: see `SolverLearned.step`."""
-        given: Any = self.model.control(clone_variables=False) if control is None else control
-        with on_warp_stream(self._device), torch.no_grad():
-            for name, columns in (("joint_q", self._q), ("joint_qd", self._qd)):
-                self._copy(getattr(state_in, name), getattr(self._before, name), columns)
-            for name, columns in (
-                ("joint_f", self._qd), ("joint_target_q", self._q), ("joint_target_qd", self._qd),
-            ):  # fmt: skip
-                if getattr(given, name) is not None and getattr(self._control, name) is not None:
-                    self._copy(getattr(given, name), getattr(self._control, name), columns)
+        """Advance all bodies by a frame of the robot; arguments and errors: see `SolverLearned.step`.
+
+        Forces on the other bodies are held during the frame.
+        """
+        self.validate_observables(observables)
+        given = self.model.control(clone_variables=False) if control is None else control
+        self._gather(state_in, given)
         self.learned.step(self._before, self._after, self._control, None, dt)
         first, second = self._states
         first.assign(state_in)
+        second.assign(state_in)
         for _ in range(self._substeps):
-            first.clear_forces()
-            self.others.step(first, second, control, contacts, dt / self._substeps)
+            self.others.step(first, second, given, contacts, dt / self._substeps)
             first, second = second, first
         state_out.assign(first)
-        with on_warp_stream(self._device), torch.no_grad():
-            for name, columns in (("joint_q", self._q), ("joint_qd", self._qd)):
-                self._table(getattr(state_out, name))[:, columns] = self._table(getattr(self._after, name))
-        written: Any = state_out
-        newton.eval_fk(self.model, written.joint_q, written.joint_qd, written, mask=self._mask)
+        self._scatter(state_out)
+
+    def reset(
+        self,
+        state: newton.State,
+        world_mask: "wp.array[wp.bool] | None" = None,
+        flags: newton.StateFlags | int | None = None,
+    ) -> None:
+        """Reset both solvers, and set the robot of the selected worlds to the model's; see `SolverLearned.reset`."""
+        super().reset(state, world_mask, flags)
+        self.learned.reset(self._before, world_mask, 0)
+        self.others.reset(state, world_mask, flags)
+        wanted = int(newton.StateFlags.ALL if flags is None else flags)
+        rows = slice(None) if world_mask is None else wp.to_torch(world_mask)[: self._worlds].to(torch.bool)
+        for name, columns, flag in (
+            ("joint_q", self._q, newton.StateFlags.JOINT_Q), ("joint_qd", self._qd, newton.StateFlags.JOINT_QD),
+        ):  # fmt: skip
+            if wanted & int(flag):
+                table = self._table(getattr(state, name))
+                table[rows, columns] = self._table(getattr(self.model, name))[rows, columns]
+        if wanted:
+            self._forward_kinematics(state)
+
+    def notify_model_changed(self, flags: newton.ModelFlags | int) -> None:
+        """Pass on what has changed to the other solver; of the robot's own model `learned` is to be notified."""
+        self.others.notify_model_changed(flags)
+
+    def require_sound(self) -> None:
+        """Report faults and refused forces of the robot; see `SolverLearned.require_sound`."""
+        self.learned.require_sound()
+
+    def _gather(self, state: Any, control: Any) -> None:
+        """Copy state, control, gains and wrenches of the robots."""
+        model, alone, own = arrays_of(self.model), arrays_of(self.learned.model), arrays_of(self._control)
+        pairs = [
+            (source, target, columns)
+            for source, target, columns in (
+                (state.joint_q, self._before.joint_q, self._q),
+                (state.joint_qd, self._before.joint_qd, self._qd),
+                (control.joint_f, own.joint_f, self._qd),
+                (control.joint_target_q, own.joint_target_q, self._q),
+                (control.joint_target_qd, own.joint_target_qd, self._qd),
+                *(
+                    (getattr(model, name), getattr(alone, name), self._qd)
+                    for name in ("joint_target_ke", "joint_target_kd", "joint_effort_limit")
+                ),
+            )
+            if source is not None and target is not None
+        ]
+
+        def launch() -> None:
+            for source, target, columns in pairs:
+                self._copy(source, target, columns, 0)
+            if state.body_f is not None:
+                sizes = [self.model.body_count // self._worlds, self.learned.model.body_count // self._worlds]
+                inputs = [self._bodies, sizes[0], state.body_f, self._before.body_f, sizes[1]]
+                wp.launch(gather_wrenches_kernel, self._worlds, inputs=inputs, device=self.model.device)
+
+        arrays = (*(source for source, _, _ in pairs), state.body_f)
+        self._replays.run(arrays, launch, lambda: self)
+
+    def _scatter(self, state: Any) -> None:
+        """Write the predicted states of the robots, and update their bodies."""
+
+        def launch() -> None:
+            self._copy(self._after.joint_q, state.joint_q, slice(0, self._q.stop - self._q.start), self._q.start)
+            self._copy(self._after.joint_qd, state.joint_qd, slice(0, self._qd.stop - self._qd.start), self._qd.start)
+            self._forward_kinematics(state)
+
+        self._replays.run((state.joint_q, state.joint_qd, state.body_q, state.body_qd), launch, lambda: self)
+
+    def _copy(self, source: Any, target: Any, columns: slice, to: int) -> None:
+        count = columns.stop - columns.start
+        inputs = [source, columns.start, len(source) // self._worlds, target, to, len(target) // self._worlds]
+        wp.launch(copy_columns_kernel, (self._worlds, count), inputs=inputs, device=self.model.device)
+
+    def _forward_kinematics(self, state: Any) -> None:
+        newton.eval_fk(self.model, state.joint_q, state.joint_qd, state, mask=self._mask)
 
     def _table(self, array: Any) -> Tensor:
         return wp.to_torch(array, requires_grad=False).view(self._worlds, -1)
-
-    def _copy(self, source: Any, target: Any, columns: slice) -> None:
-        self._table(target).copy_(self._table(source)[:, columns])

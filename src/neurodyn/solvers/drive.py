@@ -167,6 +167,30 @@ def drive_kernel(
             torque[world, control_of[i]] = tau + felt
 
 
+@wp.kernel(enable_backward=False, module="unique")
+def copy_columns_kernel(
+    source: wp.array[float], first: int, width: int, target: wp.array[float], to: int, target_width: int
+):
+    """Copy columns of arrays that hold the worlds one after another; launched over worlds and columns."""
+    world, column = wp.tid()
+    target[world * target_width + to + column] = source[world * width + first + column]
+
+
+@wp.kernel(enable_backward=False, module="unique")
+def gather_wrenches_kernel(
+    bodies: wp.array[int], width: int, wrenches: wp.array[wp.spatial_vectorf], target: wp.array[wp.spatial_vectorf],
+    target_width: int,
+):  # fmt: skip
+    """Write the last wrench on a body of a world's robot, if any is not zero, to the robot's first body."""
+    world = wp.tid()
+    found = wp.spatial_vectorf()
+    for i in range(bodies.shape[0]):
+        for k in range(6):
+            if wrenches[world * width + bodies[i]][k] != 0.0:
+                found = wrenches[world * width + bodies[i]]
+    target[world * target_width] = found
+
+
 _NAMES = ("", "joint_f", "joint_target_ke", "joint_target_kd")
 """What a force is, by the kernel's number of it."""
 

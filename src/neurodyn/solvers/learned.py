@@ -297,8 +297,7 @@ class SolverLearned(newton.solvers.SolverBase):
         capturing = self.model.device.is_capturing
         if capturing:
             self._require_capturable()
-        self._drive.require_felt()
-        self.guard.require_sound(self._environment)
+        self.require_sound()
         self._frame.refresh()
         with self._stream():
             self._read(state_in, control)
@@ -341,6 +340,16 @@ class SolverLearned(newton.solvers.SolverBase):
             self._frame.reset(mask)
             self.guard.reset(mask)
             self._restore(state, mask, wanted)
+
+    def require_sound(self) -> None:
+        """Report worlds that have diverged and refused forces, as `step` does; for loops that replay captured graphs.
+
+        Raises:
+            InputError: A force acted that the model cannot feel.
+            DivergedError: A world has diverged, and the solver is to stop.
+        """
+        self._drive.require_felt()
+        self.guard.require_sound(self._environment)
 
     def notify_model_changed(self, flags: "newton.ModelFlags | int") -> None:
         """Check a changed model again: whether its robots are still the trained one, and the ground.

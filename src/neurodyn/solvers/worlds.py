@@ -172,6 +172,8 @@ def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None
         # Importers name the joint of a floating base as they please.
         names[0] = own.joints[0].name
         built = _freed(built, dynamics.fingerprint)
+    if dynamics.robot is not None and dynamics.robot.simulator.solver == "mujoco-c":
+        built = _constrained(built, dynamics.fingerprint)
     continuous = {joint.name: joint.continuous for joint in own.joints}
     joints = tuple(
         # Whether an angle turns without end is a matter of how it is compared; Newton does not know it.
@@ -192,6 +194,17 @@ def _freed(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:
     return msgspec.structs.replace(
         built, joints=(base, *built.joints[1:]), gravity=own.gravity if same else built.gravity
     )
+
+
+def _constrained(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:
+    """Ignore Newton's springs of limits, which are constraints in plain MuJoCo."""
+    if own is None or len(own.joints) != len(built.joints):
+        return built
+    joints = (
+        msgspec.structs.replace(joint, limit_stiffness=mine.limit_stiffness, limit_damping=mine.limit_damping)
+        for joint, mine in zip(built.joints, own.joints, strict=True)
+    )
+    return msgspec.structs.replace(built, joints=tuple(joints))
 
 
 _IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])

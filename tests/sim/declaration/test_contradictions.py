@@ -9,8 +9,8 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.build import build
-from neurodyn.sim.declaration.contradictions import contradictions, require_consistent
 from neurodyn.sim.generate import generate
+from neurodyn.sim.simulators import contradictions, require_consistent
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ SLOW = 300.0
 
 def check_asset(subject: Subject) -> CheckResult:
     """Compare the declaration with the asset."""
-    from neurodyn.sim.declaration.contradictions import contradictions
+    from neurodyn.sim.simulators import contradictions
 
     found = contradictions(subject.robot)
     if not found:
