@@ -17,7 +17,7 @@ from neurodyn.dynamics import State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.identify.drives import driven_by
 from neurodyn.interop import export_identified
-from tests.interop.open_loop import open_loop_error, with_networks
+from tests.interop.open_loop import open_loop_error, plugin_error, plugin_path, with_networks
 from tests.interop.runs import network_run, network_torques, random_start, write_arm
 from tests.stand_in import CONTROLLER
 
@@ -103,12 +103,14 @@ def on_a_plane(file):
 def test_an_arm_moves_in_plain_mujoco_as_its_model(tmp_path, networks, bound):
     model = with_networks(arm(tmp_path / "arm"), *networks)
     exported = export_identified(model, "mjcf", tmp_path / "out")
-    assert exported.files == (("arm.xml", "arm_networks.py") if networks else ("arm.xml",))
+    plugin = ("arm_networks.c", "arm_networks.py", "arm_plugin.xml")
+    assert exported.files == (("arm.xml", *plugin) if networks else ("arm.xml",))
     assert exported.left_out == ()
     state, torques = random_start(model, 250, 0.05)  # of 4 steps each
     error, way = open_loop_error(tmp_path / "out" / "arm.xml", model, state, torques)
     assert error < bound < 0.5 < way
     if networks:  # which matter
+        assert plugin_error(tmp_path / "out" / "arm.xml", model, state, torques) < bound
         (tmp_path / "out" / "arm_networks.py").unlink()
         assert open_loop_error(tmp_path / "out" / "arm.xml", model, state, torques)[0] > 0.01
 
@@ -132,6 +134,7 @@ def test_an_ant_on_the_ground_moves_in_plain_mujoco_as_its_model(tmp_path):
         state, torques = thrown(model)  # 100 frames of 10 steps
         error, way = open_loop_error(file, model, state, torques)
         assert error < bound < 0.3 < way
+        assert name == "plain" or plugin_error(file, model, state, torques) < bound
 
 
 def test_the_stand_in_behind_its_controller_moves_as_its_model(tmp_path):
@@ -161,6 +164,7 @@ def test_a_drive_network_of_history_drives_the_exported_arm(tmp_path):
     targets = 0.3 * torch.rand(1, 250, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     error, way = open_loop_error(exported.folder / "arm.xml", model, state, targets)
     assert error < 1e-6 < 0.2 < way
+    assert plugin_error(exported.folder / "arm.xml", model, state, targets) < 1e-6
 
 
 def test_a_recurrent_drive_network_is_in_the_callback(tmp_path):
@@ -172,7 +176,7 @@ def test_a_recurrent_drive_network_is_in_the_callback(tmp_path):
     data = mujoco.MjData(compiled)
     runpy.run_path(str(folder / "arm_networks.py"))["install"](compiled)
     lift, targets = compiled.joint("lift").dofadr[0], np.random.default_rng(0).uniform(-0.5, 0.5, 30)
-    errors, velocities, torques = [], [], []
+    errors, velocities, torques, path = [], [], [], []
     try:
         for target in targets:
             data.ctrl[compiled.actuator("lift").id] = target
@@ -185,10 +189,16 @@ def test_a_recurrent_drive_network_is_in_the_callback(tmp_path):
                 held.append(data.qfrc_passive[lift] + damped)
             assert np.ptp(held) < 1e-12  # a period of the network
             torques.append(held[0])
+            path.append(data.qpos.copy())
     finally:
         mujoco.set_mjcb_control(None)
     expected = network_torques(config, tmp_path / "run", np.array(errors)[:, None], np.array(velocities)[:, None])
     np.testing.assert_allclose(torques, expected[:, 0], atol=1e-6)
+    ctrl = np.zeros((30, compiled.nu))
+    ctrl[:, compiled.actuator("lift").id] = targets
+    zeros = np.zeros(compiled.nq), np.zeros(compiled.nv)
+    np.testing.assert_allclose(plugin_path(folder / "arm.xml", *zeros, ctrl, 4), np.array(path), atol=1e-12)
+    assert np.ptp(path) > 0.01
 
 
 def test_a_copy_goes_on_and_a_reset_begins_anew(tmp_path):
@@ -235,3 +245,13 @@ def test_a_model_of_another_time_step_is_refused(tmp_path):
     compiled.opt.timestep = 0.001
     with pytest.raises(ValueError, match=r"the time step is 0\.001 s; valid: 0\.0025"):
         runpy.run_path(str(folder / "arm_networks.py"))["install"](compiled)
+
+
+def test_a_plugin_at_another_time_step_is_refused(tmp_path):
+    model = with_networks(arm(tmp_path / "arm"), TORQUE)
+    file = export_identified(model, "mjcf", tmp_path / "out").folder / "arm.xml"
+    compiled = mujoco.MjModel.from_xml_path(str(file))
+    assert compiled.nuserdata  # the networks remember
+    file.write_text(file.read_text().replace('timestep="', 'timestep="1'))
+    with pytest.raises(AssertionError, match=r"arm_networks: the time step is not that of the networks"):
+        plugin_path(file, compiled.qpos0, np.zeros(compiled.nv), np.zeros((1, compiled.nu)), 1)

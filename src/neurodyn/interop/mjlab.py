@@ -69,43 +69,91 @@ def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: fl
         )  # fmt: skip
 
 
-class ModelPhysics:
-    """A model in place of the physics of an environment of mjlab.
+class TaskPhysics:
+    """A model in place of the physics of a trainer's task: its history, what is drawn for its worlds, and its guard.
 
-    A world that leaves what is plausible (`dynamics.guard`) rests in its last plausible state until mjlab resets it.
+    A world that leaves what is plausible (`dynamics.guard`) rests in its last plausible state until the task resets it.
 
     Attributes:
         dynamics: The model.
-        quantities: What it takes over from mjlab's randomisation.
-        left_out: Fields of mjlab's randomisation that the model does not feel.
+        quantities: What it takes over from the task's randomisation.
+        left_out: What is drawn that the model does not feel.
         faults: Worlds that left what is plausible, the first of each step; on a CPU alone.
     """
 
-    def __init__(self, env: Any, dynamics: Dynamics) -> None:
-        """Replace `env.sim.step` and follow `env.sim.reset`; errors: see `use_dynamics`."""
-        self._simulation = simulation = env.sim
-        self._own = simulation.step, simulation.reset
-        worlds, timestep = int(simulation.num_envs), float(simulation.mj_model.opt.timestep)
-        self._every = _substeps(dynamics, timestep, int(env.cfg.decimation))
-        self._columns = SceneColumns(simulation.mj_model, dynamics, torch.device(simulation.device))
+    def __init__(
+        self, dynamics: Dynamics, quantities: Sequence[str], left_out: Sequence[str], worlds: int, device: Any,
+        task: str,
+    ) -> None:  # fmt: skip
+        """Prepare worlds on a device; `task` names the trainer in messages."""
         self.dynamics: Any = dynamics
-        self._drawn, self.left_out = _drawn(simulation, dynamics)
-        self.quantities = tuple(one.name for one in self._drawn)
-        if self.quantities:
-            self.dynamics = self.dynamics.freeing(self.quantities)
-        self._numbers = torch.zeros(worlds, len(self.quantities), device=simulation.device)
+        self.quantities, self.left_out, self._task = tuple(quantities), tuple(left_out), task
+        if self.left_out:
+            notice(f"{task}: the model of {dynamics.spec.robot!r} does not feel what is drawn of {', '.join(left_out)}")
+        self._numbers = torch.zeros(worlds, len(self.quantities), device=device)
         self._environment: Environment | None = None  # the model's own ground
         if self.quantities:
+            self.dynamics = self.dynamics.freeing(self.quantities)
             home = self.dynamics.resolve_environment(None)
             self._environment = Environment(
                 ground=home.ground, parameters=WorldParameters(self.quantities, self._numbers)
             )
         self._bounds = guard_bounds_of(self.dynamics)
-        self._resting = torch.zeros(worlds, dtype=torch.bool, device=simulation.device)
-        self._begun = torch.ones(worlds, dtype=torch.bool, device=simulation.device)
+        self._resting = torch.zeros(worlds, dtype=torch.bool, device=device)
+        self._begun = torch.ones(worlds, dtype=torch.bool, device=device)
         self._carry: Any = None
-        self._count = 0
+        self._frames = 0
         self.faults: list[Fault] = []
+
+    def forget(self, worlds: Any = None) -> None:
+        """Forget the history of worlds, by index; of all for None."""
+        chosen = slice(None) if worlds is None else worlds
+        self._begun[chosen] = True
+        self._resting[chosen] = False
+
+    def move(self, state: State, control: Control) -> State:
+        """Return the states after a frame, or for worlds that broke down the last plausible ones, at rest."""
+        if self._carry is None:
+            self._carry = self.dynamics.begin(state, self._environment)
+        else:
+            self._carry = self.dynamics.reset(self._carry, state, self._begun)
+        self._begun.zero_()
+        self._carry, step = self.dynamics.step(self._carry, state, control)
+        after = step.state
+        self._frames += 1
+        bad = self._bounds.outside(after.q, after.qd)
+        if bad.device.type == "cpu":
+            self._tell(after, bad & ~self._resting)
+        self._resting |= bad
+        rests = self._resting[:, None]
+        return State(torch.where(rests, state.q, after.q), after.qd.masked_fill(rests, 0.0))
+
+    def _tell(self, state: State, new: Tensor) -> None:
+        if len(self.faults) >= MOST or not bool(new.any()):
+            return
+        world = int(new.int().argmax())
+        only = State(state.q[world : world + 1], state.qd[world : world + 1])
+        where = f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} in {self._task}"
+        found = state_fault(self._bounds, only, where, frame=self._frames)
+        self.faults.append(
+            report(type(found)(**{**found.plain(), "world": world, "worlds": int(new.sum()), "of": len(new)}))
+        )
+
+
+class ModelPhysics(TaskPhysics):
+    """A model in place of the physics of an environment of mjlab."""
+
+    def __init__(self, env: Any, dynamics: Dynamics) -> None:
+        """Replace `env.sim.step` and follow `env.sim.reset`; errors: see `use_dynamics`."""
+        self._simulation = simulation = env.sim
+        self._own = simulation.step, simulation.reset
+        timestep = float(simulation.mj_model.opt.timestep)
+        self._every = whole_steps(dynamics, timestep, int(env.cfg.decimation), "mjlab")
+        self._columns = SceneColumns(simulation.mj_model, dynamics, torch.device(simulation.device))
+        self._drawn, left_out = _drawn(simulation, dynamics)
+        quantities = [one.name for one in self._drawn]
+        super().__init__(dynamics, quantities, left_out, int(simulation.num_envs), simulation.device, "mjlab")
+        self._count = 0
         simulation.step, simulation.reset = self._step, self._reset
 
     def restore(self) -> None:
@@ -115,9 +163,7 @@ class ModelPhysics:
     def _reset(self, env_ids: Tensor | None = None) -> None:
         """Reset as mjlab does, and forget the history of those worlds."""
         self._own[1](env_ids)
-        chosen = slice(None) if env_ids is None else env_ids
-        self._begun[chosen] = True
-        self._resting[chosen] = False
+        self.forget(env_ids)
 
     @torch.no_grad()
     def _step(self) -> None:
@@ -133,34 +179,10 @@ class ModelPhysics:
 
     def _advance(self, data: Any) -> None:
         qpos, qvel = wp.to_torch(data.qpos), wp.to_torch(data.qvel)
-        state = self._columns.state(qpos, qvel)
         for column, one in enumerate(self._drawn):
             self._numbers[:, column] = one.read(self._simulation)
-        if self._carry is None:
-            self._carry = self.dynamics.begin(state, self._environment)
-        else:
-            self._carry = self.dynamics.reset(self._carry, state, self._begun)
-        self._begun.zero_()
         control = self._columns.control(wp.to_torch(data.ctrl), wp.to_torch(data.qfrc_actuator))
-        self._carry, step = self.dynamics.step(self._carry, state, control)
-        after = step.state
-        bad = self._bounds.outside(after.q, after.qd)
-        if bad.device.type == "cpu":
-            self._tell(after, bad & ~self._resting)
-        self._resting |= bad
-        rests = self._resting[:, None]
-        self._columns.write(qpos, qvel, State(torch.where(rests, state.q, after.q), after.qd.masked_fill(rests, 0.0)))
-
-    def _tell(self, state: State, new: Tensor) -> None:
-        if len(self.faults) >= MOST or not bool(new.any()):
-            return
-        world = int(new.int().argmax())
-        only = State(state.q[world : world + 1], state.qd[world : world + 1])
-        where = f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} in mjlab"
-        found = state_fault(self._bounds, only, where, frame=self._count // self._every + 1)
-        self.faults.append(
-            report(type(found)(**{**found.plain(), "world": world, "worlds": int(new.sum()), "of": len(new)}))
-        )
+        self._columns.write(qpos, qvel, self.move(self._columns.state(qpos, qvel), control))
 
 
 def use_dynamics(env: Any, dynamics: str | Path | Dynamics) -> ModelPhysics:
@@ -182,13 +204,13 @@ def use_dynamics(env: Any, dynamics: str | Path | Dynamics) -> ModelPhysics:
     return ModelPhysics(env, model)
 
 
-def _substeps(dynamics: Dynamics, timestep: float, decimation: int) -> int:
-    """Return the time steps of mjlab in a frame of the model."""
+def whole_steps(dynamics: Dynamics, timestep: float, decimation: int, task: str) -> int:
+    """Return the time steps of a task in a frame of the model."""
     dt = dynamics.spec.dt
     steps = round(dt / timestep)
     if steps < 1 or abs(steps * timestep - dt) > 1e-6 or decimation % steps:
         raise MismatchError(
-            f"mjlab: the model of {dynamics.spec.robot!r} has frames of {dt:g} s; valid: {timestep:g} s times a "
+            f"{task}: the model of {dynamics.spec.robot!r} has frames of {dt:g} s; valid: {timestep:g} s times a "
             f"divisor of the decimation ({decimation})"
         )
     return steps
@@ -329,8 +351,6 @@ def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tup
                 found.setdefault(name, _Drawn(name, field, place, value, number))
             elif field not in left:
                 left.append(field)
-    if left:
-        notice(f"mjlab: the model of {dynamics.spec.robot!r} does not feel what is drawn of {', '.join(left)}")
     return tuple(found.values()), tuple(left)
 
 

@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of a hybrid model as generalised forces beside a simulator's own, traced, and as a callback of MuJoCo.
+"""Networks of a hybrid model as generalised forces beside a simulator's own, traced, and in MuJoCo.
 
 `network_forces` returns the graph; a writer turns it into the language of a target. `write_callback` is the one for
-Python, whose file has a copy of `sim.mujoco.network_callback`.
+Python, whose file has a copy of `sim.mujoco.network_callback`; `write_plugin` the one for a plugin in C.
 """
 
 import base64
 import inspect
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from msgspec import UNSET
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.interop.c_code.source import PRELUDE, assigned
 from neurodyn.interop.identified import ACTUATOR, IdentifiedRobot, TrainedNetwork, heading, replaced_drives
 from neurodyn.interop.texts import docstring
 from neurodyn.multibody.articulated import Tree
@@ -25,6 +29,7 @@ from neurodyn.multibody.mass_matrix import TreeColumns
 from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
+from neurodyn.multibody.trace.expression import Expression
 from neurodyn.multibody.trace.recurrence import ProgramInputs
 from neurodyn.multibody.trace.text import live_nodes
 from neurodyn.sim.mujoco import network_callback
@@ -211,8 +216,8 @@ def _name(graph: Graph, index: int) -> str:
     return f"v{index}" if node[0] != "constant" else f"({node[1]!r})"
 
 
-def write_callback(identified: IdentifiedRobot, folder: Path, userdata: int) -> tuple[int, tuple[str, ...]]:
-    """Write ROBOT_networks.py for the networks of a robot.
+def write_networks(identified: IdentifiedRobot, folder: Path, userdata: int) -> tuple[int, tuple[str, ...]]:
+    """Write ROBOT_networks.py for the networks of a robot, and the plugin: ROBOT_networks.c and ROBOT_plugin.xml.
 
     Args:
         identified: The robot, with networks.
@@ -225,19 +230,47 @@ def write_callback(identified: IdentifiedRobot, folder: Path, userdata: int) -> 
     robot = identified.require_robot("MJCF")
     if identified.model is None:
         assert identified.network is not None
-        text, weights, memory, drives = _recurrent_step(identified, identified.network)
+        step = _recurrent_step(identified, identified.network)
     else:
         traced = network_forces(identified.model, identified.free)
-        text, memory, drives = python_step(traced, identified.run), len(traced.slots), traced.drives
         weights = identified.model.weights.detach().cpu().numpy()
+        step = _Step(
+            python_step(traced, identified.run), _c_step(traced), weights, len(traced.slots), tuple(traced.drives)
+        )
     controls = robot.spec.controls if identified.model is None else identified.model.spec.controls
     settings: dict[str, Any] = {
         "joints": [_joint(identified, index) for index in range(len(identified.mechanism.links))],
-        "commands": [(name, name in drives or name in identified.drives) for name in controls],
+        "commands": [(name, name in step.drives or name in identified.drives) for name in controls],
         "step": identified.step,
-        "memory": memory,
+        "memory": step.memory,
         "userdata": userdata,
     }
+    _write_callback(identified, folder, step, settings)
+    _write_plugin(identified, folder, step, settings)
+    return (userdata + 2 + 2 * step.memory if step.memory else 0), step.drives
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The step of networks in each language.
+
+    Attributes:
+        python: Function `step` of Python.
+        c: Functions of C, `step` the last.
+        weights: What both read.
+        memory: Numbers that they keep.
+        drives: Joints whose whole drive is among the forces.
+    """
+
+    python: str
+    c: str
+    weights: np.ndarray
+    memory: int
+    drives: tuple[str, ...]
+
+
+def _write_callback(identified: IdentifiedRobot, folder: Path, step: _Step, settings: dict[str, Any]) -> None:
+    robot = identified.require_robot("MJCF")
     module = inspect.getsource(network_callback).partition('"""\n')[2]
     title = heading(identified, f"Networks of robot {robot.name} for plain MuJoCo")
     lines = inspect.getdoc(network_callback)
@@ -246,13 +279,216 @@ def write_callback(identified: IdentifiedRobot, folder: Path, userdata: int) -> 
     used = lines.replace("arm_networks", name).replace("arm.xml", f"{robot.name}.xml")
     constants = [
         f"SETTINGS = {settings!r}",
-        f"WEIGHTS = np.frombuffer(base64.b64decode({_encoded(weights)}), '<f8')",
+        f"WEIGHTS = np.frombuffer(base64.b64decode({_encoded(step.weights)}), '<f8')",
     ]
     head = ["# ruff: noqa", docstring([*title, "", *used.splitlines()]), module.rstrip(), "", ""]
-    file = "\n".join([*head, *constants, "", "", text, "", _INSTALL])
+    file = "\n".join([*head, *constants, "", "", step.python, "", _INSTALL])
     file = file.replace("import math\n", "import base64\nimport math\n", 1)
     (folder / f"{name}.py").write_text(file, encoding="utf-8")
-    return (userdata + 2 + 2 * memory if memory else 0), tuple(drives)
+
+
+_PLUGIN = """/* @TITLE
+ *
+ * A passive plugin of MuJoCo, for ROBOT_plugin.xml, which includes ROBOT.xml; it has the forces of NAME.py. Compile and
+ * load it before the model, with the folder that `python -c "import mujoco; print(mujoco.__path__[0])"` prints:
+ *
+ *   gcc -O2 -shared -fPIC -I$FOLDER/include NAME.c -o libNAME.so -L$FOLDER -l:libmujoco.so.VERSION -lm
+ *   mujoco.mj_loadPluginLibrary("./libNAME.so"); model = mujoco.MjModel.from_xml_path("ROBOT_plugin.xml")
+ *
+ * What networks remember is state of the plugin: copies of mjData go on by themselves, and resets begin anew. */
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#include <mujoco/mujoco.h>
+
+@PRELUDE
+enum { JOINTS = @JOINTS, COMMANDS = @COMMANDS, POSITIONS = @NQ, VELOCITIES = @NV, MEMORY = @MEMORY };
+enum { SCALAR, BALL, FREE };
+
+/* Joints, with the offset of an encoder, and for a free joint the reference point of its velocity. */
+static const struct { const char *name; int kind; double bias; double reference[3]; } joints[] = {
+@JOINT_TABLE
+};
+
+/* Joints with a command, and whether it is `ctrl` itself or the force of the joint's actuators. */
+static const struct { const char *name; int direct; } commands[COMMANDS + 1] = {
+@COMMAND_TABLE
+  {NULL, 0}
+};
+
+static const double weights[] = {@WEIGHTS};
+
+@STEP
+
+static double clipped(double value, const mjtNum *range) {
+  return value < range[0] ? range[0] : value > range[1] ? range[1] : value;
+}
+
+static double command(const mjModel *m, const mjData *d, int joint, int direct) {
+  double sum = 0;
+  for (int i = 0; i < m->nu; ++i) {
+    if (m->actuator_trntype[i] != mjTRN_JOINT || m->actuator_trnid[2 * i] != joint) continue;
+    double value = d->ctrl[i];
+    if (!direct) {
+      if (m->actuator_ctrllimited[i]) value = clipped(value, m->actuator_ctrlrange + 2 * i);
+      const mjtNum *bias = m->actuator_biasprm + mjNBIAS * i;
+      const double gear = m->actuator_gear[6 * i];
+      value = m->actuator_gainprm[mjNGAIN * i] * value + bias[0] +
+              gear * (bias[1] * d->qpos[m->jnt_qposadr[joint]] + bias[2] * d->qvel[m->jnt_dofadr[joint]]);
+      if (m->actuator_forcelimited[i]) value = clipped(value, m->actuator_forcerange + 2 * i);
+      value *= gear;
+    }
+    sum += value;
+  }
+  return sum;
+}
+
+static int found(const mjModel *m, const char *name) { return mj_name2id(m, mjOBJ_JOINT, name); }
+
+static int nstate(const mjModel *m, int instance) {
+  (void)m, (void)instance;
+  return 2 * MEMORY;
+}
+
+static int init(const mjModel *m, mjData *d, int instance) {
+  (void)d, (void)instance;
+  for (int i = 0; i < JOINTS; ++i) {
+    if (found(m, joints[i].name) >= 0) continue;
+    mju_warning("NAME: the model has no joint of the networks; valid: ROBOT_plugin.xml");
+    return -1;
+  }
+  if (MEMORY && fabs(m->opt.timestep - @DT) > 1e-9 * @DT) {
+    mju_warning("NAME: the time step is not that of the networks");
+    return -1;
+  }
+  return 0;
+}
+
+static void reset(const mjModel *m, mjtNum *state, void *data, int instance) {
+  (void)m, (void)data, (void)instance;
+  if (MEMORY) memset(state, 0, 2 * MEMORY * sizeof *state);
+}
+
+static void compute(const mjModel *m, mjData *d, int instance, int capability) {
+  double q[POSITIONS + 1], qd[VELOCITIES + 1], u[COMMANDS + 1], forces[VELOCITIES + 1], own[3];
+  mjtNum *memory = d->plugin_state + m->plugin_stateadr[instance];
+  (void)capability;
+  int row = 0, dof = 0;
+  for (int i = 0; i < JOINTS; ++i) {
+    const int joint = found(m, joints[i].name), kind = joints[i].kind;
+    const mjtNum *position = d->qpos + m->jnt_qposadr[joint], *rate = d->qvel + m->jnt_dofadr[joint];
+    if (kind == SCALAR) {
+      q[row++] = position[0] + joints[i].bias;
+      qd[dof++] = rate[0];
+      continue;
+    }
+    const mjtNum *turn = kind == FREE ? position + 3 : position;
+    mjtNum unit[4] = {turn[0], turn[1], turn[2], turn[3]}, spin[3], arm[3];
+    mju_normalize4(unit);
+    mju_rotVecQuat(spin, kind == FREE ? rate + 3 : rate, unit);
+    if (kind == FREE) {
+      mju_rotVecQuat(arm, joints[i].reference, unit);
+      mju_cross(own, spin, arm);
+      for (int k = 0; k < 3; ++k) q[row++] = position[k];
+      for (int k = 0; k < 3; ++k) qd[dof++] = rate[k] + own[k];
+    }
+    for (int k = 1; k < 5; ++k) q[row++] = turn[k % 4];
+    for (int k = 0; k < 3; ++k) qd[dof++] = spin[k];
+  }
+  for (int i = 0; i < COMMANDS; ++i) u[i] = command(m, d, found(m, commands[i].name), commands[i].direct);
+  step(q, qd, u, memory, forces, memory + MEMORY);
+  dof = 0;
+  for (int i = 0; i < JOINTS; ++i) {
+    const int joint = found(m, joints[i].name), kind = joints[i].kind;
+    mjtNum *force = d->qfrc_passive + m->jnt_dofadr[joint];
+    if (kind == SCALAR) {
+      force[0] += forces[dof++];
+      continue;
+    }
+    const mjtNum *turn = d->qpos + m->jnt_qposadr[joint] + (kind == FREE ? 3 : 0);
+    mjtNum unit[4] = {turn[0], turn[1], turn[2], turn[3]}, back[4], arm[3], moment[3] = {0, 0, 0};
+    mju_normalize4(unit);
+    mju_negQuat(back, unit);
+    if (kind == FREE) {
+      mju_rotVecQuat(arm, joints[i].reference, unit);
+      mju_cross(moment, arm, forces + dof);
+      for (int k = 0; k < 3; ++k) *force++ += forces[dof++];
+    }
+    for (int k = 0; k < 3; ++k) moment[k] += forces[dof++];
+    mju_rotVecQuat(own, moment, back);
+    for (int k = 0; k < 3; ++k) force[k] += own[k];
+  }
+}
+
+static void advance(const mjModel *m, mjData *d, int instance) {
+  mjtNum *memory = d->plugin_state + m->plugin_stateadr[instance];
+  if (MEMORY) memcpy(memory, memory + MEMORY, MEMORY * sizeof *memory);
+}
+
+mjPLUGIN_LIB_INIT(NAME) {
+  mjpPlugin plugin;
+  mjp_defaultPlugin(&plugin);
+  plugin.name = "neurodyn.NAME";
+  plugin.capabilityflags = mjPLUGIN_PASSIVE;
+  plugin.nstate = nstate;
+  plugin.init = init;
+  plugin.reset = reset;
+  plugin.compute = compute;
+  plugin.advance = advance;
+  mjp_registerPlugin(&plugin);
+}
+"""
+
+_KINDS = {"free": "FREE", "ball": "BALL"}
+
+
+def _write_plugin(identified: IdentifiedRobot, folder: Path, step: _Step, settings: dict[str, Any]) -> None:
+    robot = identified.require_robot("MJCF")
+    name, spec = f"{variable_name(robot.name)}_networks", robot.spec
+    prelude = PRELUDE.replace("@UPPER", "NETWORKS").replace("@", "networks")
+    joints = [
+        f"  {{{json.dumps(joint)}, {_KINDS.get(kind, 'SCALAR')}, {bias!r}, {{{', '.join(map(repr, reference))}}}}},"
+        for joint, kind, bias, reference in settings["joints"]
+    ]
+    parts = {
+        "TITLE": " ".join(heading(identified, f"Networks of robot {robot.name} for plain MuJoCo")).replace("*/", ""),
+        "PRELUDE": f"typedef double networks_real;\n#define NETWORKS_DOUBLE 1\n{prelude}",
+        "JOINTS": str(len(joints)), "COMMANDS": str(len(settings["commands"])), "NQ": str(spec.nq),
+        "NV": str(spec.nv), "MEMORY": str(step.memory), "DT": repr(float(settings["step"] or 0.0)),
+        "JOINT_TABLE": "\n".join(joints),
+        "COMMAND_TABLE": "\n".join(f"  {{{json.dumps(one)}, {int(direct)}}}," for one, direct in settings["commands"]),
+        "WEIGHTS": ", ".join(map(repr, step.weights.astype(float).tolist())) or "0", "STEP": step.c,
+    }  # fmt: skip
+    text = re.sub(r"@([A-Z_]+)", lambda found: parts[found[1]], _PLUGIN.replace("NAME", name))
+    (folder / f"{name}.c").write_text(text.replace("ROBOT", robot.name), encoding="utf-8")
+    root = ElementTree.Element("mujoco", {"model": robot.name})
+    plugin = ElementTree.SubElement(ElementTree.SubElement(root, "extension"), "plugin", {"plugin": f"neurodyn.{name}"})
+    ElementTree.SubElement(plugin, "instance", {"name": "networks"})
+    ElementTree.SubElement(root, "include", {"file": f"{robot.name}.xml"})
+    ElementTree.indent(root)
+    (folder / f"{robot.name}_plugin.xml").write_text(ElementTree.tostring(root, "unicode") + "\n", encoding="utf-8")
+
+
+_C_STEP = (
+    "static void step(const double *q, const double *qd, const double *u, const double *m, double *forces, "
+    "double *after) {\n"
+)
+
+
+def _c_step(traced: NetworkForces) -> str:
+    """Return the function of C."""
+    moving = traced.positions + traced.velocities
+    values = [
+        (name, [Expression(traced.graph, index) for index in found])
+        for name, found in (("forces", traced.forces), ("after", traced.after))
+    ]
+    size = max((moving, *(slot + 1 for slot in traced.slots)))
+    lines = [f"real x[{size}];", f"for (int i = 0; i < {traced.positions}; ++i) x[i] = q[i];"]
+    lines.append(f"for (int i = 0; i < {traced.velocities}; ++i) x[{traced.positions} + i] = qd[i];")
+    lines += [f"x[{slot}] = m[{place}];" for place, slot in enumerate(traced.slots)]
+    body = assigned(traced.graph, values, {"x": "x", "u": "u"})
+    unused = "(void)x, (void)u, (void)m, (void)after;"
+    return _C_STEP + "\n".join([*lines, unused, body]) + "\n}"
 
 
 def variable_name(robot: str) -> str:
@@ -284,10 +520,8 @@ def _joint(identified: IdentifiedRobot, index: int) -> tuple[str, str, float, tu
     return link.joint.name, link.joint.kind, float(bias), tuple(map(float, nominal[index].com))
 
 
-def _recurrent_step(
-    identified: IdentifiedRobot, network: TrainedNetwork
-) -> tuple[str, np.ndarray, int, tuple[str, ...]]:
-    """Return the step of a GRU, its weights, the size of its memory, and its joints; it holds torques for a period."""
+def _recurrent_step(identified: IdentifiedRobot, network: TrainedNetwork) -> _Step:
+    """Return the step of a GRU, which holds torques for a period."""
     config, spec = network.config, identified.require_robot("MJCF").spec
     held = round(config.period / (identified.step or config.period))
     width = config.hidden[0]
@@ -295,7 +529,10 @@ def _recurrent_step(
     parts = [network.tensors[name].double().flatten().numpy() for name in order]
     head = sum(len(part) for part in parts[:4])
     size = width + 1
-    lines = [f"again = m[{size * len(config.joints)}] < 0.5", "forces, after = [0.0] * len(qd), []"]
+    clock = size * len(config.joints)
+    lines = [f"again = m[{clock}] < 0.5", "forces, after = [0.0] * len(qd), []"]
+    native = [f"const bool again = m[{clock}] < 0.5;", f"for (int i = 0; i < {spec.nv}; ++i) forces[i] = 0;"]
+    native.append(f"for (int i = 0; i < {clock}; ++i) after[i] = m[i];")
     for k, joint in enumerate(config.joints):
         row, dof, control = spec.q_names.index(joint), spec.qd_names.index(joint), spec.controls.index(joint)
         error = f"u[{control}] - q[{row}]"
@@ -315,9 +552,42 @@ def _recurrent_step(
             f"forces[{dof}] += torque",
             "after += [*h, torque]",
         ]
-    lines.append(f"return forces, [*after, (m[{size * len(config.joints)}] + 1.0) % {float(held)!r}]")
+        seen = ", ".join(scaled).replace("math.remainder", "remainder").replace("2.0 * math.pi", "2 * mjPI")
+        native += [
+            "if (again) {",
+            f"const double x[] = {{{seen}}};",
+            f"gated({len(scaled)}, {width}, x, m + {first}, weights, after + {first});",
+            f"double sum = weights[{head + width}];",
+            f"for (int i = 0; i < {width}; ++i) sum += weights[{head} + i] * after[{first} + i];",
+            f"after[{first + width}] = sum * {config.effort_scale!r};",
+            "}",
+            f"forces[{dof}] += after[{first + width}];",
+        ]
+    lines.append(f"return forces, [*after, (m[{clock}] + 1.0) % {float(held)!r}]")
+    native.append(f"after[{clock}] = fmod(m[{clock}] + 1, {float(held)!r});")
     body = "\n    ".join(lines)
     text = (
         f'def step(q, qd, u, m, w):\n    """Return the network\'s torques and its memory after a step."""\n    {body}\n'
     )
-    return text, np.concatenate(parts), size * len(config.joints) + 1, config.joints
+    unused = "(void)q, (void)qd, (void)u;"
+    cell = _GATED + _C_STEP + "\n".join([unused, *native]) + "\n}"
+    return _Step(text, cell, np.concatenate(parts), clock + 1, config.joints)
+
+
+_GATED = """
+static void gated(int a, int n, const double *x, const double *h, const double *w, double *next) {
+  const double *of_h = w + 3 * n * a, *given = of_h + 3 * n * n, *kept = given + 3 * n;
+  double in[3 * n], own[3 * n];
+  for (int i = 0; i < 3 * n; ++i) {
+    in[i] = given[i];
+    own[i] = kept[i];
+    for (int j = 0; j < a; ++j) in[i] += w[i * a + j] * x[j];
+    for (int j = 0; j < n; ++j) own[i] += of_h[i * n + j] * h[j];
+  }
+  for (int i = 0; i < n; ++i) {
+    const double reset = 1 / (1 + exp(-in[i] - own[i])), update = 1 / (1 + exp(-in[n + i] - own[n + i]));
+    next[i] = (1 - update) * tanh(in[2 * n + i] + reset * own[2 * n + i]) + update * h[i];
+  }
+}
+
+"""

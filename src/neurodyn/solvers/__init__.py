@@ -6,5 +6,6 @@ from neurodyn.core.registry import lazy
 with lazy(__name__):
     from neurodyn.solvers.beside import SolverBeside
     from neurodyn.solvers.learned import SolverHybrid, SolverNeural, make_solver
+    from neurodyn.solvers.scripts import declare_model, solvers_replaced
 
-__all__ = ["SolverBeside", "SolverHybrid", "SolverNeural", "make_solver"]
+__all__ = ["SolverBeside", "SolverHybrid", "SolverNeural", "declare_model", "make_solver", "solvers_replaced"]

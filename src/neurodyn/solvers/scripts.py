@@ -12,6 +12,7 @@ model of it. From a shell, with the names of Newton's examples or paths of scrip
 import argparse
 import contextlib
 import io
+import re
 import runpy
 import sys
 import tempfile
@@ -23,11 +24,11 @@ from xml.etree import ElementTree
 
 import msgspec
 import newton
-import newton.examples
 import numpy as np
 import warp as wp
 
 from neurodyn import robots
+from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, MismatchError, NeurodynError, choices
 from neurodyn.dynamics import declared_hybrid
 from neurodyn.dynamics.artifact import kind_of
@@ -69,7 +70,11 @@ def declare_model(
     with tempfile.TemporaryDirectory() as place:
         asset = Path(place) / f"{Path(out).name}.xml"
         _write_mjcf(model, articulation, asset)
-        return declare(asset, out, name=Path(out).name, dt=dt, force=force)
+        made = declare(asset, out, name=Path(out).name, dt=dt, force=force)
+    # The friction of a usual floor, where the model's own is known.
+    artifacts.write_text(made.path, re.sub(r"^material: .*\n", "", made.path.read_text(encoding="utf-8"), flags=re.M))
+    made.robot = robots.load(made.path.parent)
+    return made
 
 
 def _write_mjcf(model: newton.Model, articulation: int, path: Path) -> None:
@@ -103,9 +108,40 @@ def _write_mjcf(model: newton.Model, articulation: int, path: Path) -> None:
     for kind in ("actuator", "keyframe"):
         for section in root.findall(kind):
             root.remove(section)
+    _set_numbers(world, scene)
     _set_drives(root, world, solver, names)
     _rename(root, names)
     tree.write(path)
+
+
+def _set_numbers(world: Any, scene: Any) -> None:
+    """Write the compiled numbers, of which a file by MuJoCo has six digits."""
+
+    def write(element: Any, **values: Any) -> None:
+        for attribute, value in values.items():
+            element.set(attribute, " ".join(repr(float(x)) for x in np.atleast_1d(value)))
+
+    static = scene.geom_friction[(scene.geom_bodyid == 0) & (scene.geom_contype | scene.geom_conaffinity != 0)]
+    least = static.max(0) if len(static) else np.zeros(3)  # the larger friction holds in a contact of equals
+    for element in world.iter():
+        name = element.get("name")
+        if element.tag == "body":
+            body = scene.body(name)
+            write(element, pos=body.pos, quat=body.quat)
+            inertial = element.find("inertial")
+            if inertial is not None:
+                inertial.attrib.pop("fullinertia", None)
+                write(inertial, pos=body.ipos, quat=body.iquat, mass=body.mass, diaginertia=body.inertia)
+        elif element.tag == "geom" and name and element.get("type") not in ("mesh", "hfield", "plane"):
+            geom = scene.geom(name)
+            write(element, pos=geom.pos, quat=geom.quat, size=geom.size)
+            if geom.bodyid[0]:
+                write(element, friction=np.maximum(geom.friction, least))
+        elif element.tag == "joint" and name:
+            joint = scene.joint(name)
+            write(element, pos=joint.pos, axis=joint.axis, armature=joint.armature[0], damping=joint.damping[0])
+            if scene.jnt_limited[joint.id]:
+                write(element, range=joint.range)
 
 
 def _set_drives(root: Any, world: Any, solver: Any, names: dict[tuple[str, str], str]) -> None:
@@ -372,6 +408,8 @@ def run_script(script: str, arguments: list[str]) -> None:
     Raises:
         InputError: There is neither.
     """
+    import newton.examples
+
     examples, before = newton.examples.get_examples(), sys.argv
     sys.argv = [script, *arguments]
     try:

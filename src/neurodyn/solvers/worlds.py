@@ -20,10 +20,11 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import compose, invert, rotation
-from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import body_groups, columns, fingerprint
 from neurodyn.sim.newton_articulation import newton_articulation
@@ -271,7 +272,9 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
         )
         return
     try:
-        differences = _differences(layout, contact_point_layout(newton_articulation(model, robot), robot))
+        every = isinstance(dynamics, HybridDynamics) and dynamics.config.contact == "soft"
+        points = contacts_on_plane if every else contact_point_layout
+        differences = _differences(layout, points(newton_articulation(model, robot), robot))
     except InputError as error:
         differences = [str(error)]
     if differences:

@@ -74,7 +74,7 @@ class CUnit:
     double: bool = False
 
 
-_PRELUDE = """
+PRELUDE = """
 typedef @_real real;
 typedef @_real number;
 typedef bool mask;
@@ -192,7 +192,7 @@ def _remark(array: CArray) -> str:
 
 def _defined(unit: CUnit, name: str, inline: str) -> str:
     """Return the tables and the functions."""
-    parts = [_PRELUDE, math_calls(unit.helpers)]
+    parts = [PRELUDE, math_calls(unit.helpers)]
     for one in unit.functions:
         parts.append(f"{inline}{_signature(one, name)} {{\n{one.body}\n}}\n")
     if unit.memory:

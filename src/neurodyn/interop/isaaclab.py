@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Physics of Isaac Lab's tasks by a model: managers, rewards, commands and events stay Isaac Lab's own.
+
+`use_dynamics` puts a model in place of `SimulationContext.step`, by the documented interface of Isaac Lab 2.3. A step
+is PhysX's own, from which contact sensors read as before, and then the model's state instead of PhysX's, written to the
+articulation's view. Explicit and implicit actuators act by `data.applied_torque`. Works with `ManagerBasedRLEnv` and
+`DirectRLEnv`; nothing of Isaac Lab is imported.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, choices
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.interop.mjlab import TaskPhysics, whole_steps
+from neurodyn.multibody.engine import nominal
+
+_CHANGED = 1e-6  # share of a number by which a world's differs
+
+
+class IsaacLabPhysics(TaskPhysics):
+    """A model in place of the physics of an environment of Isaac Lab."""
+
+    def __init__(self, env: Any, dynamics: Dynamics, *, robot: str = "robot", sensors: bool = True) -> None:
+        """Replace `env.sim.step` and follow `env.scene.reset`; arguments and errors: see `use_dynamics`."""
+        env = env.unwrapped
+        self._simulation, self._scene, self._sensors = env.sim, env.scene, sensors
+        self._own = env.sim.step, env.scene.reset
+        self._robot = articulation = env.scene.articulations[robot]
+        self._every = whole_steps(dynamics, float(env.physics_dt), int(env.cfg.decimation), "Isaac Lab")
+        device = torch.device(env.device)
+        self._joints, self._controls = _columns(articulation, dynamics, device)
+        self._floating, self._kind = dynamics.spec.floating, dynamics.spec.control_kind
+        self._worlds = torch.arange(int(articulation.num_instances), device=device)
+        self._drawn, left_out = _drawn(articulation, dynamics)
+        names = [name for name, *_ in self._drawn]
+        super().__init__(dynamics, names, left_out, len(self._worlds), device, "Isaac Lab")
+        self._stale, self._count = True, 0
+        env.sim.step, env.scene.reset = self._step, self._reset
+
+    def restore(self) -> None:
+        """Give the environment its own physics back."""
+        self._simulation.step, self._scene.reset = self._own
+
+    def _reset(self, env_ids: Any = None) -> None:
+        """Reset as Isaac Lab does, and forget the history of those worlds; events may draw their numbers anew."""
+        self._own[1](env_ids)
+        self.forget(env_ids)
+        self._stale = True
+
+    @torch.no_grad()
+    def _step(self, render: bool = True) -> None:
+        """Advance by a time step of Isaac Lab; a model of longer frames moves in the first step of each."""
+        view = self._robot.root_physx_view
+        parts = [view.get_dof_positions().clone(), view.get_dof_velocities().clone()]
+        parts += [view.get_root_transforms().clone(), view.get_root_velocities().clone()]
+        torque = self._robot.data.applied_torque.clone()
+        if self._sensors:
+            self._own[0](render=render)
+        elif render:
+            self._simulation.render()
+        if self._count % self._every == 0:
+            parts = self._advance(parts, torque)
+        self._count += 1
+        setters = [view.set_dof_positions, view.set_dof_velocities, view.set_root_transforms, view.set_root_velocities]
+        for write, part in zip(setters[: 4 if self._floating else 2], parts, strict=False):
+            write(part, self._worlds)
+        self._simulation.forward()
+
+    def _advance(self, parts: list[Tensor], torque: Tensor) -> list[Tensor]:
+        """Return positions and velocities of joints, pose and velocity of the root after a frame."""
+        if self._stale and self._drawn:
+            for column, (_, field, place, own, usual) in enumerate(self._drawn):
+                self._numbers[:, column] = own + _table(self._robot, field)[:, place].to(self._numbers) - usual
+        self._stale = False
+        positions, velocities, pose, twist = parts
+        q, qd = positions[:, self._joints], velocities[:, self._joints]
+        origins = self._scene.env_origins
+        if self._floating:
+            q = torch.cat([pose[:, :3] - origins, pose[:, 3:], q], 1)
+            qd = torch.cat([twist, qd], 1)
+        if self._kind == "torque":
+            control = Control(torque=torque[:, self._controls])
+        else:
+            control = Control(target=self._robot.data.joint_pos_target[:, self._controls])
+        after = self.move(State(q, qd), control)
+        first, second = (7, 6) if self._floating else (0, 0)
+        positions[:, self._joints], velocities[:, self._joints] = after.q[:, first:], after.qd[:, second:]
+        if self._floating:
+            pose = torch.cat([after.q[:, :3] + origins, after.q[:, 3:7]], 1)
+            twist = after.qd[:, :6]
+        return [positions, velocities, pose, twist]
+
+
+def use_dynamics(
+    env: Any, dynamics: str | Path | Dynamics, *, robot: str = "robot", sensors: bool = True
+) -> IsaacLabPhysics:
+    """Replace the physics of a robot in an environment of Isaac Lab by a model, on the environment's device.
+
+    The model feels its own ground at the origin of each environment, and nothing that moves. Body accelerations and
+    joint wrenches are PhysX's.
+
+    Args:
+        env: `ManagerBasedRLEnv` or `DirectRLEnv`, after its first `reset`.
+        dynamics: A run directory, "pretrained:NAME", or a model; of torques, or of position targets.
+        robot: Name of the articulation in the scene.
+        sensors: Whether PhysX steps, too, so that contact sensors have something to read.
+
+    Returns:
+        What was put in place, with `restore`.
+
+    Raises:
+        InputError: Joints of the robot are missing in the model or the other way round.
+        MismatchError: The model's frame is no whole number of time steps, or not a divisor of the decimation.
+    """
+    device = str(env.unwrapped.device)
+    model: Any = load(dynamics, device=device) if isinstance(dynamics, str | Path) else dynamics
+    return IsaacLabPhysics(env, model, robot=robot, sensors=sensors)
+
+
+def _columns(articulation: Any, dynamics: Dynamics, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the places of the model's joints and of its controls among the articulation's joints."""
+    spec, names = dynamics.spec, list(articulation.joint_names)
+    if bool(articulation.is_fixed_base) == spec.floating:
+        kind = "fixed" if articulation.is_fixed_base else "free"
+        raise InputError(f"Isaac Lab: the robot's base is {kind}; valid: one as in the model of {spec.robot!r}")
+    own = [joint.name for joint in spec.joints[int(spec.floating) :]]
+    odd = next((joint for joint in spec.joints[int(spec.floating) :] if not joint.scalar), None)
+    if odd is not None:
+        raise InputError(f"Isaac Lab: joint {odd.name!r} is a {odd.kind} joint; valid: revolute, prismatic")
+    missing = next((name for name in own if name not in names), None)
+    if missing is not None:
+        raise InputError(f"Isaac Lab: the robot has no joint {missing!r}; {choices(names)}")
+    other = next((name for name in names if name not in own), None)
+    if other is not None:
+        raise InputError(
+            f"Isaac Lab: joint {other!r} moves, but the model of {spec.robot!r} does not have it; {choices(own)}"
+        )
+    if spec.control_kind not in ("torque", "target"):
+        raise InputError(f"Isaac Lab: the model's control is {spec.control_kind}; valid: torque or target")
+    places = ([names.index(name) for name in chosen] for chosen in (own, spec.controls))
+    joints, controls = (torch.tensor(place, dtype=torch.long, device=device) for place in places)
+    return joints, controls
+
+
+def _table(articulation: Any, field: str) -> Tensor:
+    """Return numbers of the worlds, shape [worlds, bodies or joints]."""
+    if field == "mass":
+        return articulation.root_physx_view.get_masses()
+    return articulation.data.joint_armature
+
+
+def _drawn(articulation: Any, dynamics: Dynamics) -> tuple[list[tuple[str, str, int, float, float]], tuple[str, ...]]:
+    """Return name, field, place, own and usual number of what differs between worlds; and what is not felt."""
+    found: list[tuple[str, str, int, float, float]] = []
+    left: list[str] = []
+    hybrid = isinstance(dynamics, HybridDynamics)
+    values = nominal(dynamics.mechanism, dynamics.config.contact) if hybrid else {}
+    links = [joint.name for joint in dynamics.spec.joints]
+    bodies = [] if dynamics.fingerprint is None else [body.name for body in dynamics.fingerprint.bodies]
+    of_body = dict(zip(bodies, links, strict=len(bodies) == len(links)))
+    data = articulation.data
+    for field, usual, names in (
+        ("mass", data.default_mass, [of_body.get(name) for name in articulation.body_names]),
+        ("armature", data.default_joint_armature, list(articulation.joint_names)),
+    ):
+        here = _table(articulation, field)
+        differs = ((here - usual.to(here)).abs() > _CHANGED * usual.to(here).abs().clamp_min(1e-3)).any(0)
+        for place in differs.nonzero().flatten().tolist():
+            name = f"{names[place]}.{field}"
+            if name in values:
+                found.append((name, field, place, float(values[name]), float(usual[0, place])))
+            elif field not in left:
+                left.append(field)
+    view = articulation.root_physx_view
+    for what, read in (("centres of mass", view.get_coms), ("materials", view.get_material_properties)):
+        table = read()
+        if bool(((table - table[:1]).abs() > _CHANGED).any()):
+            left.append(what)
+    return found, tuple(left)
