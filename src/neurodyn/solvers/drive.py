@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # ruff: noqa: ANN201, ANN202, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
+# pyright: reportAssignmentType=false
 
 
 JOINT_F = wp.constant(1)

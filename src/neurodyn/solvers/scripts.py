@@ -35,6 +35,7 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.guard import Fault
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.declaration.declare import Declaration, declare
+from neurodyn.sim.engine import import_mujoco
 from neurodyn.solvers.beside import SolverBeside
 from neurodyn.solvers.learned import OnFault, SolverHybrid, SolverLearned, SolverNeural
 from neurodyn.solvers.worlds import arrays_of, count_worlds
@@ -146,8 +147,7 @@ def _set_numbers(world: Any, scene: Any) -> None:
 
 def _set_drives(root: Any, world: Any, solver: Any, names: dict[tuple[str, str], str]) -> None:
     """Give each joint the limit's constraint of the solver, and a motor."""
-    import mujoco
-
+    mujoco = import_mujoco()
     scene, solref = solver.mj_model, solver.mjw_model.jnt_solref.numpy()[0]
     data = mujoco.MjData(scene)
     mujoco.mj_forward(scene, data)

@@ -7,6 +7,7 @@ at the pose X X_w^-1, and gravity is rotated in the same way.
 """
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +23,9 @@ from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.sim.articulation import short_label
+from neurodyn.robots import Robot
+from neurodyn.robots.sections import matching
+from neurodyn.sim.articulation import BuiltShape, short_label, with_short
 from neurodyn.sim.bodies import compose, invert, rotation
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
 from neurodyn.sim.engine import collides, import_newton
@@ -272,9 +275,14 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
         )
         return
     try:
-        every = isinstance(dynamics, HybridDynamics) and dynamics.config.contact == "soft"
-        points = contacts_on_plane if every else contact_point_layout
-        differences = _differences(layout, points(newton_articulation(model, robot), robot))
+        built = newton_articulation(model, robot)
+        if isinstance(dynamics, HybridDynamics) and dynamics.config.contact == "soft":
+            # All that touches the ground in the simulator, not what a network would see.
+            chosen = tuple(shape for shape in built.shapes if _collides(shape, robot))
+            own = contacts_on_plane(replace(built, shapes=chosen), robot)
+        else:
+            own = contact_point_layout(built, robot)
+        differences = _differences(layout, own)
     except InputError as error:
         differences = [str(error)]
     if differences:
@@ -283,6 +291,10 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
             f"{where}: not the collision shapes that the model of {dynamics.spec.robot!r} was trained with: "
             f"{'; '.join(differences[:3])}{more}"
         )
+
+
+def _collides(shape: BuiltShape, robot: Robot) -> bool:
+    return any(matching(label, robot.colliders) for label in with_short(shape.label, shape.body))
 
 
 def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str]:
