@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test test-variant coverage lint types layers bench campaign soak sbom audit docs figures-check clean
+.PHONY: demo test test-variant coverage lint types layers bench campaign soak sbom audit docs wheel figures-check clean
 
 demo: .venv/demo.stamp  ## From a robot's log to a policy that works on it, with a page to show: demo/report.html.
 	$(BIN)/neurodyn demo
@@ -50,6 +50,9 @@ sbom: .venv/dev.stamp  ## List the installed packages with versions and licences
 	mkdir -p build
 	$(BIN)/python -m pip install --quiet cyclonedx-bom
 	$(BIN)/python -m cyclonedx_py environment --output-file build/sbom.json $(BIN)/python
+
+wheel: .venv/dev.stamp  ## Build dist/*.whl twice, compare the bytes, install it into a new environment and try it there.
+	$(BIN)/python scripts/check_wheel.py --venv --out dist
 
 docs: .venv/docs.stamp  ## Build the pages and the API reference as a site in site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The campaign: broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds; what failed, by kind.
+"""The campaign: broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds, mistakes of people.
 
     OMP_NUM_THREADS=1 python benchmarks/campaign.py [--short] [--seed 0] [--log FILE.jsonl] [--json FILE]
 
 A run passes where the command ends with 0 or with 2 and one line, never a traceback, and where whatever stands under
-the name of a target is whole. Every run is a fork of this process, which has imported all: it takes a fraction of a
+the name of a target is whole; a mistake is refused, in a line that says where, what, and what would be valid
+(_mistakes.py). Every other run is a fork of this process, which has imported all: it takes a fraction of a
 second. What a run does depends on the seed, its kind and its number alone: --log keeps a line for each, and what is in
 it is not run again; --number 17 --only broken repeats one, and --keep leaves its files. Counts are those of the table
 in docs/guard.md; --short is the form for continuous integration.
@@ -32,16 +33,18 @@ import neurodyn
 from _broken import SETTINGS, BrokenInputs
 from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
+from _mistakes import Mistakes, refused
 from neurodyn.cli.main import run
 from neurodyn.dynamics import BaseDynamics, State, Trajectory
 from neurodyn.dynamics.guard import watching
 from neurodyn.robots import ROBOTS
 
-FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35}
-SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15}
+FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35, "mistakes": 500}
+SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60}
 NAMES = {
     "broken": "broken inputs", "kills": "kills over ten verbs", "disk": "disk faults", "writers": "pairs of writers",
     "memory": "low-memory runs", "poisoned": "poisoned worlds",
+    "mistakes": "mistakes of people",
 }  # fmt: skip
 
 
@@ -100,6 +103,7 @@ class Campaign:
         self._times: dict[str, float] = {}
         self._inputs: BrokenInputs | None = None
         self._sound_rollouts: dict[str, SoundRollout] = {}
+        self._mistakes: Mistakes | None = None
         self.draw = random.Random()
 
     def take(self, kind: str, number: int, place: Path) -> tuple[str, str | None]:
@@ -195,6 +199,13 @@ class Campaign:
         return f"{name} with {more >> 20} MiB", self._ends_well(arguments, place, memory_ends_after(more)) or whole(
             target
         )
+
+    def mistakes(self, number: int, place: Path) -> tuple[str, str | None]:
+        """Make a mistake in a declaration, a log, settings or a command: the refusal is clear, and leaves nothing."""
+        if self._mistakes is None:
+            self._mistakes = Mistakes(self.folder / "sound-inputs", self.data, self.model)
+        mistake = self._mistakes.make(number, self.draw, place)
+        return f"{mistake.arguments[0]}: {mistake.what}", refused(mistake, place)
 
     def poisoned(self, number: int, place: Path) -> tuple[str, str | None]:
         """Poison one world of a roll-out: it is named with its frame, and the others stay bitwise alone."""

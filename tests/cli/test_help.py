@@ -61,11 +61,16 @@ def test_the_lists_of_verbs_fit_80_columns(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("cartpole --data a.h5 --out run --mintues 3", ["--mintues", "Perhaps you meant: --minutes FLOAT Time budget"]),
+        ("cartpole --data a.h5 --out run --mintues 3", ["unknown flag --mintues (did you mean '--minutes'?)"]),
         ("cartpole --data a.h5", ["Missing", "--out PATH Run directory to write"]),
         ("--data a.h5 b.h5 --out run", ["Missing", "ROBOT Name of a robot"]),
         ("cartpole --data --out run", ["missing DATA"]),
-        ("cartpole --data a.h5 --out run --minutes soon", ["--minutes", "'soon'"]),
+        ("cartpole --data a.h5 --out run --minutes soon", ["--minutes is 'soon'; valid: a number"]),
+        ("cartpole --data a.h5 --out run --shares a b", ["--shares is 'a', 'b'; valid: a number, one or several"]),
+        ("cartpole --data a.h5 --out run --xyz", ["unknown flag --xyz; valid: --"]),
+        ("cartpole --out run --dta a.h5", ["unknown flag --dta (did you mean '--data'?)"]),
+        ("cartpole --data a.h5 --out run --minutes", ["--minutes has no value"]),
+        ("cartpole twice --data a.h5 --out run", ["nothing is expected where twice stands"]),
     ],
 )
 def test_wrong_arguments_are_named_in_one_line(arguments: str, words: list[str]):

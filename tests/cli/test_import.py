@@ -78,7 +78,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
     [
         (
             ["import", "LOG", "--reader", "dfki-z9", "--out", "OUT"],
-            "unknown reader 'dfki-z9' (did you mean 'dfki-c1'?); valid: cube, dfki-a0",
+            "unknown reader 'dfki-z9' (did you mean 'dfki-c1' or 'dfki-c0'?); valid: cube, dfki-a0",
         ),
         (["import", "LOG", "--reader", "cartpole", "--out", "OUT"], "declares no column map"),
         (["import", "LOG", "--reader", "MAP", "--robot", "nobody", "--out", "OUT"], "unknown robot 'nobody'"),
@@ -90,7 +90,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),
         (
             ["export", "OUT", "--to", "bag"],
-            "simulator to export to or format of a policy 'bag'; valid: c, cpp-header, isaaclab, lerobot",
+            "unknown choice 'bag'; valid: c, cpp-header, isaaclab, lerobot",
         ),
     ],
 )

@@ -252,3 +252,17 @@ def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
 
     monkeypatch.setattr(robots, "robots", greedy)
     assert "too little memory (Unable to allocate 9 PiB)" in one_line(capsys, "robots")
+
+
+def test_a_refusal_wraps_in_a_terminal_and_is_one_line_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["polcy"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert len(line) > 80
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["polcy"]) == 2
+    rows = capsys.readouterr().err.splitlines()
+    assert max(map(len, rows)) <= 80
+    assert " ".join(row.strip() for row in rows) == line

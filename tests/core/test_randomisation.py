@@ -41,7 +41,7 @@ def test_each_match_of_a_pattern_is_a_draw_of_its_own():
         ("base.mass=2:1", r"from 2 to 1; valid: finite numbers in ascending order"),
         ("base.mass=0:1:log", r"from 0; valid with :log: numbers above 0"),
         ("base.mass=1:2:cauchy", r"shape 'cauchy'; valid: .*normal"),
-        ("bas.mass=1:2", r"'bas\.mass' matches no quantity; valid: base\.mass"),
+        ("bas.mass=1:2", r"'bas\.mass' matches no quantity \(did you mean 'base\.mass'\?\); valid: base\.mass"),
         ("base.mass=+-9:1", r"base\.mass would be -5; valid: at least 0"),
         ("leg.damping=x.5:2", r"leg\.damping is declared as 0, which no factor changes"),
     ],

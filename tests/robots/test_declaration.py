@@ -25,7 +25,7 @@ GAINS = {"kp": [1, 2], "kd": [0, 1], "spread": 0.5, "hold": [1, 1]}
 BAD = {
     "unknown joint in sampling": ({"sampling": {"q": {"knee": [0, 1]}}}, "'knee'; valid: rail, swing"),
     "undriven joint in sampling of controls": ({"sampling": {"control": {"swing": [0, 1]}}}, "'swing'; valid: rail"),
-    "reversed range": ({"reset": {"qd": {"rail": [2, 1]}}}, "lower is above upper"),
+    "reversed range": ({"reset": {"qd": {"rail": [2, 1]}}}, "valid: the lower bound first"),
     "range of three": ({"range": {"q": {"rail": [0, 1, 2]}}}, "length 2"),
     "controls in reset": ({"reset": {"control": {"rail": [0, 1]}}}, "no meaning"),
     "zero dt": ({"dt": 0}, "dt is 0"),
@@ -72,7 +72,10 @@ BAD = {
     "unknown ground of data": ({"ground_sampling": {"ground": "moon"}}, "ground_sampling names the unknown ground"),
     "overhanging ground": ({**FLAT, "ground_sampling": {"ground": "flat", "tilt": 2.0}}, "below pi/2"),
     "share above one": ({**FLAT, "ground_sampling": {"ground": "flat", "absent": 1.5}}, "absent is 1.5"),
-    "reversed heights": ({**FLAT, "ground_sampling": {"ground": "flat", "height": [1, 0]}}, "lower is above upper"),
+    "reversed heights": (
+        {**FLAT, "ground_sampling": {"ground": "flat", "height": [1, 0]}},
+        "valid: the lower bound first",
+    ),
     "ground without contacts": ({"grounds": FLAT["grounds"]}, "featherstone knows no contacts"),
     "rotation that is none": ({"grounds": {"flat": {"shapes": [{"kind": "plane", "rotation": [0, 0, 0, 2]}]}}}, "unit"),
     "no contact points": ({"probes": {"shapes": []}}, "shapes is empty"),
@@ -144,7 +147,7 @@ def test_velocities_of_a_floating_base_go_by_coordinate():
     robot = from_dict(floating, Robot)
     assert robot.sampling_interval("qd", "base.wz") == (-1.0, 1.0)
     assert robot.sampling_interval("qd", "base.vx") == (0.0, 0.0)
-    with pytest.raises(InputError, match=r"'base\.w'; valid: base\.vx"):
+    with pytest.raises(InputError, match=r"'base\.w' \(did you mean '.*; valid: base\.vx"):
         from_dict({**floating, "sampling": {"qd": {"base.w": [0, 1]}}}, Robot)
 
 

@@ -186,8 +186,10 @@ def test_spacing_adds_points_along_axes(ant):
 
 
 def test_selection_that_matches_nothing_names_what_there_is(ant):
-    with pytest.raises(InputError, match=r"match no collision shape; valid: patterns of the shapes aux_1_geom.*torso"):
+    with pytest.raises(InputError, match=r"match no collision shape; valid: patterns of .* back_leg_geom.*foot"):
         contact_point_layout(articulation(ant), with_contact_points(ant, shapes=("wheel*",)))
+    with pytest.raises(InputError, match=r"shapes \['left_ankle_gem'\] match no .*did you mean 'left_ankle_geom'"):
+        contact_point_layout(articulation(ant), with_contact_points(ant, shapes=("torso*", "left_ankle_gem")))
 
 
 @pytest.mark.parametrize("name", ["ant", "cube", "pendulum"])

@@ -10,14 +10,16 @@ import io
 import math
 import os
 import re
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, suggestion
+from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, among, nearest, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
 from neurodyn.core.registry import Registry
 from neurodyn.core.workers import FORWARD_ONLY
@@ -121,7 +123,7 @@ def run(arguments: list[str]) -> int:
             with stoppable(), _beside_others():
                 return _dispatch(arguments)
     except InputError as error:
-        print(f"neurodyn: {error}", file=sys.stderr)
+        _complain(f"neurodyn: {error}")
         return 2
     except (RuntimeError, MemoryError) as error:
         from neurodyn.cli.terminal.flags import out_of_memory
@@ -129,7 +131,7 @@ def run(arguments: list[str]) -> int:
         short = out_of_memory(error)
         if short is None:
             raise
-        print(f"neurodyn: {short}", file=sys.stderr)
+        _complain(f"neurodyn: {short}")
         return 2
     except KeyboardInterrupt as stop:
         print(f"neurodyn: {str(stop) or KEPT}", file=sys.stderr)
@@ -141,6 +143,14 @@ def run(arguments: list[str]) -> int:
         if error.errno != errno.ENOSPC or error.filename is not None:  # not of a terminal or file that is full
             raise
         return _output_lost(error)
+
+
+def _complain(text: str) -> None:
+    """Print what is wrong: one line for programs, wrapped between words in a terminal, at 80 columns at most."""
+    if sys.stderr.isatty():
+        columns = min(80, shutil.get_terminal_size().columns)
+        text = textwrap.fill(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr)
 
 
 def _several() -> bool:
@@ -314,17 +324,42 @@ def _parse(function: Callable[..., None], command: str, arguments: list[str]) ->
     except SystemExit as stop:
         if not stop.code:
             return None
-        raise InputError(_one_line(complaint.getvalue(), command)) from None
+        raise InputError(_one_line(complaint.getvalue(), command, signature)) from None
     for name, value in signature.bind(*bound.args, **bound.keywords).arguments.items():
         if value == () and signature.parameters[name].default is inspect.Parameter.empty:
             raise InputError(f"{command.partition(' ')[2]}: missing {name.upper()} (see {command} --help)")
     return bound
 
 
-def _one_line(page: str, command: str) -> str:
-    """Return what a page of the parser says, without its title, frame and colours."""
-    plain = re.sub(r"\x1b\[[0-9;]*m|[─-╿]+|\(required\)", " ", page.partition("\n")[2])
+_KINDS = {"INT": "a whole number", "FLOAT": "a number", "STR": "text", "PATH": "a path"}
+"""Kinds of values in the parser's messages, as people call them."""
+
+
+def _one_line(page: str, command: str, signature: inspect.Signature) -> str:
+    """Return what a page of the parser says, without its title, frame and colours: what is wrong, what is valid."""
+    plain = re.sub(r"\x1b\[[0-9;]*m|\[/?bold\]|[─-╿]+|-{20,}|\(required\)", " ", page.partition("\n")[2])
     words = re.sub(r"\s+", " ", plain).partition(" For full helptext")[0].strip()
+    flags = [
+        f"--{name.replace('_', '-')}"
+        for name, one in signature.parameters.items()
+        if one.kind is not one.POSITIONAL_ONLY
+    ]
+    if unknown := re.search(r"Unrecognized options: (-\S+?)(?:,| |$)", words):
+        words = f"unknown flag {unknown[1]}{suggestion(unknown[1], flags) or f'; valid: {nearest(unknown[1], flags)}'}"
+    elif extra := re.match(r"Unrecognized options: (.*?)(?: Perhaps you meant.*)?$", words):
+        words = f"nothing is expected where {extra[1]} stands"
+    elif choice := re.match(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*)\)", words):
+        valid = [name for name in re.findall(r"'(.*?)'", choice[3]) if name != "None"]
+        words = f"{choice[2]} is {choice[1]!r}{among(choice[1], valid)}"
+    elif parsing := re.match(
+        r"Error parsing (.*?): no type matching (.*?) could be instantiated from \[(.*?)\]\.", words
+    ):
+        kinds = re.sub(r"\[(\w+) \[\1 \.\.\.\]\]", r"\1, one or several", parsing[2])
+        kinds = re.sub(r"(?<=[A-Z]) (?=[A-Z])", ", ", kinds)
+        kinds = re.sub(r"[A-Z]{3,}", lambda one: _KINDS.get(one[0], one[0]), kinds).replace("|", " or ")
+        words = f"{parsing[1]} is {parsing[3] or 'empty'}; valid: {re.sub(r'[{}]', '', kinds)}"
+    elif given := re.match(r"Missing value for argument '(.*?)'", words):
+        words = f"{given[1]} has no value; valid: one behind it"
     return f"{command.partition(' ')[2]}: {words} (see {command} --help)"
 
 

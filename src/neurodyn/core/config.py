@@ -10,7 +10,7 @@ import msgspec
 import yaml
 from msgspec import UNSET
 
-from neurodyn.core.errors import MOST_COUNT, InputError, require
+from neurodyn.core.errors import MOST_COUNT, InputError, among, nearest, require, suggestion
 from neurodyn.core.plain_data import parse_text, read_text
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
     except (RecursionError, OverflowError) as error:
         raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error})") from None
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {error}{_hint(str(error), kind)}") from None
+        raise InputError(f"{where}: {_explained(str(error), renamed(data, kind, where), kind)}") from None
     except InputError as error:  # from the struct's validation
         raise InputError(f"{where}: {error}") from None
 
@@ -97,32 +97,119 @@ def renamed(data: Any, kind: Any, where: str) -> Any:
     return {aliases.get(key, key): value for key, value in data.items()}
 
 
-def _hint(message: str, kind: Any) -> str:
-    """Return what is valid at the place that a message of msgspec names ("... - at `$.a[0].b`")."""
-    if not message.startswith(("Object ", "Invalid enum value", "Expected `object`")):
-        return ""
-    place = re.search(r"at `\$(.*)`$", message)
-    target = _resolve(kind, re.findall(r"\.(\w+)|(\[)", place[1]) if place else [])
-    fields = getattr(target, "__struct_encode_fields__", ())
-    if fields:
-        return f" (keys of {target.__name__}: {', '.join(fields)})"
-    values = [
-        str(value) for part in (target, *get_args(target)) if get_origin(part) is Literal for value in get_args(part)
-    ]
-    return f"; valid: {', '.join(values)}" if values else ""
+_WORDS = {
+    "int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
+    "object": "a table of keys", "null": "null",
+}  # fmt: skip
+"""Kinds of values in msgspec's messages, as people call them."""
 
 
-def _resolve(kind: Any, steps: list[tuple[str, str]]) -> Any:
-    """Follow keys and indices into a type; None if they lead to no named type."""
-    for key, _ in steps:
-        parts = (kind, *get_args(kind))
-        if key:
-            structs = [part for part in parts if hasattr(part, "__struct_fields__")]
-            kind = get_type_hints(structs[0]).get(key) if structs else None
-        else:  # an element of a tuple or list, or a value of a table
-            inner = [get_args(part) for part in parts if get_origin(part) in {tuple, list, dict}]
-            kind = (inner[0][-1] if inner[0][-1] is not ... else inner[0][0]) if inner else None
-    return kind
+def _explained(message: str, data: Any, kind: Any) -> str:
+    """Return what msgspec's message says ("... - at `$.a[0].b`"): where, what is there, and what would be valid."""
+    said, _, at = message.partition(" - at `")
+    if not (at or said == message) or " in `$" in at:  # of a key that is no text
+        return message
+    steps = [key or index for key, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", at)]
+    places = _followed(data, kind, steps)
+    value, target = places[-1][1:]
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key, *_ in places[1:]).lstrip(".")
+    before, fields = f"{place}: " if place else "", getattr(target, "__struct_encode_fields__", ())
+    if tag := getattr(getattr(target, "__struct_config__", None), "tag_field", None):
+        fields = (tag, *fields)
+    missing = re.match(r"Object missing required field `(.*)`", said)
+    unknown = re.match(r"Object contains unknown field `(.*)`", said)
+    if missing and isinstance(value, dict):  # perhaps it is there, misspelled
+        alike = [key for key in value if key not in fields and suggestion(str(key), [missing[1]])]
+        name = alike[0] if alike else None
+    else:
+        name = unknown[1] if unknown else None
+    if name is not None:
+        return (
+            f"{before}unknown key {name!r}{suggestion(name, fields)}; keys of {_named(target)}: {nearest(name, fields)}"
+        )
+    if missing:
+        keys = f"; keys of {_named(target)}: {nearest(missing[1], fields)}" if fields else ""
+        return f"{before}required key {missing[1]!r} is missing{keys}"
+    if said.startswith("Invalid"):
+        given, valid = str(value), _choices(target, places)
+        return f"{place} is {value!r}{among(given, valid)}"
+    if expected := re.match(r"Expected `(.*?)`( of length .*?| [<>=].*?)?(?:, got .*)?$", said):
+        words = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | "))
+        more = (expected[2] or "").replace(" of length ", " of the length ")
+        keys = f" (keys of {_named(target)}: {nearest('', fields)})" if fields else ""
+        return f"{place or 'the whole'} is {_short(value)}; valid: {words}{more}{keys}"
+    return f"{before}{said}"
+
+
+def _followed(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | int, Any, Any]]:
+    """Follow keys and indices into data and its type; "..." is the first key of a table whose value does not fit."""
+    found: list[tuple[str | int, Any, Any]] = [("", data, kind)]
+    for step in steps:
+        key: str | int = int(step) if step.isdigit() and not isinstance(data, dict) else step
+        kind = _inside(kind, data, key)
+        if step == "..." and isinstance(data, dict):
+            key = next((name for name, value in data.items() if not _fits(value, kind)), step)
+        inside = isinstance(data, dict) or (isinstance(data, list) and isinstance(key, int) and key < len(data))
+        data = (data.get(key) if isinstance(data, dict) else data[key]) if inside else None
+        found.append((key, data, kind))
+    structs = [part for part in (kind, *get_args(kind)) if hasattr(part, "__struct_fields__")]
+    found[-1] = (*found[-1][:2], _tagged(structs, data) if structs else kind)
+    return found
+
+
+def _inside(kind: Any, data: Any, key: str | int) -> Any:
+    """Return the type behind a key or index of a type; None where it is not known."""
+    parts = (kind, *get_args(kind))
+    structs = [part for part in parts if hasattr(part, "__struct_fields__")]
+    if structs and isinstance(key, str) and key != "...":
+        struct = _tagged(structs, data)
+        names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
+        return get_type_hints(struct).get(names.get(key, key))
+    inner = [get_args(part) for part in parts if get_origin(part) in {tuple, list, dict}]
+    if not inner:
+        return None
+    each = inner[0][-1] is ... or len(inner[0]) == 1
+    return inner[0][0] if each else inner[0][key] if isinstance(key, int) and key < len(inner[0]) else inner[0][-1]
+
+
+def _tagged(structs: Sequence[Any], data: Any) -> Any:
+    """Return the struct of several that the tag in the data names; the first where it names none."""
+    for struct in structs:
+        config = struct.__struct_config__
+        if config.tag is not None and isinstance(data, dict) and data.get(config.tag_field) == config.tag:
+            return struct
+    return structs[0]
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, type=kind, strict=False)
+    except (msgspec.ValidationError, InputError, TypeError):
+        return False
+    return True
+
+
+def _choices(target: Any, places: Sequence[tuple[str | int, Any, Any]]) -> list[str]:
+    """Return the values that are valid at a place: those of a literal, or the tags of structs."""
+    literals = [part for part in (target, *get_args(target)) if get_origin(part) is Literal]
+    values = [str(value) for part in literals for value in get_args(part)]
+    if values or len(places) < 2:
+        return values
+    holder = places[-2][2]
+    tags = [getattr(part, "__struct_config__", None) for part in (holder, *get_args(holder))]
+    return [str(config.tag) for config in tags if config is not None and config.tag_field == places[-1][0]]
+
+
+def _named(target: Any) -> str:
+    return getattr(target, "__name__", "it")
+
+
+def _short(value: Any) -> str:
+    """Return a value as text for a message, not whole if it is long."""
+    if isinstance(value, dict):
+        return "a table" if len(str(value)) > 40 else str(value)
+    text = {None: "null", True: "true", False: "false"}.get(value) if isinstance(value, bool | None) else repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def read_config(path: Path, kind: type[T]) -> T:
@@ -163,7 +250,8 @@ def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]
     base = _extended(path, name, (path.parent, presets))
     if base is None:
         valid = ["a file beside it", *(sorted(one.stem for one in presets.glob("*.yaml")) if presets else ())]
-        raise InputError(f"{path}: extends {name!r}, which is not there; valid: {', '.join(valid)}")
+        near = suggestion(str(name), valid)
+        raise InputError(f"{path}: extends {name!r}, which is not there{near}; valid: {', '.join(valid)}")
     if base.resolve() in chain:
         raise InputError(f"{path}: extends {name!r}, which extends it in turn; valid: another file")
     return _merged(_read_extended(base, presets, chain), data)

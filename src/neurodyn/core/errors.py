@@ -4,7 +4,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 _FILES = (".yaml", ".yml", ".toml", ".json", ".py", ".urdf", ".xml", ".h5", ".npz", ".csv")
 """Suffixes of names that are taken for files."""
@@ -44,8 +44,9 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
     valid = sorted(valid)
     more = f", or {also}" if also else ""
     if also and (PurePath(name).suffix.lower() in _FILES or "/" in name):
-        return InputError(f"{name}: no such file; valid for a {what}: {choices(valid)}{more}")
-    return InputError(f"unknown {what} {name!r}{suggestion(name, valid)}; valid: {choices(valid)}{more}")
+        return InputError(f"{name}: no such file{suggested_file(name)}; valid for a {what}: {choices(valid)}{more}")
+    near = suggestion(name, valid) or (suggested_file(name) if also else "")
+    return InputError(f"unknown {what} {name!r}{near}; valid: {choices(valid)}{more}")
 
 
 MOST = 8
@@ -63,18 +64,37 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"{', '.join(sorted(alike))} and {len(listed) - MOST} more"
 
 
+def among(name: str, valid: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: " (did you mean 'NAME'?); valid: NAME, NAME"."""
+    valid = list(valid)
+    return f"{suggestion(name, valid)}; valid: {nearest(name, valid)}"
+
+
 def suggestion(name: str, valid: Iterable[str]) -> str:
     """Return " (did you mean 'NAME'?)" with the closest valid name; empty if none is close."""
-    from difflib import get_close_matches  # only on errors: the command line starts with this module
+    from difflib import SequenceMatcher, get_close_matches  # only on errors: the command line starts with this module
 
-    near = get_close_matches(name, list(valid), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = get_close_matches(name, list(valid), n=2)
+    ratios = [SequenceMatcher(None, one, name).ratio() for one in near]
+    alike = [repr(one) for one, ratio in zip(near, ratios, strict=True) if ratio >= ratios[0]]
+    return f" (did you mean {' or '.join(alike)}?)" if alike else ""
+
+
+def suggested_file(path: PurePath | str) -> str:
+    """Return " (did you mean 'NAME'?)" with the file or folder beside a missing one that is most like it, if any is."""
+    path = Path(path)
+    try:
+        beside = [one.name for one in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return ""
+    alike = [name for name in beside if Path(name).suffix == path.suffix]
+    return suggestion(path.name, alike) or suggestion(path.name, beside)
 
 
 def unreadable(path: PurePath | str, error: Exception, expected: str) -> InputError:
     """Return the error for a file that is missing or cannot be read; `expected` is what it should be ("a CSV file")."""
     if isinstance(error, FileNotFoundError):
-        return InputError(f"{path}: no such file; expected {expected}")
+        return InputError(f"{path}: no such file{suggested_file(path)}; expected {expected}")
     return InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected {expected}")
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-from neurodyn.core.errors import InputError, choices, unknown
+from neurodyn.core.errors import InputError, among, suggested_file, unknown
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -141,7 +141,7 @@ def own_class(path: Path, kind: str, what: str, base: type) -> type[Any]:
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
         expected = f"a subclass of {base.__module__}.{base.__name__}" if base is not object else f"a class of a {what}"
-        raise InputError(f"{path}: no such file; expected Python with {expected}")
+        raise InputError(f"{path}: no such file{suggested_file(path)}; expected Python with {expected}")
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -155,7 +155,7 @@ def own_class(path: Path, kind: str, what: str, base: type) -> type[Any]:
             if isinstance(value, type) and issubclass(value, base) and name != here
             and (base is not object or value.__module__ == path.stem)
         ]  # fmt: skip
-        raise InputError(f"{path}: has no {what} {kind!r}; valid: {choices(valid)}")
+        raise InputError(f"{path}: has no {what} {kind!r}{among(kind, valid)}")
     return own
 
 

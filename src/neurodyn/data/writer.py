@@ -20,7 +20,7 @@ from neurodyn.core.artifacts import make_folder, regular_file, synchronise
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, describe_os_error, unwritable
+from neurodyn.core.errors import InputError, describe_os_error, suggested_file, unwritable
 from neurodyn.core.locks import exclusive
 from neurodyn.data.header import (
     CHECKSUMS,
@@ -423,7 +423,10 @@ def _all_widths(header: StoreHeader) -> dict[str, int]:
 def open_store_file(path: Path) -> h5py.File:
     """Open a finished store, or the PATH.part of an interrupted one, for reading, or raise an InputError."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file; expected a store written by `neurodyn generate` or `neurodyn import`")
+        raise InputError(
+            f"{path}: no such file{suggested_file(path)}; expected a store written by `neurodyn generate` or "
+            "`neurodyn import`"
+        )
     try:
         try:
             return h5py.File(path, "r")

@@ -24,7 +24,7 @@ from neurodyn.core.description.scene import (
     Sphere,
     Terrain,
 )
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggested_file
 from neurodyn.geometry.rotation import quaternion_matrix
 
 _STL_TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
@@ -40,7 +40,7 @@ def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if reader is None:
         raise InputError(f"{path}: meshes of kind {path.suffix!r} cannot be read; valid: {', '.join(readers)}")
     if not path.is_file():
-        raise InputError(f"{path}: no such file; valid: a mesh, {', '.join(readers)}")
+        raise InputError(f"{path}: no such file{suggested_file(path)}; valid: a mesh, {', '.join(readers)}")
     try:
         return reader(path.read_bytes())
     except (ValueError, IndexError, OSError) as error:
@@ -210,7 +210,7 @@ def heightfield_heights(path: Path) -> np.ndarray:
         InputError: The file is missing, or is not an array of at least 2 x 2 finite numbers.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file; valid: a .npy file of heights")
+        raise InputError(f"{path}: no such file{suggested_file(path)}; valid: a .npy file of heights")
     try:
         heights = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, suggested_file
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.interop.formats import MODEL_LAYOUTS
@@ -39,7 +39,9 @@ def read_arrays(path: Path, part: str, of: str) -> dict[str, Tensor]:
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: no known kind of checkpoint; valid: {choices(SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"{path}: no such file; expected a checkpoint of {of} ({', '.join(SUFFIXES)})")
+        raise InputError(
+            f"{path}: no such file{suggested_file(path)}; expected a checkpoint of {of} ({', '.join(SUFFIXES)})"
+        )
     if suffix == ".safetensors":
         return artifacts.read_tensors(path)
     if suffix == ".npz":
@@ -249,7 +251,7 @@ def read_inert(path: Path, of: str) -> Any:
         InputError: It is missing, damaged or compressed, or contains more than objects and numbers.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file; expected a checkpoint of {of}")
+        raise InputError(f"{path}: no such file{suggested_file(path)}; expected a checkpoint of {of}")
     try:
         with zipfile.ZipFile(path) as archive:
             root = _root(archive)

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage]  # documented
 from torch.distributed.rendezvous import rendezvous
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggestion
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.store import IN_MEMORY
@@ -59,7 +59,7 @@ def require_device(name: str) -> torch.device:
     have = ["cpu", *(["cuda"] if found else []), *(f"cuda:{i}" for i in range(found))]
     if name not in have:
         why = "" if found or not name.startswith("cuda") else ": torch finds no CUDA GPU"
-        raise InputError(f"device {name!r} is not available{why}; valid: {', '.join(have)}")
+        raise InputError(f"device {name!r} is not available{why or suggestion(name, have)}; valid: {', '.join(have)}")
     return torch.device(name)
 
 

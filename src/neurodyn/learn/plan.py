@@ -30,9 +30,7 @@ class TrainingPhase(Config, frozen=True, kw_only=True):
     batch: int
 
     def __post_init__(self) -> None:
-        if not (0 < self.share < math.inf and 0 < self.rate < math.inf and self.batch >= 1):
-            raise ValueError("share and rate must be finite and above 0, batch at least 1")
-        require_numbers(self)
+        require_numbers(self, above=("share", "rate", "batch"))
 
 
 Clock = Literal["wall", "cpu"]

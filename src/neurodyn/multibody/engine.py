@@ -21,7 +21,7 @@ from neurodyn.core.description.contacts import SHAPE_PROPERTIES
 from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.errors import InputError, among, require
 from neurodyn.core.registry import Registry
 from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree, Wrenches
 from neurodyn.multibody.contacts.body_contacts import support_wrenches
@@ -135,7 +135,7 @@ class Engine:
         self._advanced = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
             if name not in self.constants:
-                raise InputError(f"there is no parameter {name!r}; valid: {choices(self.constants)}")
+                raise InputError(f"there is no parameter {name!r}{among(name, self.constants)}")
         self.names, self.memory = self._names()
         sizes = ProgramSizes(
             state=mechanism.nq + mechanism.nv + self.memory,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from neurodyn.core.description.blueprint import Augmentation, Blueprint, aged
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, among
 from neurodyn.multibody.network import network_loop
 from neurodyn.multibody.structures import FORMS, ActingNetwork, AddedInertia
 from neurodyn.multibody.trace import Graph, Scalar, apply_loop, cos, maximum, minimum, select_less, sin, tanh
@@ -142,7 +142,7 @@ class Scope:
         """Raise InputError if the blueprint acts on a quantity that the step has not used."""
         for name in self._acting:
             if name not in self._values:
-                raise InputError(f"blueprint: there is no quantity {name!r} to act on; valid: {choices(self.computed)}")
+                raise InputError(f"blueprint: there is no quantity {name!r} to act on{among(name, self.computed)}")
 
     def _augmented(self, name: str, value: Scalar) -> Scalar:
         index, output = self._acting[name]
@@ -183,8 +183,8 @@ class Scope:
         if inner in self._values or inner in self._constants:
             return function(self._aged(inner, age))
         raise InputError(
-            f"blueprint: input {name!r} of {of!r} is not known when {of!r} is computed; valid: "
-            f"{choices(self.names)}, and sin() or cos() of one"
+            f"blueprint: input {name!r} of {of!r} is not known when {of!r} is computed"
+            f"{among(inner, self.names)}, and sin() or cos() of one"
         )
 
     def _aged(self, name: str, age: float) -> Scalar:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from neurodyn.core.description.sensors import Sensor
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, among
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench, Wrenches
 from neurodyn.multibody.contacts.contact_model import Contacts
@@ -174,14 +174,14 @@ def read_joint_torque(instant: Instant, at: SensorFrame) -> list[Any]:
 def _motor(instant: Instant, at: SensorFrame, name: str) -> Any:
     driven = [known.removeprefix("actuator.") for known in instant.scope.computed if known.startswith("actuator.")]
     if name not in driven:
-        raise InputError(f"sensor {at.name!r}: joint {name!r} has no motor; valid: {choices(driven)}, or side: link")
+        raise InputError(f"sensor {at.name!r}: joint {name!r} has no motor{among(name, driven)}, or side: link")
     return instant.scope(f"actuator.{name}")
 
 
 def _link(instant: Instant, at: SensorFrame, name: str) -> Any:
     tree = instant.tree
     if name not in tree.dofs:
-        raise InputError(f"sensor {at.name!r}: there is no joint {name!r} with one axis; valid: {choices(tree.dofs)}")
+        raise InputError(f"sensor {at.name!r}: there is no joint {name!r} with one axis{among(name, tree.dofs)}")
     index = tree.index_of[name]
     moment, force = instant.transmitted[index]
     return dot(tree.axis(index), moment if tree.links[index].joint.kind == "revolute" else force)

@@ -24,7 +24,7 @@ import yaml
 from neurodyn.core.artifacts import atomic, atomic_folder
 from neurodyn.core.config import EXTENDS, read_flattened, to_dict, to_yaml
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggested_file
 from neurodyn.core.provenance import package_versions
 from neurodyn.robots.declaration import Robot
 
@@ -84,7 +84,10 @@ def asset_path(robot: Robot) -> Path:
         folder = installed
     path = folder / robot.asset
     if not path.is_file():
-        raise InputError(f"robot {robot.name!r}: asset {path} does not exist; give its path relative to {folder}")
+        raise InputError(
+            f"robot {robot.name!r}: asset {path} does not exist{suggested_file(path)}; valid: a path relative to "
+            f"{folder}"
+        )
     return path
 
 
@@ -114,7 +117,9 @@ def resolve_asset(path: Path, base: str | None, file: str) -> str:
     for folder in (Path(base) if base else path.parent, path.resolve().parent):
         if (folder / file).is_file():
             return str((folder / file).resolve())
-    raise InputError(f"{path}: file {file!r} does not exist; paths are relative to the MJCF")
+    raise InputError(
+        f"{path}: file {file!r} does not exist{suggested_file(path.parent / file)}; valid: a path relative to the MJCF"
+    )
 
 
 def relocate_urdf(path: Path, root: ElementTree.Element, place: Callable[[Path], str]) -> None:

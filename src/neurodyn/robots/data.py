@@ -12,7 +12,7 @@ from neurodyn.core.config import read_config, read_plain
 from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, choices, notice, unknown
+from neurodyn.core.errors import InputError, choices, notice, unknown, unreadable
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, require_format
 from neurodyn.data.readers.draft import drafted
@@ -186,7 +186,10 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
         raise InputError(f"{path}: names no robot; give --robot, or `robot:` in the column map")
     # A robot path in a map is relative to the map; made absolute, because "./go2" is no name of a shipped robot.
     beside = (path.parent / name).resolve()
-    return columns, load(beside if robot is None and name not in names() and beside.exists() else name).spec
+    known = robot is not None or name in names()
+    if not known and not beside.exists() and Path(name).suffix and not Path(name).exists():
+        raise unreadable(beside, FileNotFoundError(), "the declaration of a robot, which the column map names")
+    return columns, load(name if known or not beside.exists() else beside).spec
 
 
 def _readers() -> list[str]:

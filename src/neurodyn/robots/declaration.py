@@ -21,7 +21,7 @@ from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.description.spec import HasJointKind, JointKind, JointSpec, StateSpec, is_floating
-from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.errors import InputError, among, choices, require, suggestion
 from neurodyn.robots.sections import (
     ContactMaterial,
     ContactPointSelection,
@@ -231,7 +231,8 @@ class Robot(Config, frozen=True):
         if self.densities and not self.asset.lower().endswith(".xml"):
             raise ValueError("densities works for MJCF (.xml) only; a URDF or USD gives masses itself")
         if self.asset and not self.asset.lower().endswith(ASSET_SUFFIXES):
-            raise ValueError(f"asset {self.asset!r} is of no known kind; valid: {', '.join(ASSET_SUFFIXES)}")
+            near = suggestion(Path(self.asset).suffix, ASSET_SUFFIXES)
+            raise ValueError(f"asset {self.asset!r} is of no known kind{near}; valid: {', '.join(ASSET_SUFFIXES)}")
         if self.locked and not self.asset.lower().endswith((".urdf", ".xml")):
             raise ValueError("locked works for .urdf and .xml only; fix the joints in the USD file")
 
@@ -293,10 +294,10 @@ class Robot(Config, frozen=True):
 
     def _check_grounds(self) -> None:
         if self.ground is not None and self.ground not in self.grounds:
-            raise ValueError(f"ground names the unknown ground {self.ground!r}; valid: {choices(self.grounds)}")
+            raise ValueError(f"ground names the unknown ground {self.ground!r}{among(self.ground, self.grounds)}")
         if self.ground_sampling is not None and self.ground_sampling.ground not in self.grounds:
             named = self.ground_sampling.ground
-            raise ValueError(f"ground_sampling names the unknown ground {named!r}; valid: {choices(self.grounds)}")
+            raise ValueError(f"ground_sampling names the unknown ground {named!r}{among(named, self.grounds)}")
         if self.self_contacts and self.simulator.solver != "mujoco-c":
             raise ValueError(f"self_contacts is modelled by solver mujoco-c, not by {self.simulator.solver}; remove it")
         if self.simulator.solver == "featherstone" and any(scene.shapes for scene in self.grounds.values()):
@@ -514,7 +515,7 @@ class Robot(Config, frozen=True):
         if name is None:
             return None
         if name not in self.grounds:
-            raise InputError(f"robot {self.name!r} has no ground {name!r}; valid: {choices(self.grounds)}")
+            raise InputError(f"robot {self.name!r} has no ground {name!r}{among(name, self.grounds)}")
         return self.grounds[name]
 
     def located(self, folder: Path) -> "Robot":
@@ -531,4 +532,5 @@ class Robot(Config, frozen=True):
 def _require_known(what: str, named: Iterable[str], joints: Iterable[str]) -> None:
     for name in named:
         if name not in joints:
-            raise ValueError(f"{what} names the unknown joint {name!r}; valid: {choices(joints)}")
+            near = suggestion(name, joints)
+            raise ValueError(f"{what} names the unknown joint {name!r}{near}; valid: {choices(joints)}")

@@ -116,8 +116,9 @@ class Gains(Config, frozen=True):
             lower, upper = getattr(self, name)
             if not 0 <= lower <= upper < math.inf:
                 raise ValueError(f"gains: {name} is [{lower:g}, {upper:g}]; valid: 0 <= lower <= upper")
-        if not (0 <= self.spread < math.inf and all(0 <= gain < math.inf for gain in self.hold)):
-            raise ValueError("gains: spread and hold must be finite numbers of at least 0")
+        require(0 <= self.spread < math.inf, "gains: spread", self.spread, "a finite number of at least 0")
+        sound = all(0 <= gain < math.inf for gain in self.hold)
+        require(sound, "gains: hold", list(self.hold), "finite numbers of at least 0")
 
 
 class ContactMaterial(Config, frozen=True):
@@ -247,7 +248,7 @@ def check_interval(what: str, interval: Interval) -> None:
     if not (math.isfinite(lower) and math.isfinite(upper)):
         raise ValueError(f"{what} is [{lower:g}, {upper:g}]; valid: two finite numbers")
     if not lower <= upper:
-        raise ValueError(f"{what} is [{lower:g}, {upper:g}]; lower is above upper")
+        raise ValueError(f"{what} is [{lower:g}, {upper:g}]; valid: the lower bound first")
 
 
 def chosen(name: str, values: dict[str, float]) -> float | None:
@@ -273,9 +274,10 @@ def expand(data: Any, where: str) -> Any:
     if not isinstance(data, dict) or not isinstance(data.get("joints"), list):
         return data
     joints = [single for entry in data["joints"] for single in _singles(entry, where)]
-    known = [joint for joint in joints if _is_named(joint)]
-    scalars = [joint["name"] for joint in known if len(COORDINATES[joint["kind"]].qd) == 1]
-    rates = [joint["name"] + suffix for joint in known for suffix in COORDINATES[joint["kind"]].qd]
+    if not all(map(_is_named, joints)):  # patterns would match too little
+        return {**data, "joints": joints}
+    scalars = [joint["name"] for joint in joints if len(COORDINATES[joint["kind"]].qd) == 1]
+    rates = [joint["name"] + suffix for joint in joints for suffix in COORDINATES[joint["kind"]].qd]
     whole = {**data, "joints": joints}
     for key in ("actuated", "nominal"):
         if key in whole:

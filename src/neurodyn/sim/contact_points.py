@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout, RoundedBox
 from neurodyn.core.description.scene import Pose, Vector3
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, nearest, suggestion
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
 from neurodyn.sim.articulation import Articulation, BuiltShape, short_label
@@ -179,12 +179,15 @@ def _gap(a: Sequence[float], b: Sequence[float]) -> float:
 
 def _contact_points(built: Articulation, robot: str, selection: ContactPointSelection) -> tuple[ContactPoint, ...]:
     chosen = [shape for shape in built.shapes if any(matching(label, selection.shapes) for label in shape.labels)]
-    if not chosen:
+    labels = [label for shape in built.shapes for label in shape.labels]
+    idle = [pattern for pattern in selection.shapes if not any(matching(label, (pattern,)) for label in labels)]
+    if idle:
         shapes = {short_label(shape.label) for shape in built.shapes}
         bodies = {short_label(shape.body) for shape in built.shapes}
         raise InputError(
-            f"robot {robot!r}: contact_points: shapes {list(selection.shapes)} match no collision shape; "
-            f"valid: patterns of the shapes {choices(shapes)}, or of the bodies {choices(bodies)}"
+            f"robot {robot!r}: contact_points: shapes {idle} match no collision shape"
+            f"{suggestion(idle[0], shapes | bodies)}; valid: patterns of the shapes {nearest(idle[0], shapes)}, or of "
+            f"the bodies {nearest(idle[0], bodies)}"
         )
     contact_points = []
     for shape, name in zip(chosen, shape_names(chosen), strict=True):

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-from neurodyn.core.errors import InputError, choices, notice
+from neurodyn.core.errors import InputError, among, choices, notice
 from neurodyn.core.plain_data import require_regular
 from neurodyn.robots.assets import find_file
 from neurodyn.robots.sections import chosen
@@ -85,7 +85,7 @@ def _require_numbers(path: Path, element: ElementTree.Element) -> None:
     for part in element.iter():
         for name in _NUMBERS.get(part.tag, ()):
             text = part.get(name)
-            for word in () if text is None else text.split():
+            for word in () if text is None else text.split() or [""]:
                 try:
                     value = float(word)
                 except ValueError:
@@ -161,7 +161,7 @@ def prepare_urdf(
     names = [joint.get("name", "") for joint in root.findall("joint")]
     for name in locked:
         if name not in names:
-            raise InputError(f"{path}: locked joint {name!r} does not exist; valid: {choices(names)}")
+            raise InputError(f"{path}: locked joint {name!r} does not exist{among(name, names)}")
     links = {link.get("name") for link in root.findall("link")}
     for joint in root.findall("joint"):
         if joint.get("name") in locked:
@@ -204,7 +204,7 @@ def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
     except (OSError, ElementTree.ParseError, ValueError, LookupError) as error:  # ValueError, LookupError: encodings
         raise InputError(f"{path}: not readable as {what} ({error})") from None
     if root.tag != tag:
-        raise InputError(f"{path}: not a {what}: its root is <{root.tag}> instead of <{tag}>")
+        raise InputError(f"{path}: not a {what}: its root is <{root.tag}>; valid: <{tag}>")
     return root
 
 
@@ -233,7 +233,7 @@ def _add_missing_masses(root: ElementTree.Element) -> None:
 def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None], mimics: bool) -> None:
     name, kind = joint.get("name"), joint.get("type")
     if kind not in _SUPPORTED:
-        raise InputError(f"{path}: joint {name!r} has the unsupported type {kind!r}; valid: {choices(_SUPPORTED)}")
+        raise InputError(f"{path}: joint {name!r} has the unsupported type {kind!r}{among(str(kind), _SUPPORTED)}")
     if joint.find("mimic") is not None and not mimics:
         raise InputError(f"{path}: joint {name!r} mimics another one, which is unsupported; list it under `locked`")
     axis = joint.find("axis")
@@ -243,8 +243,8 @@ def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None],
         element = joint.find(end)
         link = None if element is None else element.get("link")
         if link not in links:
-            valid = choices(str(known) for known in links)
-            raise InputError(f"{path}: {end} of joint {name!r} is the unknown link {link!r}; valid: {valid}")
+            known = [str(one) for one in links]
+            raise InputError(f"{path}: {end} of joint {name!r} is the unknown link {link!r}{among(str(link), known)}")
 
 
 def _check_axis(path: Path, name: str | None, text: str) -> None:
@@ -300,7 +300,7 @@ def prepare_mjcf(
                 body.remove(joint)
                 remaining.discard(name)
     if remaining:
-        raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist; valid: {choices(names)}")
+        raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist{among(min(remaining), names)}")
     _set_densities(root, densities or {})
     massless = split_joints(root)
     if meshes:

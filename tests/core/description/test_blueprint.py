@@ -92,10 +92,10 @@ def test_an_augmentation_that_cannot_be_is_refused_also_when_read(change, messag
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mode": "multiply"}, "valid: add, scale, replace"),
+        ({"mode": "multiply"}, "valid: add, replace, scale"),
         ({"activation": "sigmoid"}, "valid: elu, relu, silu, softplus, softsign, tanh"),
-        ({"layers": [3]}, "unknown field `layers`.*keys of Augmentation: quantities, inputs"),
-        ({"hidden": "16"}, "Expected `array`"),
+        ({"layers": [3]}, "unknown key 'layers'; keys of Augmentation: hidden, input_scale"),
+        ({"hidden": "16"}, "hidden is '16'; valid: a list"),
     ],
 )
 def test_a_misspelt_declaration_names_what_is_valid(change, message):

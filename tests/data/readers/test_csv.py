@@ -105,13 +105,13 @@ def corrupt(path, line, text):
 @pytest.mark.parametrize(
     ("line", "text", "message"),
     [
-        (5, "0.08,0,x1,0,0,0,0", "column 'a' holds 'x1' in row 4; expected a number"),
+        (5, "0.08,0,x1,0,0,0,0", r"column 'a' holds 'x1' in row 4 \(line 6\); expected a number"),
         (5, "0.08,0,,0,0,0,0", "column 'a' holds '' in row 4"),
         (5, "0.08,0,nan,0,0,0,0", "column 'a' holds nan in row 4"),
         (5, "0.08,0,0,0,0,inf,0", "column 'f' holds inf in row 4"),
-        (5, "0.08,0,0", "row 4 has 3 cells; expected 7"),
+        (5, "0.08,0,0", r"row 4 \(line 6\) has 3 cells; expected 7"),
         (5, "0.01,0,0,0,0,0,0", r"time goes backwards in run 'log' at row 4 \(0.06 s to 0.01 s\)"),
-        (0, "t,x,angle,dx,da,f,m", "has no column 'a'; columns there: t, x, angle, dx"),
+        (0, "t,x,angle,dx,da,f,m", r"has no column 'a' \(did you mean 'da'\?\); columns there: t, x, angle, dx"),
     ],
 )
 def test_bad_cells(tmp_path, line, text, message):

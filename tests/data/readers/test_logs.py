@@ -120,7 +120,7 @@ def test_a_map_extends_another(tmp_path):
         ('lift: {column: "pos[0]"}, ', "", "q has no column for 'lift'"),
         ('lift: {column: "pos[0]"}', 'lift: {column: "pos[0]", unit: furlong}', "unknown unit 'furlong'; valid .*mm"),
         ('turn: {column: "pos[1]"}', 'turn: {column: "pos[1]", unit: m}', "unknown unit 'm'; valid .*deg"),
-        ('turn: {column: "tau[1]"}', 'wrist: {column: "tau[1]"}', "control has no column for 'turn'"),
+        ('turn: {column: "tau[1]"}', 'wrist: {column: "tau[1]"}', "control names the unknown 'wrist'"),
         ("pos[1]", "pos[7]", r"array 'pos' has shape \[303, 2\]"),
         ("time: time", "time: [time", "not readable as YAML"),
         (MAP, "- 1", "is no column map"),

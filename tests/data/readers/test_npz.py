@@ -57,7 +57,7 @@ def test_split_can_be_chosen(npz_file):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pos": None}, "has no array 'pos'; there: group, group_name"),
+        ({"pos": None}, "has no array 'pos'; arrays there: group, group_name"),
         ({"offsets": None}, "has no array 'offsets'"),
         ({"pos": np.zeros((303, 1))}, r"array 'pos' has shape \[303, 1\]; expected"),
         ({"pos": np.zeros(303)}, r"array 'pos' has shape \[303\]"),

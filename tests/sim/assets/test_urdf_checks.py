@@ -38,6 +38,7 @@ def test_a_sound_one_passes(tmp_path: Path):
         ('lower="-1"', 'lower="nan"', "lower of <limit> in joint 'ab' is 'nan'"),
         ('<mass value="1"/>', '<mass value="inf"/>', "value of <mass> in link 'a' is 'inf'"),
         ('<mass value="1"/>', '<mass value="-1"/>', "mass of link 'a' is -1"),
+        ('<mass value="1"/>', '<mass value=""/>', "value of <mass> in link 'a' is ''; valid: finite numbers"),
         ('ixx="1"', 'ixx="one"', "ixx of <inertia> in link 'a' is 'one'"),
         ('xyz="0 0 1"', 'xyz="0 nan 1"', "xyz of <origin> in joint 'ab'"),
         ("<robot ", "<?xml version='1.0' encoding='nonsense'?><robot ", "not readable as URDF"),

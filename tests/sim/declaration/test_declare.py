@@ -113,7 +113,7 @@ BAD = {
         "link 'fore': principal moments of inertia are 1, 1, 3 kg m\\^2, which no body has",
     ),
     "no XML": ("arm.urdf", "<robot", "arm.urdf: not readable as URDF"),
-    "no robot": ("arm.urdf", "<mujoco/>", "not a URDF: its root is <mujoco> instead of <robot>"),
+    "no robot": ("arm.urdf", "<mujoco/>", "not a URDF: its root is <mujoco>; valid: <robot>"),
     "nothing moves": ("arm.xml", "<mujoco><worldbody/></mujoco>", "nothing moves"),
     "unknown suffix": ("arm.step", "", r"unknown kind of asset '.step'; valid: .urdf, .xml, .usd"),
 }

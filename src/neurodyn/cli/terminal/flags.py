@@ -18,7 +18,7 @@ from tyro.conf import UseAppendAction
 from tyro.constructors import PrimitiveConstructorSpec
 
 from neurodyn.core.artifacts import PRETRAINED
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.registry import Registry
 from neurodyn.core.requests import arguments_of, documented, entries, flag_of, with_arguments
 
@@ -59,8 +59,11 @@ def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstruc
         if not others:
             registry.require(given)
         elif not any(given in one for one in every):
-            valid = choices(name for one in every for name in one)
-            raise InputError(f"unknown {' or '.join(one.what for one in every)} {given!r}; valid: {valid}")
+            raise unknown(
+                " or ".join(one.what for one in every) if len(every) < 3 else "choice",
+                given,
+                {name for one in every for name in one},
+            )
         return given
 
     return read_by(named, f"{{{','.join(name for one in every for name in one)}}}", str)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from neurodyn.control.robot.worker import STOPPED
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggested_file
 from neurodyn.core.registry import is_file, split_name
 
 _OPENING = 60.0
@@ -78,7 +78,7 @@ class RobotProcess:
             raise InputError(f"{name}: no class of a robot; valid: FILE.py:CLASS")
         path, kind = split_name(name)
         if not path.is_file():
-            raise InputError(f"{path}: no such file; expected Python with a class of a robot")
+            raise InputError(f"{path}: no such file{suggested_file(path)}; expected Python with a class of a robot")
         self.name = name
         self._hold, self._number, self._silence = list(hold), 0, "it was told to"
         self._process = subprocess.Popen(

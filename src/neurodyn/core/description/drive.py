@@ -23,7 +23,7 @@ from neurodyn.core.description.actuation import (
     require_factors,
     require_range,
 )
-from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.errors import InputError, among, choices, require
 from neurodyn.core.registry import Registry
 
 Command = Literal["torque", "target", "velocity", "command"]
@@ -390,7 +390,7 @@ def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where
     """
     for name, drive in drives.items():
         if name not in controls:
-            raise InputError(f"{where}: there is no driven joint {name!r}; valid: {choices(controls)}")
+            raise InputError(f"{where}: there is no driven joint {name!r}{among(name, controls)}")
         _require_law(name, drive, where)
     kinds: dict[Command, str] = {}
     for name in controls:

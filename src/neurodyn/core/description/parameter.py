@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, nearest, notice
+from neurodyn.core.errors import InputError, among, notice
 
 _POSITIVE = ("mass", "inertia.xx", "inertia.yy", "inertia.zz", "armature", "damping", "friction", "stiffness")
 _POSITIVE_CONTACT = ("slip_speed", "cfm", "restitution", "baumgarte")
@@ -74,9 +74,7 @@ def select_parameters(
         pattern, given, numbers = text.partition("=")
         names = [name for name in nominal if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not names:
-            raise InputError(
-                f"parameter {pattern!r} matches no quantity; valid: {nearest(pattern, nominal)}, or patterns of them"
-            )
+            raise InputError(f"parameter {pattern!r} matches no quantity{among(pattern, nominal)}, or patterns of them")
         _tell_of_lacks(pattern, names, nominal)
         start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
         for name in names:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, choices, nearest
+from neurodyn.core.errors import InputError, among, choices
 
 Change = Literal["set", "add", "scale"]
 Shape = Literal["uniform", "log", "normal"]
@@ -160,9 +160,7 @@ def _matching(pattern: str, nominal: Mapping[str, float]) -> list[str]:
     else:
         names = [name for name in nominal if fnmatchcase(name, pattern)]
     if not names:
-        raise InputError(
-            f"randomise: {pattern!r} matches no quantity; valid: {nearest(pattern, nominal)}, or patterns of them"
-        )
+        raise InputError(f"randomise: {pattern!r} matches no quantity{among(pattern, nominal)}, or patterns of them")
     return names
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from neurodyn.core.errors import InputError, unreadable
+from neurodyn.core.errors import InputError, suggested_file, unreadable
 from neurodyn.data.readers.column_map import ColumnMap, LogFormat, require_logs
 from neurodyn.data.readers.message_log import Message, MessageChannel, MessageSource
 
@@ -229,7 +229,7 @@ class SqliteSource(MessageSource):
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     """Open a file read-only; any damage becomes an InputError."""
     if not file.is_file():
-        raise InputError(f"{file}: no such file; expected a bag (.db3)")
+        raise InputError(f"{file}: no such file{suggested_file(file)}; expected a bag (.db3)")
     uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as bag:

@@ -29,7 +29,7 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.core.errors import InputError, require, unreadable
+from neurodyn.core.errors import InputError, require, suggestion, unreadable
 from neurodyn.core.registry import Registry
 from neurodyn.data.readers.floating import FloatingColumns
 from neurodyn.data.readers.sensor_columns import SensorColumns
@@ -364,7 +364,11 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             wrong = [name for name in columns if name not in units]
             missing = [name for name in units if name not in columns]
             if wrong or missing:
-                trouble = f"has no column for {missing[0]!r}" if missing else f"names the unknown {wrong[0]!r}"
+                trouble = (
+                    f"names the unknown {wrong[0]!r}{suggestion(wrong[0], units)}"
+                    if wrong
+                    else f"has no column for {missing[0]!r}"
+                )
                 raise InputError(
                     f"{where}: {what} {trouble}; coordinates of {spec.robot!r}: {', '.join(units) or '(none)'}"
                 )

@@ -112,7 +112,8 @@ class CsvSource(Source):
             for row, line in enumerate(cells):
                 if len(line) != width:
                     raise InputError(
-                        f"{self.path}: row {first + row} has {len(line)} cells; expected {width}, as in the header"
+                        f"{self.path}: row {first + row}{self._place(first + row)} has {len(line)} cells; expected "
+                        f"{width}, as in the header"
                     )
             columns = list(zip(*cells, strict=True))
             numbers = {name: self._numbers(columns[index], name, first) for name, index in places.items()}
@@ -128,8 +129,14 @@ class CsvSource(Source):
         except ValueError:
             row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
             raise InputError(
-                f"{self.path}: column {name!r} holds {cells[row]!r} in row {first + row}; expected a number"
+                f"{self.path}: column {name!r} holds {cells[row]!r} in row {first + row}{self._place(first + row)}; "
+                "expected a number"
             ) from None
+
+    def _place(self, row: int) -> str:
+        """Return " (line N)" of the file for a row."""
+        counted = (number for number, line in enumerate(self._text(), 1) if self._counts(line))
+        return f" (line {next(islice(counted, row + 1, None))})"
 
     def _text(self) -> Iterator[str]:
         try:

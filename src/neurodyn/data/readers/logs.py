@@ -198,7 +198,7 @@ def _collect(
     if not files:
         raise InputError("no log file given; expected at least one path")
     spec = columns.stored(spec)
-    columns.factors(spec, "column map")
+    columns.factors(spec, f"column map of {files[0].name}")
     survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows)
     troubles: list[str] = []
     for file in tracked(files):

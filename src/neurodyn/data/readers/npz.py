@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, suggested_file, suggestion
 from neurodyn.data.header import Split
 from neurodyn.data.readers.column_map import ColumnMap, LogFormat, undeclared, zip_names
 from neurodyn.data.readers.raw import parse_split
@@ -39,7 +39,7 @@ class NpzArrays:
         """Open an npz file, or raise an InputError."""
         self.path = path
         if not path.is_file():
-            raise InputError(f"{path}: no such file; expected an npz file")
+            raise InputError(f"{path}: no such file{suggested_file(path)}; expected an npz file")
         try:
             file = np.load(path, allow_pickle=False)
         except Exception as error:  # damaged zip and npy files raise many kinds of exceptions
@@ -106,7 +106,9 @@ class NpzArrays:
 
     def _require(self, name: str) -> None:
         if name not in self.names:
-            raise InputError(f"{self.path}: has no array {name!r}; there: {choices(self.names)}")
+            raise InputError(
+                f"{self.path}: has no array {name!r}{suggestion(name, self.names)}; arrays there: {choices(self.names)}"
+            )
 
     def _damaged(self, name: str, reason: object) -> InputError:
         return InputError(f"{self.path}: array {name!r} cannot be read ({reason}); write the file again")

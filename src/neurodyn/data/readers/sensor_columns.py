@@ -21,7 +21,7 @@ import numpy as np
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.sensors import QUATERNION, SENSOR_KINDS, Stream
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggestion
 from neurodyn.data.readers.floating import make_continuous
 from neurodyn.data.readers.source import LogPart, RunRows, factor
 
@@ -53,7 +53,10 @@ class SensorColumns(Config, frozen=True):
         for what, named in (("columns", self.columns), ("units", self.units), ("sign", self.sign)):
             for name in named:
                 if name not in parts:
-                    raise ValueError(f"{what} names {name!r}; quantities of a {self.kind}: {', '.join(parts)}")
+                    raise ValueError(
+                        f"{what} names {name!r}{suggestion(name, parts)}; quantities of a {self.kind}: "
+                        f"{', '.join(parts)}"
+                    )
         for name in parts:
             if name not in self.columns:
                 raise ValueError(f"columns has no {name!r}; quantities of a {self.kind}: {', '.join(parts)}")

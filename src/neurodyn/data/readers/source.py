@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggestion
 from neurodyn.data.header import Split
 
 MOST_VALUES = 1 << 23
@@ -103,13 +103,14 @@ class Source(ABC):
             )
         return stamps * factor(unit, "s", f"{self.path}: time_unit")
 
-    def missing(self, names: Iterable[str], there: Iterable[str], what: str = "column") -> InputError:
+    def missing(self, names: Sequence[str], there: Iterable[str], what: str = "column") -> InputError:
         """Return an error that names missing columns, and those that exist."""
         listed = list(there)
         more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
         shown = ", ".join(listed[:_MOST_NAMED]) + more
         wanted = ", ".join(map(repr, dict.fromkeys(names)))
-        return InputError(f"{self.path}: has no {what} {wanted}; {what}s there: {shown or '(none)'}")
+        near = suggestion(next(iter(dict.fromkeys(names))), listed)
+        return InputError(f"{self.path}: has no {what} {wanted}{near}; {what}s there: {shown or '(none)'}")
 
 
 def pieces_of(rows: int, columns: int) -> list[slice]:
@@ -194,7 +195,9 @@ def factor(unit: str, quantity: str, where: str) -> float:
     """Return the size of `unit` (empty: the SI unit) in the SI unit `quantity` of `_UNITS`, or raise an InputError."""
     known = _UNITS[quantity]
     if unit and unit not in known:
-        raise InputError(f"{where}: unknown unit {unit!r}; valid for this quantity: {', '.join(known)}")
+        raise InputError(
+            f"{where}: unknown unit {unit!r}{suggestion(unit, known)}; valid for this quantity: {', '.join(known)}"
+        )
     return known[unit or quantity]
 
 

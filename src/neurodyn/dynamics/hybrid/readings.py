@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.sensors import QUATERNION, SENSOR_KINDS, Sensor, Stream
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, among
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import Engine
@@ -161,5 +161,5 @@ def _link_of(dynamics: HybridDynamics, one: MountedSensor) -> int:
     if one.name in {name.partition(".")[0] for name in dynamics.plane_engine.constants}:
         raise InputError(f"sensor {one.name!r}: has the name of a link or of another quantity; valid: one of its own")
     if one.sensor.link and one.sensor.link not in names:
-        raise InputError(f"sensor {one.name!r}: there is no link {one.sensor.link!r}; valid: {choices(names)}")
+        raise InputError(f"sensor {one.name!r}: there is no link {one.sensor.link!r}{among(one.sensor.link, names)}")
     return names.index(one.sensor.link) if one.sensor.link else 0

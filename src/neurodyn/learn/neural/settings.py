@@ -9,7 +9,7 @@ import msgspec
 
 from neurodyn.core.config import load_preset, read_config, settings_file
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.core.errors import InputError, choices, unknown
+from neurodyn.core.errors import InputError, choices, require, unknown
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.encoding import count_inputs
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
@@ -43,10 +43,7 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.frames < 1:
-            raise ValueError("frames must be at least 1")
-        if self.forecast < 0 or self.context < 0:
-            raise ValueError("forecast and context must be at least 0")
+        require(self.frames >= 1, "frames", self.frames, "at least 1")
         if self.balance is not None and not 0 < self.balance < math.inf:
             raise ValueError(f"balance is {self.balance}; valid: a finite number above 0")
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from neurodyn.core.config import load_preset, read_config, settings_file
-from neurodyn.core.errors import unknown
+from neurodyn.core.errors import require, unknown
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.robots import Robot
@@ -35,8 +35,7 @@ class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.context < 0 or self.forecast < 1 or self.teach < 0:
-            raise ValueError("context and teach must be at least 0, forecast at least 1")
+        require(self.forecast >= 1, "forecast", self.forecast, "at least 1")
 
     @property
     def window(self) -> int:
@@ -74,10 +73,9 @@ class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.context < 0 or not 0 <= self.beta <= 1:
-            raise ValueError("context must be at least 0, beta within 0 and 1")
-        if self.patience is not None and self.patience < 1:
-            raise ValueError("patience must be at least 1, or null")
+        require(self.context >= 0, "context", self.context, "at least 0")
+        require(0 <= self.beta <= 1, "beta", self.beta, "within 0 and 1")
+        require(self.patience is None or self.patience >= 1, "patience", self.patience, "at least 1, or null")
 
 
 def load_world_settings(robot: Robot, size: str) -> WorldSettings:

@@ -14,7 +14,7 @@ import numpy as np
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import IDENTITY, Plane, Vector3
 from neurodyn.core.description.spec import JointKind
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, suggested_file
 from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.build import read_asset
@@ -124,7 +124,9 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
     if suffix not in ASSET_SUFFIXES:
         raise InputError(f"{path}: unknown kind of asset {path.suffix!r}; valid: {', '.join(ASSET_SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"{path}: no such file; valid: an asset of kind {', '.join(ASSET_SUFFIXES)}")
+        raise InputError(
+            f"{path}: no such file{suggested_file(path)}; valid: an asset of kind {', '.join(ASSET_SUFFIXES)}"
+        )
     if suffix == ".urdf":
         return _urdf_facts(path, floating, lock)
     if floating is not None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from neurodyn.core.errors import InputError, choices, notice
+from neurodyn.core.errors import InputError, among, choices, notice, suggestion
 from neurodyn.robots.sections import chosen
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.engine import heard, import_mujoco
@@ -132,7 +132,7 @@ def compiled(path: Path, spec: Any, said: list[str] | None = None) -> Any:
             model = _quietly(spec.compile, said)
         except ValueError as error:
             if not (_leave_out(spec, str(error), missing) or _mend(path, spec, str(error))):
-                raise InputError(f"{path}: MuJoCo cannot compile it: {_first_line(error)}") from None
+                raise _refusal(path, error, "compile") from None
         else:
             leave_out(path, missing)
             return model
@@ -204,7 +204,28 @@ def _is_file(given: str, opened: str) -> bool:
 
 def _first_line(error: object) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:2])
+    return " ".join(lines[:2]).removesuffix(",")
+
+
+def _refusal(path: Path, error: object, what: str = "read") -> InputError:
+    """Return what MuJoCo says of a file, and for a name that it does not know the one that was meant."""
+    said = _first_line(error)
+    wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", said)
+    named = next(filter(None, wrong.groups()), "") if wrong else ""
+    return InputError(f"{path}: MuJoCo cannot {what} it: {said}{_meant(path, named)}; valid: MJCF as MuJoCo defines it")
+
+
+def _meant(path: Path, name: str) -> str:
+    """Return a suggestion for a name that MuJoCo does not know: of the schema, of a type, or as others in the file."""
+    mujoco = import_mujoco()
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError):
+        return ""
+    schema = re.findall(r"\w{3,}", mujoco.mj_printSchema(False, False))
+    types = [one.lower().partition("_")[2] for kind in (mujoco.mjtGeom, mujoco.mjtJoint) for one in kind.__members__]
+    texts = [text for element in root.iter() for text in element.attrib.values() if " " not in text]
+    return suggestion(name, {*schema, *types, *texts} - {name})
 
 
 def _quietly(call: Callable[[], T], said: list[str] | None = None) -> T:
@@ -222,11 +243,11 @@ def _read_mjcf(path: Path, locked: tuple[str, ...], said: list[str] | None) -> A
     try:
         spec = _quietly(lambda: import_mujoco().MjSpec.from_file(str(path.resolve())), said)
     except ValueError as error:
-        raise InputError(f"{path}: MuJoCo cannot read it: {_first_line(error)}") from None
+        raise _refusal(path, error) from None
     joints = {joint.name: joint for joint in spec.joints}
     for name in locked:
         if name not in joints:
-            raise InputError(f"{path}: locked joint {name!r} does not exist; valid: {choices(joints)}")
+            raise InputError(f"{path}: locked joint {name!r} does not exist{among(name, joints)}")
         spec.delete(joints[name])
     return spec
 
@@ -236,7 +257,7 @@ def _read_urdf(path: Path, locked: tuple[str, ...], floating: bool, density: flo
     try:
         spec = _quietly(lambda: import_mujoco().MjSpec.from_string(text, assets=assets))
     except ValueError as error:
-        raise InputError(f"{path}: MuJoCo cannot read it: {_first_line(error)}") from None
+        raise _refusal(path, error) from None
     for geom in spec.geoms:
         geom.density = density
     for name, (other, offset, factor) in mimics.items():
