@@ -5,6 +5,8 @@ import ctypes
 import json
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +88,16 @@ def machine() -> dict[str, object]:
     }
 
 
+def commit() -> str:
+    """Return the commit that is measured, with a plus behind it where files differ from it; empty if there is none."""
+    try:
+        words = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+        done = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
 def write_result(path: Path | None, name: str, figures: dict[str, float], ratios: dict[str, float]) -> None:
     """Print the figures and write them in the form that all benchmarks share.
 
@@ -95,7 +107,16 @@ def write_result(path: Path | None, name: str, figures: dict[str, float], ratios
         figures: Measured figures; their keys name their units.
         ratios: Our time over the peer's, keyed WORK_vs_PEER_bN (N: batch or worlds); below 1 is faster.
     """
-    result = {"name": name, "machine": machine(), "checked": True, "figures": figures, "ratios": ratios}
+    command = " ".join(["python", *map(str, sys.argv)])
+    result = {
+        "name": name,
+        "machine": machine(),
+        "commit": commit(),
+        "command": command,
+        "checked": True,
+        "figures": figures,
+        "ratios": ratios,
+    }
     for key, value in {**figures, **ratios}.items():
         print(f"{key:60s} {value:14.4g}")
     if path is not None:

@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the site does beyond the pages as they read in a repository: titles of files, links out of docs/, formulas."""
+"""What the site does beyond the pages as they read in a repository: titles, links out of docs/, formulas, made pages.
+
+Pages are made from the code and from the results of benchmarks by `scripts/reference_pages.py`.
+"""
 
 import re
+import sys
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from reference_pages import PAGES
+
+_MADE = re.compile(r"^<!-- (commands|results) -->$", re.MULTILINE)
 _TITLED = re.compile(r"^```(yaml) (\w+)$", re.MULTILINE)
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.DOTALL)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn the second word of a fence into the title of a file, and links out of docs/ into their text."""
+    """Make marked pages, turn the second word of a fence into a file's title, and links out of docs/ into text."""
+    markdown = _MADE.sub(lambda found: PAGES[found[1]](), markdown)
     titled = _TITLED.sub(lambda found: f'```{found[1]} title="{found[2]}.{found[1]}"', markdown)
     return _OUTSIDE.sub(r"\1", titled)
 

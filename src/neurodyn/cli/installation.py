@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import __version__
 from neurodyn.core.registry import Registry
 from neurodyn.core.workers import available_cores
@@ -36,20 +37,59 @@ class Diagnosis(NamedTuple):
     advice: str = ""
 
 
-def doctor() -> None:
+def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
     """Show versions, extras, devices, memory, disk and caches, and what to do about what is missing.
+
+    With --gpu, go through the checklist of a GPU instead: devices, versions, kernels compiled for A100 and H100,
+    launches, CUDA graphs, results, throughput and gradients beside the CPU's, memory. Without a GPU what needs none
+    is checked, and the rest is listed as not run.
+
+    Args:
+        gpu: Go through the checklist of a GPU.
+        out: File for its report (JSON), to send back; by default gpu-report.json here.
 
     Example:
         neurodyn doctor
+        neurodyn doctor --gpu --out gpu-report.json
     """
     from neurodyn.cli.terminal.console import ProgressBar, terminal
     from neurodyn.cli.terminal.tables import print_table
+
+    if gpu:
+        _check_gpu(out or Path("gpu-report.json"))
+        return
+    if out is not None:
+        raise InputError("--out is for the report of --gpu; valid: with --gpu")
 
     with ProgressBar("looking at this machine"):
         found = list(findings())
     print_table(terminal(80), ("", "Found", "To do"), found)
     open_points = sum(bool(one.advice) for one in found)
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")
+
+
+def _check_gpu(out: Path) -> None:
+    """Go through the checklist of a GPU, print it, and write it to a file.
+
+    Raises:
+        InputError: The file cannot be written, or a check failed.
+    """
+    from neurodyn.cli.terminal.console import ProgressBar, terminal
+    from neurodyn.cli.terminal.tables import print_table
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.evaluate.gpu import check_gpu
+
+    require_writable(out)
+    with ProgressBar("checking the GPU"):
+        found = check_gpu()
+    print_table(terminal(80), ("", "Found", "Outcome"), [(one.check, one.found, one.outcome) for one in found])
+    write_json(out, {"neurodyn": __version__, "checks": [one.plain() for one in found]})
+    counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in ("ok", "failed", "not run")}
+    print(
+        ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) + f"; report to send back: {out}"
+    )
+    if counts["failed"]:
+        raise InputError(f"{counts['failed']} checks failed; valid: all ok; send {out} back with a report of the fault")
 
 
 def findings() -> Iterator[Diagnosis]:

@@ -208,7 +208,7 @@ def _short(value: Any) -> str:
     """Return a value as text for a message, not whole if it is long."""
     if isinstance(value, dict):
         return "a table" if len(str(value)) > 40 else str(value)
-    text = {None: "null", True: "true", False: "false"}.get(value) if isinstance(value, bool | None) else repr(value)
+    text = {"None": "null", "True": "true", "False": "false"}.get(repr(value), repr(value))
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 

@@ -5,7 +5,7 @@ from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.evaluate.checks.run import CHECKS, CheckResult, Finding, RobotCheck, check
-    from neurodyn.evaluate.launches import EmptyWindows, LaunchCount, count_launches
+    from neurodyn.evaluate.gpu import EmptyWindows, GpuFinding, LaunchCount, check_gpu, count_launches
     from neurodyn.evaluate.logged import beside_log
     from neurodyn.evaluate.metrics import METRICS, Metric
     from neurodyn.evaluate.records import Evaluation
@@ -17,7 +17,8 @@ with lazy(__name__):
     from neurodyn.evaluate.world_model import forecast_log
 
 __all__ = [
-    "CHECKS", "METRICS", "CheckResult", "EmptyWindows", "Evaluation", "Finding", "LaunchCount", "Metric", "RobotCheck",
-    "RunComparison", "RunFigures", "Scenario", "beside_log", "beside_simulator", "check", "compare_figures",
-    "compare_runs", "count_launches", "evaluate", "figures_of", "forecast_log", "scenario", "scenarios",
+    "CHECKS", "METRICS", "CheckResult", "EmptyWindows", "Evaluation", "Finding", "GpuFinding", "LaunchCount", "Metric",
+    "RobotCheck", "RunComparison", "RunFigures", "Scenario", "beside_log", "beside_simulator", "check", "check_gpu",
+    "compare_figures", "compare_runs", "count_launches", "evaluate", "figures_of", "forecast_log", "scenario",
+    "scenarios",
 ]  # fmt: skip

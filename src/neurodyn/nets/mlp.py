@@ -81,6 +81,7 @@ class MLP(Perceptron):
         """Build the net; without hidden `widths` it is linear."""
         super().__init__()
         self.inputs, self.outputs, self.activation = inputs, outputs, activation
+        _ = ACTIVATIONS[activation].apply  # found here: torch's compiler cannot follow a first use
         sizes = (inputs, *widths, outputs)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
 
