@@ -149,12 +149,16 @@ def _followed(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | in
         kind = _inside(kind, data, key)
         if step == "..." and isinstance(data, dict):
             key = next((name for name, value in data.items() if not _fits(value, kind)), step)
-        inside = isinstance(data, dict) or (isinstance(data, list) and isinstance(key, int) and key < len(data))
-        data = (data.get(key) if isinstance(data, dict) else data[key]) if inside else None
+        data = data.get(key) if isinstance(data, dict) else _entry(data, key)
         found.append((key, data, kind))
     structs = [part for part in (kind, *get_args(kind)) if hasattr(part, "__struct_fields__")]
     found[-1] = (*found[-1][:2], _tagged(structs, data) if structs else kind)
     return found
+
+
+def _entry(data: Any, key: str | int) -> Any:
+    """Return an entry of a list; None where there is none."""
+    return data[key] if isinstance(data, list) and isinstance(key, int) and key < len(data) else None
 
 
 def _inside(kind: Any, data: Any, key: str | int) -> Any:

@@ -27,9 +27,9 @@ from neurodyn.core.config import Record
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.progress import tracked
 from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.dynamics.interface import Dynamics
 
 _READS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "_unique2"})
 """Operators for whose result the host waits."""
@@ -271,11 +271,11 @@ def _compiled(arch: int) -> _Found:
     return _Found(text, {"kernels": float(len(kernels)), "cpu_seconds": seconds})
 
 
-def _models() -> dict[str, Dynamics]:
+def _models() -> dict[str, LearnedDynamics]:
     return {"neural ant": load("pretrained:ant"), "hybrid cartpole": declared_hybrid("cartpole").requires_grad_(False)}
 
 
-def _rest(dynamics: Dynamics, worlds: int, device: torch.device | str) -> State:
+def _rest(dynamics: LearnedDynamics, worlds: int, device: torch.device | str) -> State:
     """Return states at rest, floating bases one metre above the ground."""
     spec = dynamics.spec
     q = torch.zeros(worlds, spec.nq, device=device)
@@ -385,7 +385,7 @@ def _throughput(device: torch.device) -> _Found:
 def _gradients(device: torch.device) -> _Found:
     """Compare and time the gradient of a hybrid roll-out by its torques."""
 
-    def gradient(dynamics: Dynamics, worlds: int, place: torch.device | str) -> Tensor:
+    def gradient(dynamics: LearnedDynamics, worlds: int, place: torch.device | str) -> Tensor:
         torques = torch.ones(worlds, _FRAMES, dynamics.spec.nu, device=place, requires_grad=True)
         dynamics.rollout(_rest(dynamics, worlds, place), torques).q.square().sum().backward()
         assert torques.grad is not None
