@@ -251,7 +251,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         frame = worlds.step_frame(_tensor(actions).to(worlds.device))
         extras, ends, late = frame.extras, _array(frame.done), _array(frame.extras["time_outs"])
         infos: dict[str, Any] = {}
-        if "last" in extras and ends.any():
+        if "last" in extras and (worlds.device.type == "cpu" or ends.any()):  # on a CPU there only where episodes end
             infos = {"final_obs": _copy(extras["last"]), "_final_obs": ends}
             if extras["succeeded"] is not None:
                 reached = _array(extras["succeeded"]) & ends
@@ -300,7 +300,8 @@ def _step(worlds: PolicyEnvironment, actions: Tensor) -> Frame:
 
 
 def _tensor(values: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.require(values, np.float32, ("C", "W")))
+    ready = isinstance(values, np.ndarray) and values.dtype == np.float32 and values.flags.carray
+    return torch.from_numpy(values if ready else np.require(values, np.float32, ("C", "A", "W")))
 
 
 def _array(values: Tensor) -> np.ndarray:
