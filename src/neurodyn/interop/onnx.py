@@ -127,6 +127,11 @@ class PlainFrame(NeuralFrame):
 
     def __init__(self, model: NeuralDynamics) -> None:
         super().__init__(model)
+        if self.encoding.impulses is not None:
+            raise InputError(
+                f"model of {model.spec.robot!r}: its impulses have no form in ONNX or C; valid: a model that was "
+                "trained with `impulses: false`"
+            )
         self._contacts = None
         contact, layout = self.encoding.config.contact, self.encoding.layout
         if contact is not None and layout is not None:

@@ -97,6 +97,27 @@ class SingleJoint:
         return ([rate], along, ZERO) if self.revolute else ([rate], ZERO, along)
 
 
+class PrescribedJoint:
+    """A revolute or prismatic joint whose acceleration is given, whatever torque that takes."""
+
+    def __init__(self, kind: str, axis: Vector, body: Articulated, rate: Any) -> None:
+        self.rate = rate
+        self.along = (rate * axis, ZERO) if kind == "revolute" else (ZERO, rate * axis)
+        spin, linear = self.along
+        self.moment = body.rotational @ spin + body.coupling @ linear
+        self.force = body.coupling.T @ spin + body.linear @ linear
+
+    def reduce(self, body: Articulated) -> Articulated:
+        """Return the inertia and bias that the parent feels; see `SingleJoint.reduce`."""
+        return Articulated(
+            body.rotational, body.coupling, body.linear, body.moment + self.moment, body.force + self.force
+        )
+
+    def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
+        """Return the joint acceleration and its contribution to the link's; see `SingleJoint.__call__`."""
+        return [self.rate], *self.along
+
+
 class BallJoint:
     """A ball joint: the equations of `SingleJoint` with S = [1; 0]."""
 
@@ -169,7 +190,15 @@ class Tree:
         index_of: Indices of the links by the joint that moves them.
     """
 
-    def __init__(self, mechanism: Mechanism, quantity: Quantity) -> None:
+    def __init__(self, mechanism: Mechanism, quantity: Quantity, *, prescribed: bool = False) -> None:
+        """Express a mechanism's constants in its links' frames.
+
+        Args:
+            mechanism: The mechanism.
+            quantity: Returns a quantity by name.
+            prescribed: Whether "torques" of joints of one degree of freedom are their accelerations.
+        """
+        self._prescribed = prescribed
         self.mechanism = mechanism
         self.links = mechanism.links
         self.quantity = quantity
@@ -416,6 +445,8 @@ class Tree:
         joint = self.links[index].joint
         if joint.kind == "free":
             return FreeJoint(body, torque)
+        if self._prescribed and joint.scalar:
+            return PrescribedJoint(joint.kind, self.axis(index), body, torque[0])
         armature = self.quantity(f"{joint.name}.armature")
         if joint.kind == "ball":
             return BallJoint(body, torque, armature)

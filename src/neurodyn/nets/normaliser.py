@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from neurodyn.core.errors import InputError, NeurodynError
 
 _CHUNK = 65536
+_FITTED = "this normaliser is fitted; its statistics are part of the model and stay"
 
 
 class Normaliser(nn.Module):
@@ -52,7 +53,7 @@ class Normaliser(nn.Module):
             NeurodynError: The normaliser has been fitted before.
         """
         if bool(self.fitted):
-            raise NeurodynError("this normaliser is fitted; its statistics are part of the model and stay")
+            raise NeurodynError(_FITTED)
         mean, variance = moments(x, self.size)
         std = torch.sqrt(variance + self.eps)
         # Rounding of a constant c in float32 is about 1e-7 |c|; smaller variations count as constant.
@@ -63,6 +64,19 @@ class Normaliser(nn.Module):
         self.gain.copy_(gain)
         self.fitted.fill_(True)
         return self
+
+    def adopt(self, other: "Normaliser") -> None:
+        """Take the statistics of another one for the last dimensions, once; the first keep mean 0 and unit 1.
+
+        Raises:
+            NeurodynError: The normaliser has been fitted before.
+        """
+        if bool(self.fitted):
+            raise NeurodynError(_FITTED)
+        first = self.size - other.size
+        for own, given in ((self.mean, other.mean), (self.std, other.std), (self.gain, other.gain)):
+            own[first:] = given.to(own)
+        self.fitted.fill_(True)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise `x`, shape [..., size]."""

@@ -75,7 +75,7 @@ class Predictor(nn.Module):
         return self.net.context
 
     @torch.no_grad()
-    def fit(self, x: Any, y: Any, *, ridge: float = 1e-9, silent: bool = False) -> "Predictor":
+    def fit(self, x: Any, y: Any, *, ridge: float = 1e-9, silent: bool = False, untold: int = 0) -> "Predictor":
         """Fit both normalisers, and the skip connection by least squares in float64.
 
         Args:
@@ -84,6 +84,7 @@ class Predictor(nn.Module):
             ridge: Tikhonov weight per sample on the normalised coefficients, for collinear inputs.
             silent: Whether outputs start at zero instead; for corrections that are zero except in a few frames, which
                 would dominate a least-squares fit.
+            untold: Number of outputs, the first ones, that `y` does not hold; they have unit one and start at zero.
 
         Raises:
             InputError: The data are empty, differ in length, have another size, or are not finite.
@@ -92,12 +93,13 @@ class Predictor(nn.Module):
             rows = " x ".join(map(str, x.shape[:-1])), " x ".join(map(str, y.shape[:-1]))
             raise InputError(f"{rows[0]} rows of inputs and {rows[1]} of outputs; expected one output for each input")
         self.normaliser.fit(x)
-        self.denormaliser.fit(y)
+        told = Normaliser(self.net.outputs - untold, eps=self.denormaliser.eps).fit(y)
+        self.denormaliser.adopt(told)
         if silent:
             self.silence()
             return self
         if self.skip is not None:
-            solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
+            solution = nn.functional.pad(least_squares(self.normaliser, told, x, y, ridge), (untold, 0))
             self.skip.weight.copy_(solution[:-1] if self.members > 1 else solution[:-1].t())
             self.skip.bias.copy_(solution[-1])
             self.net.zero_output()

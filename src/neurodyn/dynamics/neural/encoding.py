@@ -26,6 +26,7 @@ from neurodyn.dynamics.neural.base_prediction import (
     ground_of,
     predict_base,
 )
+from neurodyn.dynamics.neural.impulses import Impulses
 from neurodyn.geometry import rotation
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class EncodingConfig(Config, frozen=True):
         base: Known motion that predictions start from; None to start from the present state.
         periodic: Position coordinates of joints with limits that enter by sine and cosine, as continuous ones do.
         conditions: Quantities of the robot in the inputs.
+        impulses: Whether outputs are impulses at contact points (`Impulses`).
     """
 
     invariant: tuple[int, ...]
@@ -98,6 +100,7 @@ class EncodingConfig(Config, frozen=True):
     base: Base | None = None
     periodic: tuple[int, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    impulses: bool = False
 
 
 def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
@@ -169,6 +172,9 @@ class Encoding(nn.Module):
         self.contact, self.object_contact = None, None
         if config.contact is not None and layout is not None:
             self._sense(config.contact, layout)
+        self.impulses: Impulses | None = None
+        if config.impulses:
+            self.impulses = Impulses(spec, layout, mechanism)
         continuous = spec.continuous
         seen = [i for i in self.coordinates.scalars if i not in config.invariant]
         self.angles = [i for i in seen if continuous[i] or i in config.periodic]
@@ -202,7 +208,7 @@ class Encoding(nn.Module):
     @property
     def compiles(self) -> bool:
         """Whether there are kernels for a whole frame; objects are torch alone."""
-        return not self.coordinates.objects
+        return not self.coordinates.objects and self.impulses is None
 
     @property
     def pairs(self) -> list[list[int]]:
@@ -245,8 +251,8 @@ class Encoding(nn.Module):
 
     @property
     def outputs(self) -> int:
-        """Number of network outputs: dqd and r."""
-        return 2 * self.spec.nv
+        """Number of network outputs: dqd and r, or impulses and r."""
+        return 2 * self.spec.nv if self.impulses is None else self.impulses.width
 
     def predict_base(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
@@ -312,8 +318,12 @@ class Encoding(nn.Module):
         self._contacts(q, qd, environment, inputs[..., -self.contact.width :])
         return inputs
 
+    def changes(self, base_prediction: BasePrediction, output: Tensor, environment: Environment | None) -> Tensor:
+        """Return dqd and r, shape [..., 2 nv], from network outputs, shape [..., outputs]."""
+        return output if self.impulses is None else self.impulses(base_prediction, output, environment)
+
     def decode(self, base_prediction: BasePrediction, output: Tensor) -> State:
-        """Return the state one frame later from network outputs, shape [..., outputs]."""
+        """Return the state one frame later from dqd and r, shape [..., 2 nv]; see `changes`."""
         nv = self.spec.nv
         dqd, residual = output[..., :nv], output[..., nv:]
         base = _rotation(base_prediction)
@@ -326,7 +336,7 @@ class Encoding(nn.Module):
         return State.unchecked(q=q, qd=qd)
 
     def target(self, base_prediction: BasePrediction, q_next: Tensor, qd_next: Tensor) -> Tensor:
-        """Return the network outputs that `decode` turns into the given next state, shape [..., outputs]."""
+        """Return the dqd and r that `decode` turns into the given next state, shape [..., 2 nv]."""
         dq, dqd = self.coordinates.change(base_prediction.q, base_prediction.qd, q_next, qd_next)
         velocity = self.kappa * dqd
         if base_prediction.gained is None:
@@ -384,6 +394,7 @@ def fit_encoding(
     mechanism: Mechanism | None = None,
     touching: Sequence[ShapeContact] = (),
     conditions: Sequence[Condition] = (),
+    impulses: bool = False,
 ) -> Encoding:
     """Fit the constants of an encoding on training data.
 
@@ -402,6 +413,7 @@ def fit_encoding(
         mechanism: The robot's tree of links; needed only for a base motion.
         touching: Shapes that touch each other, among which those of objects are seen.
         conditions: Quantities of the robot in the inputs.
+        impulses: See `EncodingConfig`.
     """
     excess = dq.double() / spec.dt - (0.0 if base else qd.double())
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
@@ -416,6 +428,7 @@ def fit_encoding(
         contact=contact,
         base=base,
         conditions=tuple(conditions),
+        impulses=impulses,
     )
     return Encoding(spec, config, layout, mechanism)
 

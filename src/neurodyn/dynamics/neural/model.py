@@ -264,10 +264,13 @@ class NeuralDynamics(EnsembleDynamics):
         else:
             base_prediction, inputs = self._inputs(state.q, state.qd, torque, environment)
             outputs, memory = predict(inputs, carry.memory)
-            after = self.encoding.decode(base_prediction, outputs.followed)
+            after = self.encoding.decode(
+                base_prediction, self.encoding.changes(base_prediction, outputs.followed, environment)
+            )
             members = None
             if outputs.members is not None:
-                members = self.encoding.decode(base_prediction.repeated(self.members), outputs.members)
+                each = [self.encoding.changes(base_prediction, y, environment) for y in outputs.members]
+                members = self.encoding.decode(base_prediction.repeated(self.members), torch.stack(each))
         epistemic = None if members is None else deviation(torch.cat([members.q, members.qd], -1))
         return replace(carry, memory=memory), Step.unchecked(state=after, epistemic=epistemic)
 

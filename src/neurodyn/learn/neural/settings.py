@@ -65,6 +65,8 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
             "contact" for the mechanism with soft contacts, limits and friction; None to learn the whole motion.
         base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base
             "contact" uses; None for the mechanism of simulated data, or as declared for logs.
+        impulses: Whether the network outputs impulses at contact points, which move a floating base by its momentum,
+            in place of the base's change of velocity; with base "free".
         members: Number of networks, whose disagreement is the epistemic uncertainty.
         bootstrap: Whether each of several members draws its own episodes, with replacement.
     """
@@ -77,6 +79,7 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
     object_contacts: bool = True
     base: str | None = None
     base_from: str | None = None
+    impulses: bool = False
     members: int = 1
     bootstrap: bool = True
 
@@ -85,6 +88,8 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
         require_members(self.net, self.members)
         if self.base is not None:
             BASES.require(self.base)
+        if self.impulses and self.base != "free":
+            raise ValueError(f"impulses with base {self.base!r}; valid: base: free")
         if self.base_from is not None and self.base != "contact":
             raise ValueError(f"base_from is given with base {self.base!r}; valid: base: contact")
 

@@ -155,6 +155,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
             velocity_products=settings.velocity_products, base_com=_base_com(header), layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
             touching=_touching(header, settings), conditions=fitted_conditions(mixture),
+            impulses=settings.impulses,
         )  # fmt: skip
         config = ModelConfig(
             kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
@@ -290,7 +291,12 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
         base_prediction = model.encoding.predict_base(sample.q, sample.qd, sample.torque, environment)
         inputs.append(model.encoding.encode(base_prediction, sample.torque, environment))
         targets.append(model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
-    model.predictor.fit(torch.cat(inputs), torch.cat(targets), silent=model.encoding.base_is_whole)
+    wanted, impulses = torch.cat(targets), model.encoding.impulses
+    if impulses is not None:
+        impulses.change.copy_(wanted.double().std(0).clamp_min(1e-12))
+        wanted = wanted[:, impulses.known]
+    untold = 0 if impulses is None else impulses.untold
+    model.predictor.fit(torch.cat(inputs), wanted, silent=model.encoding.base_is_whole, untold=untold)
     if model.members > 1:
         states = torch.cat([torch.cat([sample.q, sample.qd], -1) for sample in samples])
         model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))

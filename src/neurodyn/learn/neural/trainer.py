@@ -95,6 +95,11 @@ def _teacher_forced_errors(model: NeuralDynamics, part: LossPart, phase: Phase, 
     batch, q, qd = part.batch, part.batch.q, part.batch.qd
     base_prediction, prediction = model(q[:, :-1], qd[:, :-1], batch.control, part.environment, part.members)
     target = model.encoding.target(base_prediction, q[:, 1:], qd[:, 1:])
+    if model.encoding.impulses is not None:
+        environment = model.resolve_environment(part.environment)
+        output = model.predictor.denormaliser.inverse(prediction)
+        error = model.encoding.changes(base_prediction, output, environment) - target
+        return _measure(error / model.encoding.impulses.change, phase).mean((1, 2))
     return _measure(prediction - model.predictor.normalise_target(target), phase).mean((1, 2))
 
 
