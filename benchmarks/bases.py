@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases of neural models: nothing, free motion, motion with soft contacts, in equal CPU time of training.
+"""What neural models start from, output and are trained on, in equal CPU time, or equal steps, of training.
 
-Every model is trained with the small settings of its robot but for the base, on the same data, for so many minutes of
-CPU time, and measured beside the simulator from the same starts. `contact_0` is the base with contacts by itself, with
-a network that is not trained. No ratio of times is claimed: the figures are errors.
+Every model is trained with the small settings of its robot but for what its name says, on the same data, and measured
+beside the simulator from the same starts. `contact_0` is the base with contacts by itself, with a network that is not
+trained. No ratio of times is claimed: the figures are errors.
 """
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,16 @@ from neurodyn.learn.neural.settings import load_settings
 from neurodyn.robots import load as load_robot
 
 BASES = {"none": None, "free": "free", "contact": "contact"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{name: {"base": base} for name, base in BASES.items()},
+    "contact_0": {"base": "contact"},
+    "impulses": {"base": "free", "impulses": True},
+    "none-one-frame": {"base": None, "forecast": 0},
+    "free-one-frame": {"base": "free", "forecast": 0},
+    "free-equal-weights": {"base": "free", "balance": None},
+    "impulses-one-frame": {"base": "free", "impulses": True, "forecast": 0},
+}
+"""Models by what differs from the small settings; `forecast` and `balance` of all phases."""
 ROBOTS = ("ant", "anymal-c", "cube", "pendulum", "franka")
 ERRORS = ("base_position_m", "base_orientation_rad", "joint_rad")
 
@@ -28,8 +39,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--robots", nargs="+", default=["pendulum"], choices=ROBOTS)
-    parser.add_argument("--bases", nargs="+", default=[*BASES, "contact_0"], choices=[*BASES, "contact_0"])
+    parser.add_argument("--variants", nargs="+", default=["none", "free", "contact", "contact_0"], choices=[*VARIANTS])
     parser.add_argument("--minutes", type=float, default=1.0, help="CPU time of each training")
+    parser.add_argument("--steps", type=int, help="optimiser steps of each training, in place of a time")
+    parser.add_argument("--data", nargs="+", help="data of the robot, by default generated")
+    parser.add_argument("--shares", nargs="+", type=float, help="share of each of them in a batch")
     parser.add_argument("--transitions", type=int, default=100_000)
     parser.add_argument("--horizon", type=int, default=100)
     parser.add_argument("--rollouts", type=int, default=128)
@@ -38,25 +52,29 @@ def main() -> None:
     single_thread()
     figures: dict[str, float] = {}
     for robot in arguments.robots:
-        data = arguments.keep / f"{robot}.h5"
         arguments.keep.mkdir(parents=True, exist_ok=True)
-        if not data.exists():
-            neurodyn("generate", robot, "--transitions", arguments.transitions, "--out", data)
-        for name in arguments.bases:
+        data = arguments.data or [arguments.keep / f"{robot}.h5"]
+        if not arguments.data and not data[0].exists():
+            neurodyn("generate", robot, "--transitions", arguments.transitions, "--out", data[0])
+        mixed = [*data, "--shares", *arguments.shares] if arguments.shares else data
+        for name in arguments.variants:
             run = arguments.keep / f"{robot}-{name}"
-            train(robot, name, data, run, arguments.minutes)
+            train(robot, name, mixed, run, arguments.minutes, arguments.steps)
             errors = measure(run, arguments.horizon, arguments.rollouts)
             figures |= {f"{robot}_{name}_{what}": value for what, value in errors.items()}
             print(f"{robot:10} {name:10} " + "  ".join(f"{what} {value:.4g}" for what, value in errors.items()))
     write_result(arguments.json, "bases", figures, {})
 
 
-def train(robot: str, name: str, data: Path, run: Path, minutes: float) -> None:
+def train(robot: str, name: str, data: list[Any], run: Path, minutes: float, steps: int | None) -> None:
     """Train a model unless it is there."""
-    base = BASES[name.removesuffix("_0")]
+    changes = dict(VARIANTS[name])
     if not (run / "model").exists():
         small = load_settings(load_robot(robot), "small")
-        settings = msgspec.structs.replace(small, base=base, minutes=minutes, clock="cpu")
+        of_phases = {key: changes.pop(key) for key in ("forecast", "balance") if key in changes}
+        phases = tuple(msgspec.structs.replace(phase, **of_phases) for phase in small.phases)
+        budget = {"minutes": minutes, "clock": "cpu"} if steps is None else {"minutes": None, "steps": steps}
+        settings = msgspec.structs.replace(small, phases=phases, **changes, **budget)
         if name.endswith("_0"):  # a step of no size: what is fitted to the data in closed form is there all the same
             phase = msgspec.structs.replace(small.phases[0], share=1.0, rate=1e-12, batch=1)
             settings = msgspec.structs.replace(
@@ -64,9 +82,9 @@ def train(robot: str, name: str, data: Path, run: Path, minutes: float) -> None:
             )
         file = run.with_suffix(".yaml")
         file.write_text(to_yaml(settings))
-        neurodyn("train", robot, "--data", data, "--out", run, "--size", file)
+        neurodyn("train", robot, "--data", *data, "--out", run, "--size", file)
     found = load(str(run)).encoding.config.base
-    require((None if found is None else found.kind) == base, f"{run} was trained with another base")
+    require((None if found is None else found.kind) == changes["base"], f"{run} was trained with another base")
 
 
 def measure(run: Path, horizon: int, rollouts: int) -> dict[str, float]:
