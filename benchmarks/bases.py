@@ -24,11 +24,11 @@ BASES = {"none": None, "free": "free", "contact": "contact"}
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"base": base} for name, base in BASES.items()},
     "contact_0": {"base": "contact"},
-    "impulses": {"base": "free", "impulses": True},
+    "impulses": {"base": "impulses"},
     "none-one-frame": {"base": None, "forecast": 0},
     "free-one-frame": {"base": "free", "forecast": 0},
     "free-equal-weights": {"base": "free", "balance": None},
-    "impulses-one-frame": {"base": "free", "impulses": True, "forecast": 0},
+    "impulses-one-frame": {"base": "impulses", "forecast": 0},
 }
 """Models by what differs from the small settings; `forecast` and `balance` of all phases."""
 ROBOTS = ("ant", "anymal-c", "cube", "pendulum", "franka")

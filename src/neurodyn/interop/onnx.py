@@ -129,8 +129,7 @@ class PlainFrame(NeuralFrame):
         super().__init__(model)
         if self.encoding.impulses is not None:
             raise InputError(
-                f"model of {model.spec.robot!r}: its impulses have no form in ONNX or C; valid: a model that was "
-                "trained with `impulses: false`"
+                f"model of {model.spec.robot!r}: its impulses have no form in ONNX or C; valid: base: free"
             )
         self._contacts = None
         contact, layout = self.encoding.config.contact, self.encoding.layout

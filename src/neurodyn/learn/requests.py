@@ -69,8 +69,9 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
             budget, seed and threads.
         net: Kind of network (neural); by default the one that suits the robot.
         base: Known motion that the network corrects (neural): contact for the mechanism as declared with contacts,
-            limits and friction, free for it without, or RUN of a hybrid model without networks, for the quantities
-            that were identified; by default that of the settings, or none.
+            limits and friction, free for it without, impulses for that with a network that pushes at contact points,
+            or RUN of a hybrid model without networks, for the quantities that were identified; by default that of the
+            settings, or none.
         conditions: Quantities in which the episodes of the data differ that the network sees, too, by name or shell
             pattern, so that one network is a family of robots; by default those of the settings, or none.
         members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the

@@ -102,8 +102,8 @@ class PrescribedJoint:
 
     def __init__(self, kind: str, axis: Vector, body: Articulated, rate: Any) -> None:
         self.rate = rate
-        self.along = (rate * axis, ZERO) if kind == "revolute" else (ZERO, rate * axis)
-        spin, linear = self.along
+        spin, linear = (rate * axis, ZERO) if kind == "revolute" else (ZERO, rate * axis)
+        self.spin, self.linear = spin, linear
         self.moment = body.rotational @ spin + body.coupling @ linear
         self.force = body.coupling.T @ spin + body.linear @ linear
 
@@ -115,7 +115,7 @@ class PrescribedJoint:
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
         """Return the joint acceleration and its contribution to the link's; see `SingleJoint.__call__`."""
-        return [self.rate], *self.along
+        return [self.rate], self.spin, self.linear
 
 
 class BallJoint:

@@ -159,7 +159,7 @@ READERS: Mapping[str, Callable[[], Any]] = {
     "threads": lambda: _Threads,
     "logger": lambda: _Logger,
     "net": _net,
-    "base": lambda: Annotated[str, read_by(_base, "free|contact|RUN", str)],
+    "base": lambda: Annotated[str, read_by(_base, "free|impulses|contact|RUN", str)],
     "each": lambda: UseAppendAction[tuple[str, ...]],
 }
 """Types of flags that a request names, see `core.requests.Flag`; each is made when a verb with it is loaded."""

@@ -2,8 +2,9 @@
 """Base predictions: known physics that a network corrects, instead of predicting the change of the state.
 
 A *base* computes the state after a frame from the mechanism (`multibody.motion`). "free" is the motion without contacts
-and joint limits. "contact" is the full step of the hybrid engine with MuJoCo's soft contacts, limits and friction, so
-that the network only learns the difference to the simulator.
+and joint limits; with "impulses" the network pushes at contact points (`dynamics.neural.impulses`). "contact" is the
+full step of the hybrid engine with MuJoCo's soft contacts, limits and friction, so that the network only learns the
+difference to the simulator.
 """
 
 from abc import ABC, abstractmethod
@@ -50,13 +51,17 @@ class BoundMotion:
 
 
 class BaseMotion(ABC):
-    """Known part of the motion of a robot over one frame; if `whole`, the network starts from a correction of zero.
+    """Known part of the motion of a robot over one frame.
 
     Attributes:
+        whole: Whether the network starts from a correction of zero.
+        pushed: Whether the network outputs impulses (`dynamics.neural.impulses`) in place of changes of the base's
+            velocity.
         title: What it is, for a reader of results.
     """
 
     whole = False
+    pushed = False
     title = "a base"
 
     def __deepcopy__(self, memo: Any) -> "BaseMotion":
@@ -121,6 +126,13 @@ class FreeBase(BaseMotion):
         return self._motion.constant(_one_gravity(environment))
 
 
+class PushedBase(FreeBase):
+    """The same motion, moved by what a network pushes at contact points."""
+
+    pushed = True
+    title = "compiled motion, moved by momentum"
+
+
 class ContactBase(BaseMotion):
     """Motion with soft contacts, joint limits and joint friction."""
 
@@ -158,7 +170,7 @@ class ContactBase(BaseMotion):
 
 
 BASES: Registry[Callable[[StateSpec, Mechanism, "Base"], BaseMotion]] = Registry(
-    "base", free=FreeBase, contact=ContactBase
+    "base", free=FreeBase, impulses=PushedBase, contact=ContactBase
 )
 """Base motions by name: made from the spec, the mechanism and the settings of the base."""
 
@@ -167,7 +179,7 @@ class Base(Config, frozen=True):
     """Settings of a base motion.
 
     Attributes:
-        kind: Name of the base, "free" or "contact".
+        kind: Name of the base: "free", "impulses" or "contact".
         substeps: Steps in a frame, as many as the simulator takes.
         values: Identified quantities that replace values of the mechanism, by name; "gravity.z" is the magnitude of
             gravity [m/s^2] in any direction.

@@ -88,7 +88,6 @@ class EncodingConfig(Config, frozen=True):
         base: Known motion that predictions start from; None to start from the present state.
         periodic: Position coordinates of joints with limits that enter by sine and cosine, as continuous ones do.
         conditions: Quantities of the robot in the inputs.
-        impulses: Whether outputs are impulses at contact points (`Impulses`).
     """
 
     invariant: tuple[int, ...]
@@ -100,7 +99,6 @@ class EncodingConfig(Config, frozen=True):
     base: Base | None = None
     periodic: tuple[int, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    impulses: bool = False
 
 
 def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
@@ -173,7 +171,7 @@ class Encoding(nn.Module):
         if config.contact is not None and layout is not None:
             self._sense(config.contact, layout)
         self.impulses: Impulses | None = None
-        if config.impulses:
+        if self.motion is not None and self.motion.pushed:
             self.impulses = Impulses(spec, layout, mechanism)
         continuous = spec.continuous
         seen = [i for i in self.coordinates.scalars if i not in config.invariant]
@@ -394,7 +392,6 @@ def fit_encoding(
     mechanism: Mechanism | None = None,
     touching: Sequence[ShapeContact] = (),
     conditions: Sequence[Condition] = (),
-    impulses: bool = False,
 ) -> Encoding:
     """Fit the constants of an encoding on training data.
 
@@ -413,7 +410,6 @@ def fit_encoding(
         mechanism: The robot's tree of links; needed only for a base motion.
         touching: Shapes that touch each other, among which those of objects are seen.
         conditions: Quantities of the robot in the inputs.
-        impulses: See `EncodingConfig`.
     """
     excess = dq.double() / spec.dt - (0.0 if base else qd.double())
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
@@ -428,7 +424,6 @@ def fit_encoding(
         contact=contact,
         base=base,
         conditions=tuple(conditions),
-        impulses=impulses,
     )
     return Encoding(spec, config, layout, mechanism)
 

@@ -6,8 +6,9 @@ change of the base's velocity, with b its rows and j those of the joints:
 
 $$M_{bb} \Delta v_b = \sum_i J_{i,b}^T p_i - M_{bj} \Delta v_j$$
 
-Whatever the network says, contact points only push, near the ground alone, and sideways within a cone, and nothing else
-moves the whole robot. What no contact could do is therefore nothing that a policy could exploit.
+Whatever the network says, contact points only push, near the ground alone, and sideways within cones whose widths are
+learned, and nothing else moves the whole robot. What no contact could do is therefore nothing that a policy could
+exploit.
 """
 
 from typing import TYPE_CHECKING
@@ -41,9 +42,6 @@ _PUSH = 6
 _REACH = 0.02
 """Gap over which a contact point's impulse fades [m]."""
 
-_STEEPEST = 2.0
-"""Largest ratio of friction to normal impulse, above that of any tyre."""
-
 _SHIFT = 2.0
 """Shift of the outputs, so that small ones are small impulses."""
 
@@ -55,6 +53,7 @@ class Impulses(nn.Module):
         points: Number of contact points.
         width: Number of network outputs: four for each contact point, dqd of the joints, r.
         unit: Unit of the impulses: the robot's weight over a frame [N s].
+        friction: Logarithm of the friction coefficient of each contact point, which is learned, too, shape [1, points].
         change: Standard deviation of dqd and r in the training data, the unit of losses, shape [2 nv].
     """
 
@@ -71,11 +70,12 @@ class Impulses(nn.Module):
         super().__init__()
         missing = _missing(spec, layout, mechanism)
         if missing or layout is None or mechanism is None:
-            raise InputError(f"robot {spec.robot!r}: impulses need {missing}; valid: `impulses: false`")
+            raise InputError(f"robot {spec.robot!r}: base 'impulses' needs {missing}; valid: base: free")
         self._layout, self._mechanism, self._dt = layout, mechanism, spec.dt
         self.points = len(layout.contact_points)
         self.width = POINT_OUTPUTS * self.points + 2 * spec.nv - _BASE
         self.unit = sum(link.mass for link in mechanism.links) * GRAVITY * spec.dt
+        self.friction = nn.Parameter(torch.zeros(1, self.points))
         self.register_buffer("change", torch.ones(2 * spec.nv))
         self._proximity: ProximityQuery = ProximityQuery(layout)
         self._response: ProgramFrame = self._traced()
@@ -166,7 +166,8 @@ class Impulses(nn.Module):
         side = rotation.turn_rows(side, turn.mT)  # rows: base to world
         side = side - (side * normal).sum(-1, keepdim=True) * normal
         size = side.square().sum(-1, keepdim=True).add(1e-6).sqrt()
-        side = side * (_STEEPEST * torch.tanh(size / _STEEPEST) / size)
+        friction = self.friction[0, :, None].exp()
+        side = side * (friction * torch.tanh(size / friction) / size)
         return position - distance[..., None] * normal, push[..., None] * (normal + side)
 
 

@@ -60,15 +60,14 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
         net: The network.
         phases: Stages, in order.
         velocity_products: Whether products of velocities are inputs (Coriolis and centrifugal terms).
-        object_contacts: Whether distances between contact points and the shapes of objects are inputs.
+        object_contacts: Whether distances from contact points to objects are inputs.
         base: Known motion that the network corrects: "free" for the robot's mechanism without contacts and limits,
-            "contact" for the mechanism with soft contacts, limits and friction; None to learn the whole motion.
+            "impulses" for the same, moved by impulses at contact points that the network outputs, "contact" for the
+            mechanism with soft contacts, limits and friction; None to learn the whole motion.
         base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base
             "contact" uses; None for the mechanism of simulated data, or as declared for logs.
-        impulses: Whether the network outputs impulses at contact points, which move a floating base by its momentum,
-            in place of the base's change of velocity; with base "free".
         members: Number of networks, whose disagreement is the epistemic uncertainty.
-        bootstrap: Whether each of several members draws its own episodes, with replacement.
+        bootstrap: Whether several members draw their own episodes, with replacement.
     """
 
     presets: ClassVar[Path | None] = _GENERAL
@@ -79,7 +78,6 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
     object_contacts: bool = True
     base: str | None = None
     base_from: str | None = None
-    impulses: bool = False
     members: int = 1
     bootstrap: bool = True
 
@@ -88,8 +86,6 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
         require_members(self.net, self.members)
         if self.base is not None:
             BASES.require(self.base)
-        if self.impulses and self.base != "free":
-            raise ValueError(f"impulses with base {self.base!r}; valid: base: free")
         if self.base_from is not None and self.base != "contact":
             raise ValueError(f"base_from is given with base {self.base!r}; valid: base: contact")
 

@@ -155,7 +155,6 @@ def train(job: TrainingJob[Settings]) -> TrainState:
             velocity_products=settings.velocity_products, base_com=_base_com(header), layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
             touching=_touching(header, settings), conditions=fitted_conditions(mixture),
-            impulses=settings.impulses,
         )  # fmt: skip
         config = ModelConfig(
             kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
