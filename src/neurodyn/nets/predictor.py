@@ -93,7 +93,7 @@ class Predictor(nn.Module):
             rows = " x ".join(map(str, x.shape[:-1])), " x ".join(map(str, y.shape[:-1]))
             raise InputError(f"{rows[0]} rows of inputs and {rows[1]} of outputs; expected one output for each input")
         self.normaliser.fit(x)
-        told = Normaliser(self.net.outputs - untold, eps=self.denormaliser.eps).fit(y)
+        told = Normaliser(self.net.outputs - untold, eps=self.denormaliser.eps).to(self.denormaliser.mean).fit(y)
         self.denormaliser.adopt(told)
         if silent:
             self.silence()
