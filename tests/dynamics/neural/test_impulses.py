@@ -80,7 +80,8 @@ def test_momentum_changes_by_the_impulses_alone():
 
 
 def test_in_the_air_momentum_stays_whatever_the_network_says():
-    found, (q, qd) = model(), motions(robot()[2], 4)
+    found, mechanism = model(), robot()[2]
+    q, qd = motions(mechanism, 4)
     torque = torch.zeros(4, 1, dtype=torch.float64)
     nowhere = Environment(ground=None)
     base, inputs = found._inputs(q, qd, torque, nowhere)
@@ -89,9 +90,9 @@ def test_in_the_air_momentum_stays_whatever_the_network_says():
     assert dqd[:, 6:].abs().min() > 1e-3
     world = torch.einsum("nij,nkj->nki", base.view.rotation, dqd[:, :6].view(4, 2, 3)).reshape(4, 6)
     for k in range(4):
-        change = np.concatenate([world[k], dqd[k, 6:]])
-        linear, angular = reference.Configuration(robot()[2], base.q[k].numpy()).momentum(change)
-        np.testing.assert_allclose([*linear, *angular], 0.0, atol=1e-9)
+        where = np.concatenate([base.q[k, :7], 0.2 * q[k, 7:] + 0.8 * base.q[k, 7:]])
+        found_momentum = reference.Configuration(mechanism, where).momentum(np.concatenate([world[k], dqd[k, 6:]]))
+        np.testing.assert_allclose(np.concatenate(found_momentum), 0.0, atol=1e-9)
 
 
 def test_contact_points_push_within_a_cone_and_only_near_the_ground():

@@ -83,5 +83,7 @@ def test_late_drives_of_a_base_are_left_to_the_network():
 
 
 def test_a_base_that_is_no_run_is_refused(log: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="unknown base 'nowhere'; valid: contact, free, impulses, or the run of a hybrid model"):
+    with pytest.raises(
+        InputError, match="unknown base 'nowhere'; valid: contact, free, impulses, or the run of a hybrid model"
+    ):
         train("cartpole", log, tmp_path / "run", base="nowhere")

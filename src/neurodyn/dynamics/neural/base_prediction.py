@@ -205,12 +205,14 @@ class BasePrediction:
         qd: Velocities [rad/s or m/s], shape [..., nv].
         gained: Change of velocity by the base motion, world axes, shape [..., nv]; None without a base.
         view: The state in the frame of a floating base; None for a fixed base.
+        start: Positions at the start of the frame, shape [..., nq]; None without a base.
     """
 
     q: Tensor
     qd: Tensor
     gained: Tensor | None = None
     view: BaseView | None = None
+    start: Tensor | None = None
 
     def repeated(self, count: int) -> "BasePrediction":
         """Return the prediction expanded along a new first axis of length `count`, without copies."""
@@ -220,7 +222,7 @@ class BasePrediction:
 
         view = self.view
         seen = None if view is None else BaseView(*(more(x) for x in view))
-        return BasePrediction(more(self.q), more(self.qd), more(self.gained), seen)
+        return BasePrediction(more(self.q), more(self.qd), more(self.gained), seen, more(self.start))
 
 
 def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:
@@ -242,7 +244,7 @@ def predict_base(
     if motion is None:
         return BasePrediction(q, qd)
     after_q, after_qd = motion(q, qd, torque, environment)
-    return BasePrediction(after_q, after_qd, after_qd - qd)
+    return BasePrediction(after_q, after_qd, after_qd - qd, start=q)
 
 
 def _one_gravity(environment: Environment, strength: float = GRAVITY) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -263,7 +264,7 @@ class Encoding(nn.Module):
         if not self.coordinates.free:
             return prediction
         seen = self.coordinates.view(prediction.q, prediction.qd, down(prediction.q, environment))
-        return BasePrediction(prediction.q, prediction.qd, prediction.gained, seen)
+        return replace(prediction, view=seen)
 
     def encode(
         self,
