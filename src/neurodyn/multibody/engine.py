@@ -27,9 +27,16 @@ from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree, Wre
 from neurodyn.multibody.contacts.body_contacts import support_wrenches
 from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.contacts.held_ground import NUMBERS, GroundMode, held_numbers
-from neurodyn.multibody.drives.actuators import DriveEffects, damped, require_placed, share_within
+from neurodyn.multibody.drives.actuators import (
+    DriveEffects,
+    DrivenMotion,
+    Transmission,
+    damped,
+    require_placed,
+    share_within,
+    transmission,
+)
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torque, passive_torque
-from neurodyn.multibody.drives.transmissions import DrivenMotion, Transmission, transmission
 from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.medium import carrying_forces, medium_forces

@@ -1,27 +1,192 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""What drives do in a traced step, and their damping, implicit in the step.
+r"""What drives do in a traced step: transmissions, forces, and their damping, implicit in the step.
+
+A drive of length l has the row $r = \partial l/\partial q$ and the rate $r\, \dot q$; a force f of it is the
+generalised force $r^T f$. Places without a length, such as a link on which a force acts, have a row alone.
 
 $$(M + h\, c\, r^T r)\, \ddot q' = M\, \ddot q$$
 
-for each drive with damping c and transmission r, whose length has the rate $r\, \dot q$: MuJoCo's implicitfast, which
-leaves out entries between joints of different branches, where M is zero.
+for each drive with damping c: MuJoCo's implicitfast, which leaves out entries between joints of different branches,
+where M is zero.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from msgspec import UNSET
 
+from neurodyn.core.description.actuation import PLACES, BodyWrench, FrameOffset, SliderCrank, TurningJoint
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.multibody.articulated import Wrenches
-from neurodyn.multibody.drives.drive import DriveForce
-from neurodyn.multibody.drives.transmissions import Transmission
-from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, solved
-from neurodyn.multibody.points import add_wrench
-from neurodyn.multibody.trace import absolute, select_less
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody.articulated import Wrench, Wrenches
+from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint
+from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, solved, sparse
+from neurodyn.multibody.passive import along, turning_rows
+from neurodyn.multibody.points import Kinematics, add_wrench
+from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
+from neurodyn.multibody.tendons.lengths import TendonMotion
+from neurodyn.multibody.trace import absolute, safe_sqrt, select_less
+from neurodyn.multibody.vectors import Vector, array, cross, dot, matrix_quaternion, rotation_vector
+
+
+@dataclass
+class DrivenMotion:
+    """What drives move in a step: links, coordinates and tendons."""
+
+    links: Kinematics
+    q: list[Any]  # as encoders read it
+    qd: list[Any]
+    tendons: Mapping[str, TendonMotion]
+
+    @cached_property
+    def attached(self) -> AttachedMotion:
+        """Points and frames of links."""
+        return AttachedMotion(self.links, self.qd)
+
+
+@dataclass
+class Transmission:
+    """A drive's place in a step.
+
+    Attributes:
+        length: Its length; 0 for places without one.
+        row: Derivative of the length by the velocity coordinates.
+        period: Length of a full turn, where a servo takes the shorter way; None for none.
+        wrench: Link, and moment and force on it in its frame per unit of force, that do the same as the row.
+    """
+
+    length: Any
+    row: SparseRow
+    period: float | None = None
+    wrench: tuple[int, Wrench] | None = None
+
+    def joint(self, name: str, qd: list[Any], drive: Drive) -> DrivenJoint:
+        """Return it as the joint of a drive."""
+        turns = self.period if _is_servo(drive) else None
+        return DrivenJoint(name, self.length, along(self.row, qd), continuous=False, period=turns)
+
+
+def _is_servo(drive: Drive) -> bool:
+    """Return whether the command is a set-point of the length."""
+    held = drive.kind == "servo" or (drive.kind == "affine" and drive.per_command == drive.kp)
+    return held and not drive.per_position and not drive.per_velocity and drive.state_kind in (None, "integrator")
+
+
+def transmission(drive: Drive, motion: DrivenMotion) -> Transmission:
+    """Return the place of a drive that is not at the joint of its own name."""
+    for name in PLACES:
+        place = getattr(drive, name)
+        if place is not UNSET:
+            return _TRANSMISSIONS[name](place, motion)
+    raise AssertionError("a drive with a place")
+
+
+def _joints(place: Mapping[str, float], motion: DrivenMotion) -> Transmission:
+    tree, length, row = motion.links.tree, 0.0, {}
+    for joint, factor in place.items():
+        length = length + factor * tree.q_of(tree.index_of[joint], motion.q)[0]
+        row[tree.dofs[joint]] = factor
+    return Transmission(length, row)
+
+
+def _tendons(place: Mapping[str, float], motion: DrivenMotion) -> Transmission:
+    length, row = 0.0, dict[int, Any]()
+    for name, factor in place.items():
+        tendon = motion.tendons[name]
+        length = length + factor * tendon.length
+        for dof, x in tendon.row.items():
+            row[dof] = row[dof] + factor * x if dof in row else factor * x
+    return Transmission(length, row)
+
+
+def _wrench(place: BodyWrench, motion: DrivenMotion) -> Transmission:
+    tree = motion.links.tree
+    link = tree.index_of[place.link]
+    force, moment = (tree.turned_to_link(link, array(part)) for part in (place.force, place.moment))
+    arm = tree.in_link_frame(link, array(place.point))
+    at, turn = motion.attached.point(place.link, array(place.point)), motion.links.poses[link].turn
+    row = _row(motion, at, turn @ force, turn @ moment)
+    return Transmission(0.0, sparse(row), wrench=(link, (moment + cross(arm, force), force)))
+
+
+def _turning(place: TurningJoint, motion: DrivenMotion) -> Transmission:
+    tree = motion.links.tree
+    index = tree.index_of[place.joint]
+    quaternion = tree.q_of(index, motion.q)[-4:]
+    moment = array(place.moment)
+    if place.in_parent:
+        moment = array(quaternion_matrix(quaternion)).T @ moment
+    linear, angular = turning_rows(tree, index, motion.q)
+    row: SparseRow = {}
+    for factor, own in zip((*place.force[: len(linear)], *moment), (*linear, *angular), strict=True):
+        for dof, x in own.items():
+            row[dof] = row.get(dof, 0.0) + factor * x
+    if tree.links[index].joint.kind == "free":
+        return Transmission(0.0, row)
+    turned = rotation_vector(array(quaternion[:3]), quaternion[3])
+    return Transmission(dot(turned, moment), row, period=_turn(place.moment))
+
+
+def _turn(about: Sequence[float]) -> float:
+    return 2.0 * math.pi * math.hypot(*about)
+
+
+def _between(place: FrameOffset, motion: DrivenMotion) -> Transmission:
+    attached, length, ends = motion.attached, 0.0, []
+    for name, frame in ((place.link, place.frame), (place.reference, place.reference_frame)):
+        at = attached.point(name, array(frame[:3]))
+        ends.append((at, attached.turned(at.link, array(quaternion_matrix(frame[3:])))))
+    (first, turn), (second, turn_too) = ends
+    if any(place.along):
+        length = length + dot(turn_too.T @ (first.place - second.place), array(place.along))
+    if any(place.about):
+        length = length + dot(rotation_vector(*matrix_quaternion(turn_too.T @ turn)), array(place.about))
+    pull, twist = turn_too @ array(place.along), turn_too @ array(place.about)
+    rows = [_row(motion, at, pull, twist) for at in (first, second)]
+    both = attached.carriers(first) & attached.carriers(second)
+    row = [0.0 if dof in both else a - b for dof, (a, b) in enumerate(zip(*rows, strict=True))]
+    return Transmission(length, sparse(row), None if any(place.along) else _turn(place.about))
+
+
+def _crank(place: SliderCrank, motion: DrivenMotion) -> Transmission:
+    r"""Return the position $a \cdot v - \sqrt{(a \cdot v)^2 + r^2 - v \cdot v}$, v from the origin to the pin."""
+    attached = motion.attached
+    pin, slider = attached.point(place.link, array(place.point)), attached.point(place.slider, array(place.origin))
+    axis = attached.direction(slider, array(place.axis))
+    apart = pin.place - slider.place
+    share = dot(axis, apart)
+    square = share * share + place.rod * place.rod - dot(apart, apart)
+    reaches = select_less(0.0, square, 1.0, 0.0)
+    root = safe_sqrt(select_less(0.0, square, square, 1.0))
+    scale = 1.0 - reaches * (share / root)
+    by_apart, by_axis = scale * axis + (reaches / root) * apart, scale * apart
+    moved = [a - b for a, b in zip(attached.row(pin, by_apart), attached.row(slider, by_apart), strict=True)]
+    turned = attached.turning(slider, cross(axis, by_axis))
+    row = [place.factor * (a + b) for a, b in zip(moved, turned, strict=True)]
+    return Transmission(place.factor * (share - reaches * root), sparse(row))
+
+
+def _adhesion(place: str, motion: DrivenMotion) -> Transmission:
+    """Return a place without a row: the contacts of the step have it (`SoftContactModel`)."""
+    return Transmission(0.0, {})
+
+
+_TRANSMISSIONS: dict[str, Callable[[Any, DrivenMotion], Transmission]] = {
+    "transmission": _joints, "tendons": _tendons, "wrench": _wrench, "turning": _turning, "between": _between,
+    "crank": _crank, "adhesion": _adhesion,
+}  # fmt: skip
+
+
+def _row(motion: DrivenMotion, at: AttachedPoint, force: Vector, moment: Vector) -> list[Any]:
+    """Return the row of a force at a point and a moment on its link, in world axes."""
+    rows = motion.attached.row(at, force), motion.attached.turning(at, moment)
+    return [a + b for a, b in zip(*rows, strict=True)]
+
 
 _TINY = 1e-15
 
