@@ -251,7 +251,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         frame = worlds.step_frame(_tensor(actions).to(worlds.device))
         extras, ends, late = frame.extras, _array(frame.done), _array(frame.extras["time_outs"])
         infos: dict[str, Any] = {}
-        if "last" in extras and (worlds.device.type == "cpu" or ends.any()):  # on a CPU there only where episodes end
+        if "last" in extras and (not frame.done.is_cuda or ends.any()):  # on a CPU there only where episodes end
             infos = {"final_obs": _copy(extras["last"]), "_final_obs": ends}
             if extras["succeeded"] is not None:
                 reached = _array(extras["succeeded"]) & ends
