@@ -12,9 +12,12 @@ import warp as wp
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics import declared_hybrid
 from neurodyn.dynamics.batch import Control, Environment, WorldParameters
+from neurodyn.dynamics.neural.encoding import fit_encoding
+from neurodyn.dynamics.neural.model import ModelConfig, ModelSpec, build_model
 from neurodyn.interop.mjlab import SceneColumns, declare_scene, use_dynamics
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import load
-from neurodyn.sim import declare
+from neurodyn.sim import articulation, declare
 
 WORLDS = 3
 SCENE = """
@@ -162,6 +165,45 @@ def test_longer_frames_move_at_once_and_others_are_refused(model, tmp_path):
     assert torch.equal(env.sim.data["qpos"], after)
     env.sim.step()
     assert not torch.equal(env.sim.data["qpos"], after)
+
+
+def test_a_network_of_an_environments_steps_moves_by_its_roll_out(tmp_path):
+    """Of 20 ms, with a memory, which a reset of a world clears."""
+    (tmp_path / "scene.xml").write_text(SCENE)
+    robot = declare(tmp_path / "scene.xml", tmp_path / "robot", dt=0.02).robot
+    spec = robot.spec
+    torch.manual_seed(0)
+    rates = torch.randn(64, spec.nv)
+    encoding = fit_encoding(spec, rates, 0.01 * torch.randn(64, spec.nv), 0.01 * torch.randn(64, spec.nv))
+    config = ModelConfig(
+        kind="neural", net=NetConfig(kind="gru", width=8, depth=1, head=0), encoding=encoding.config,
+        robot=str(tmp_path / "robot"),
+    )  # fmt: skip
+    network = build_model(config, ModelSpec(state=spec, fingerprint=articulation(robot).fingerprint))
+    network.predictor.fit(torch.randn(64, network.encoding.inputs), 0.01 * torch.randn(64, network.encoding.outputs))
+    for weight in network.predictor.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    env = environment()
+    physics = use_dynamics(env, network.requires_grad_(False))
+    columns = SceneColumns(env.sim.mj_model, network, torch.device("cpu"))
+    start = columns.state(env.sim.data["qpos"].clone(), env.sim.data["qvel"].clone())
+    commands = 0.3 * torch.randn(WORLDS, 5, 1)
+    for command in commands.unbind(1):
+        env.sim.data["ctrl"][:] = command
+        for _ in range(4):
+            env.sim.step()
+    path = network.rollout(start, commands)
+    found = columns.state(env.sim.data["qpos"], env.sim.data["qvel"])
+    torch.testing.assert_close(found.q, path.q[:, -1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.qd, path.qd[:, -1], atol=1e-5, rtol=1e-5)
+    assert (path.q[:, -1] - path.q[:, 0]).abs().max() > 1e-3
+    assert physics.faults == []
+    env.sim.data["qpos"][1], env.sim.data["qvel"][1] = torch.from_numpy(env.sim.mj_model.qpos0).float(), 0.0
+    env.sim.reset(torch.tensor([1]))
+    env.sim.data["ctrl"][:] = commands[:, 0]
+    env.sim.step()
+    again = columns.state(env.sim.data["qpos"], env.sim.data["qvel"])
+    torch.testing.assert_close(again.q[1], path.q[1, 1], atol=1e-5, rtol=1e-5)
 
 
 def test_scenes_of_another_robot_are_refused_by_name(model):
