@@ -151,6 +151,13 @@ def test_what_needs_newton_says_so_in_one_line(tmp_path: Path):
     assert "pip install 'neurodyn[sim]'" in done.stderr.splitlines()[-1]
 
 
+def test_policies_are_trained_where_git_is_not_installed(tmp_path: Path):
+    pytest.importorskip("rsl_rl")
+    usual = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
+    call = [sys.executable, "-c", "import neurodyn.policy.ppo"]
+    subprocess.run(call, env=usual | {"PATH": str(tmp_path)}, check=True, cwd=tmp_path)
+
+
 def test_rooms_import_one_way():
     """The order of the rooms is a contract, written in pyproject.toml."""
     linter = Path(sys.executable).with_name("lint-imports")

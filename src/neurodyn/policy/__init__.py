@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies: trained in any dynamics, played in any other."""
 
+import os
+
 from neurodyn.core.registry import lazy
+
+# rsl_rl imports GitPython, which otherwise refuses to be imported where git is not installed.
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
 with lazy(__name__):
     from neurodyn.control.starts import LoggedStarts, SampledStarts
