@@ -217,9 +217,11 @@ def test_verbs_and_flags_in_the_text_exist(page: Path):
         assert verb in VERBS
         for flag in re.findall(r"--[a-z-]+", rest):
             assert flag in {*flags(verb), "--help"}, f"neurodyn {verb} has no {flag}"
-    scripts = "".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))
+    scripts = "".join(
+        path.read_text() for folder in ("benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
+    )
     for flag in re.findall(r"`(--[a-z-]+)", text):
-        assert flag in every or f'"{flag}"' in scripts, f"no verb has {flag}"
+        assert flag in {*every, "--help"} or f'"{flag}"' in scripts, f"no verb has {flag}"
 
 
 def flags(verb: str) -> set[str]:

@@ -3,8 +3,8 @@
 
 `use_dynamics` puts a model in place of `SimulationContext.step`, by the documented interface of Isaac Lab 2.3. A step
 is PhysX's own, from which contact sensors read as before, and then the model's state instead of PhysX's, written to the
-articulation's view. Explicit and implicit actuators act by `data.applied_torque`. Works with `ManagerBasedRLEnv` and
-`DirectRLEnv`; nothing of Isaac Lab is imported.
+articulation's view. Explicit and implicit actuators act by the torque that they applied. Works with `ManagerBasedRLEnv`
+and `DirectRLEnv`; nothing of Isaac Lab is imported.
 """
 
 from pathlib import Path
