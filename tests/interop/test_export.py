@@ -48,7 +48,7 @@ def test_what_is_there_is_never_replaced(cartpole, tmp_path, capsys):
 def test_an_unknown_target_names_those_that_there_are(cartpole, capsys):
     assert run(["export", str(cartpole), "--to", "gazebo"]) == 2
     error = capsys.readouterr().err
-    assert "or format of a policy 'gazebo'; valid: " in error
+    assert "unknown format 'gazebo'; valid: c, cpp-header, " in error
     for name in SIMULATORS:
         assert name in error
 

@@ -280,12 +280,15 @@ def test_parameters_are_the_quantities_of_a_mechanism_that_is_built_with_them():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"free": ("elbow.weight",)}, "there is no parameter 'elbow.weight'; valid: .*elbow.mass"),
+        (
+            {"free": ("elbow.weight",)},
+            r"there is no parameter 'elbow.weight' \(did you mean .*\?\); valid: .*elbow.damping",
+        ),
         ({"free": ("contact.friction",)}, "there is no parameter 'contact.friction'"),
         ({"contact": "force"}, "robot 'machine': has no points that could touch a ground; declare `contact_points`"),
         (
             {"blueprint": Blueprint(augmentations=(Augmentation(quantities=("elbow.speed",), inputs=("q.elbow",)),))},
-            "blueprint: there is no quantity 'elbow.speed' to act on; valid: .*passive.elbow",
+            r"blueprint: there is no quantity 'elbow.speed' to act on \(did you mean .*\?\); valid: .*elbow.mass",
         ),
     ],
 )

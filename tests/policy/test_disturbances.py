@@ -185,7 +185,7 @@ def test_returns_are_told_by_what_was_drawn_of_disturbances(task):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("observation.wheel=+0:1", r"'observation\.wheel' matches no quantity; valid: "),
+        ("observation.wheel=+0:1", r"'observation\.wheel' matches no quantity \(did you mean '.*hinge'\?\); valid: "),
         ("delay.action=-1:0", r"delay\.action would be -1; valid: at least 0"),
         ("push.interval=0:1", r"push\.interval would be 0; valid: at least"),
         ("push.velocity=0:1", r"'cartpole' cannot be pushed"),

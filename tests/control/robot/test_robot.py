@@ -171,7 +171,7 @@ def test_goes_wrong_and_is_stopped(kind: str, message: str, tmp_path: Path, says
     [
         ("none.py:Cartpole", "none.py: no such file; expected Python with a class of a robot"),
         ("cartpole", "cartpole: no class of a robot; valid: FILE.py:CLASS"),
-        (f"{FILE}:Nope", "has no robot 'Nope'; valid: Blind, Breaks, Cartpole"),
+        (f"{FILE}:Nope", "has no robot 'Nope'; valid: Cartpole, Deaf, "),
         (f"{FILE}:NoObserve", "NoObserve has no method observe(); valid: a class with reset, observe, command"),
         (f"{FILE}:NeedsArguments", "NeedsArguments cannot be made without arguments"),
         (f"{FILE}:Slow", "rate is 50 Hz, but robot 'cartpole' has frames of 0.0166667 s; valid: 60 Hz or a multiple"),

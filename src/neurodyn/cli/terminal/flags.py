@@ -60,7 +60,7 @@ def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstruc
             registry.require(given)
         elif not any(given in one for one in every):
             raise unknown(
-                " or ".join(one.what for one in every) if len(every) < 3 else "choice",
+                " or ".join(one.what for one in every) if len(every) < 3 else "format",
                 given,
                 {name for one in every for name in one},
             )

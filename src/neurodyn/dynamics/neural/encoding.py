@@ -27,10 +27,10 @@ from neurodyn.dynamics.neural.base_prediction import (
     ground_of,
     predict_base,
 )
-from neurodyn.dynamics.neural.impulses import Impulses
 from neurodyn.geometry import rotation
 
 if TYPE_CHECKING:
+    from neurodyn.dynamics.neural.impulses import Impulses
     from neurodyn.geometry.contact_features import ContactFeatures
     from neurodyn.geometry.object_contacts import ObjectContacts, TreeContacts
 
@@ -113,6 +113,12 @@ def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
             raise InputError(f"encoding: {name} names coordinate {wrong[0]}; valid: {', '.join(map(str, scalars))}")
 
 
+def _impulses(spec: StateSpec, layout: ContactPointLayout | None, mechanism: Mechanism | None) -> "Impulses":
+    from neurodyn.dynamics.neural.impulses import Impulses  # loads Warp
+
+    return Impulses(spec, layout, mechanism)
+
+
 class Encoding(nn.Module):
     """Inputs and predictions of one robot.
 
@@ -171,9 +177,8 @@ class Encoding(nn.Module):
         self.contact, self.object_contact = None, None
         if config.contact is not None and layout is not None:
             self._sense(config.contact, layout)
-        self.impulses: Impulses | None = None
-        if self.motion is not None and self.motion.pushed:
-            self.impulses = Impulses(spec, layout, mechanism)
+        pushed = self.motion is not None and self.motion.pushed
+        self.impulses: Impulses | None = _impulses(spec, layout, mechanism) if pushed else None
         continuous = spec.continuous
         seen = [i for i in self.coordinates.scalars if i not in config.invariant]
         self.angles = [i for i in seen if continuous[i] or i in config.periodic]
