@@ -12,8 +12,8 @@ CHECKED = (
     "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.model", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
-    "neurodyn.interop.nerd", "neurodyn.multibody.drives.drive_program", "neurodyn.multibody.contacts.held_ground",
-    "neurodyn.multibody.motion",
+    "neurodyn.interop.nerd", "neurodyn.multibody.drives.drive", "neurodyn.multibody.drives.drive_program",
+    "neurodyn.multibody.contacts.held_ground", "neurodyn.multibody.motion",
 )  # fmt: skip
 """Modules whose public functions are annotated with shapes."""
 

@@ -22,7 +22,7 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
-from neurodyn.multibody.drives.drive_program import pd_torque
+from neurodyn.multibody.drives.drive import pd_torque
 from neurodyn.policy.artifact import Behaviour
 from neurodyn.policy.logs import LogSummary, record_log, row_layout, usual_worlds
 from neurodyn.robots.sections import Ranges

@@ -10,7 +10,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import index
-from neurodyn.multibody.drives.drive_program import pd_torque
+from neurodyn.multibody.drives.drive import pd_torque
 
 
 def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:

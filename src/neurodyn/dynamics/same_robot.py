@@ -14,7 +14,7 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.multibody.drives.drive_program import pd_torque
+from neurodyn.multibody.drives.drive import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import source_digest
 from neurodyn.robots.data import as_logged, controller_of, grounded

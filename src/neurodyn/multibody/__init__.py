@@ -6,7 +6,7 @@ from neurodyn.core.registry import lazy
 with lazy(__name__):
     from neurodyn.multibody.articulated import Tree
     from neurodyn.multibody.contacts.contact_model import ContactModel, Contacts
-    from neurodyn.multibody.drives.drive_program import pd_torque
+    from neurodyn.multibody.drives.drive import pd_torque
     from neurodyn.multibody.elements import ElementForces, ElementStep
     from neurodyn.multibody.engine import CONTACT_MODELS, INTEGRATORS, Engine, EngineConfig, nominal
     from neurodyn.multibody.motion import FreeMotion

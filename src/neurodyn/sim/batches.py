@@ -23,7 +23,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.data.header import Status
 from neurodyn.geometry.ground import Ground
-from neurodyn.multibody.drives.drive_program import pd_torque
+from neurodyn.multibody.drives.drive import pd_torque
 from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.contact_points import contact_point_layout

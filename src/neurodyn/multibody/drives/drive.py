@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint torques in a traced step: of drives from commands, of muscles, and passive ones."""
+"""Joint torques: of drives and muscles from commands and passive ones, in a traced step; of a PD law, on tensors."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import torch
+from jaxtyping import Float
 from msgspec import UNSET
+from torch import Tensor
 
 from neurodyn.core.description.actuation import DriveState
 from neurodyn.core.description.drive import DRIVE_LAWS, Drive, Number
 from neurodyn.core.description.mechanism import Link
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.registry import imported
+from neurodyn.geometry.tensors import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.passive import curved, polynomial
 from neurodyn.multibody.scope import StepMemory, delayed
@@ -286,3 +292,42 @@ def activation_rate(command: Any, state: Any, rising: Any, falling: Any, smoothi
         x = minimum(maximum(excess / smoothing + 0.5, 0.0), 1.0)
         constant = falling + (rising - falling) * (x * x * x * (3.0 * x * (2.0 * x - 5.0) + 10.0))
     return excess / constant
+
+
+def pd_torque(
+    spec: StateSpec,
+    q: Positions,
+    qd: Velocities,
+    target: Torques,
+    kp: Float[Tensor, "..."] | float,
+    kd: Float[Tensor, "..."] | float,
+) -> Torques:
+    """Return kp (target - q) - kd qd of the driven joints [N m or N], shape [worlds, nu].
+
+    Args:
+        spec: The robot's coordinates and controls.
+        q: Positions [rad or m], shape [worlds, nq].
+        qd: Velocities [rad/s or m/s], shape [worlds, nv].
+        target: Target positions of the driven joints [rad or m], shape [worlds, nu]; a continuous joint takes the
+            shorter way.
+        kp: Stiffness [N m/rad or N/m], broadcastable to [worlds, nu].
+        kd: Damping [N m s/rad or N s/m], broadcastable to [worlds, nu].
+    """
+    rows, dofs, turns = _indices(spec, q.device)
+    error = target - q[..., rows]
+    if turns is not None:
+        wrapped = torch.remainder(error + math.pi, 2 * math.pi) - math.pi
+        error = torch.where(turns, wrapped, error)
+    return kp * error - kd * qd[..., dofs]
+
+
+@lru_cache(maxsize=64)
+def _indices(spec: StateSpec, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the driven joints' position and velocity coordinates, and which joints are continuous."""
+    rows = [spec.q_names.index(name) for name in spec.controls]
+    turns = [spec.continuous[row] for row in rows]
+    return (
+        torch.tensor(rows, dtype=torch.long, device=device),
+        torch.tensor(spec.control_dofs, dtype=torch.long, device=device),
+        torch.tensor(turns, device=device) if any(turns) else None,
+    )

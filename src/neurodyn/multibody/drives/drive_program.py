@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The drives of a robot as a compiled, differentiable function, and the PD controller of driven joints."""
 
-import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -143,42 +141,3 @@ class DriveProgram:
 def _acting(drive: Drive | None, name: str) -> dict[str, float]:
     """Return the factor from a drive's torque to that of each joint that it acts on."""
     return {name: 1.0} if drive is None or drive.transmission is UNSET else drive.transmission
-
-
-def pd_torque(
-    spec: StateSpec,
-    q: Positions,
-    qd: Velocities,
-    target: Torques,
-    kp: Float[Tensor, "..."] | float,
-    kd: Float[Tensor, "..."] | float,
-) -> Torques:
-    """Return kp (target - q) - kd qd of the driven joints [N m or N], shape [worlds, nu].
-
-    Args:
-        spec: The robot's coordinates and controls.
-        q: Positions [rad or m], shape [worlds, nq].
-        qd: Velocities [rad/s or m/s], shape [worlds, nv].
-        target: Target positions of the driven joints [rad or m], shape [worlds, nu]; a continuous joint takes the
-            shorter way.
-        kp: Stiffness [N m/rad or N/m], broadcastable to [worlds, nu].
-        kd: Damping [N m s/rad or N s/m], broadcastable to [worlds, nu].
-    """
-    rows, dofs, turns = _indices(spec, q.device)
-    error = target - q[..., rows]
-    if turns is not None:
-        wrapped = torch.remainder(error + math.pi, 2 * math.pi) - math.pi
-        error = torch.where(turns, wrapped, error)
-    return kp * error - kd * qd[..., dofs]
-
-
-@lru_cache(maxsize=64)
-def _indices(spec: StateSpec, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the driven joints' position and velocity coordinates, and which joints are continuous."""
-    rows = [spec.q_names.index(name) for name in spec.controls]
-    turns = [spec.continuous[row] for row in rows]
-    return (
-        torch.tensor(rows, dtype=torch.long, device=device),
-        torch.tensor(spec.control_dofs, dtype=torch.long, device=device),
-        torch.tensor(turns, device=device) if any(turns) else None,
-    )

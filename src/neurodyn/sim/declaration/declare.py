@@ -17,7 +17,7 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing, stage, tell, tracked
-from neurodyn.multibody.drives.drive_program import pd_torque
+from neurodyn.multibody.drives.drive import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.assets import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
