@@ -6,9 +6,8 @@ change of the base's velocity, with b its rows and j those of the joints:
 
 $$M_{bb} \Delta v_b = \sum_i J_{i,b}^T p_i - M_{bj} \Delta v_j$$
 
-Whatever the network says, contact points only push, near the ground alone, and sideways within cones whose widths are
-learned, and nothing else moves the whole robot. What no contact could do is therefore nothing that a policy could
-exploit.
+Whatever the network says, contact points only push, near the ground alone, and sideways within a cone, and nothing
+else moves the whole robot. What no contact could do is therefore nothing that a policy could exploit.
 """
 
 from typing import TYPE_CHECKING
@@ -42,6 +41,12 @@ _PUSH = 6
 _REACH = 0.02
 """Gap over which a contact point's impulse fades [m]."""
 
+_STEEPEST = 1.0
+"""Largest ratio of friction to normal impulse, that of rubber on a dry floor.
+
+A coefficient that is learned with the weights ends at half of an ant's .625.
+"""
+
 _INSTANT = 0.8
 """Share of a frame after which the joints are where the impulses act.
 
@@ -60,7 +65,6 @@ class Impulses(nn.Module):
         points: Number of contact points.
         width: Number of network outputs: four for each contact point, dqd of the joints, r.
         unit: Unit of the impulses: the robot's weight over a frame [N s].
-        friction: Logarithm of the friction coefficient of each contact point, which is learned, too, shape [1, points].
         change: Standard deviation of dqd and r in the training data, the unit of losses, shape [2 nv].
     """
 
@@ -82,7 +86,6 @@ class Impulses(nn.Module):
         self.points = len(layout.contact_points)
         self.width = POINT_OUTPUTS * self.points + 2 * spec.nv - _BASE
         self.unit = sum(link.mass for link in mechanism.links) * GRAVITY * spec.dt
-        self.friction = nn.Parameter(torch.zeros(1, self.points))
         self.register_buffer("change", torch.ones(2 * spec.nv))
         self._proximity: ProximityQuery = ProximityQuery(layout)
         self._response: ProgramFrame = self._traced()
@@ -173,8 +176,7 @@ class Impulses(nn.Module):
         side = rotation.turn_rows(side, turn.mT)  # rows: base to world
         side = side - (side * normal).sum(-1, keepdim=True) * normal
         size = side.square().sum(-1, keepdim=True).add(1e-6).sqrt()
-        friction = self.friction[0, :, None].exp()
-        side = side * (friction * torch.tanh(size / friction) / size)
+        side = side * (_STEEPEST * torch.tanh(size / _STEEPEST) / size)
         return position - distance[..., None] * normal, push[..., None] * (normal + side)
 
 
