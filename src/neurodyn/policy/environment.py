@@ -2,9 +2,8 @@
 """Vectorised rsl_rl environment over any dynamics, simulated or learned.
 
 A world is reset when its task or its model reports a failure, when its state is implausible, or when its time is up.
-The other worlds keep their state and history. In a learned model, the reward is reduced by `penalty` times the
-epistemic uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680), which keeps the policy where
-the model has data.
+The other worlds keep their state and history. In a learned model, `penalty` times the epistemic uncertainty is
+subtracted from the reward (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680): policies stay where the model has data.
 """
 
 from collections.abc import Sequence
@@ -154,29 +153,23 @@ class PolicyEnvironment(VecEnv):
         """Start all worlds.
 
         Args:
-            task: The task.
-            dynamics: The dynamics that advance the worlds.
+            task, dynamics: See the attributes.
             starts: Distribution of start states.
             worlds: Number of worlds.
             seed: Seed of commands, pushes and observation noise.
-            penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
-                deviation.
+            penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's.
             usual: Uncertainty that costs nothing; less is rewarded. Where every frame costs, failing early pays.
-            failure: What the learner's reward has more of where an episode fails; `step_tracked` leaves that to the
-                learner.
+            failure: Added to the learner's reward where an episode fails, but not by `step_tracked`.
             reward_scale: Factor on the reward that the learner receives.
-            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
-                None for the robot's default ground.
-            draws: Quantities in which the robot differs between worlds and from episode to episode; those of
-                `dynamics` can differ in them (`policy.randomisation`). None for one robot.
+            environment: Ground and obstacles, above which heights are measured; None for the robot's default ground.
+            draws: Quantities in which robots differ (`policy.randomisation`), as `dynamics` can; None for one robot.
             disturbed: Disturbances, beside the task's own (`policy.disturbances`).
             history: Frames that observations show at once, newest first.
             with_actions: Whether they show the last action behind each frame.
             noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
             shows_last: Whether `step` reports observations before resets, as `extras["last"]`, where episodes end.
-            capture: Records a frame for replay. None for a CUDA graph with learned dynamics on a GPU, and for no
-                recording elsewhere. States of a recorded environment are overwritten in place.
+            capture: Records a frame, whose states are overwritten in place; None for CUDA graphs of learned dynamics.
 
         Raises:
             InputError: Task and dynamics do not fit together, or the penalty is negative or not applicable.
@@ -188,8 +181,8 @@ class PolicyEnvironment(VecEnv):
         self.num_envs, self.num_actions = worlds, len(task.actions)
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
-        self._starts, self._scale, self._shows_last = starts, reward_scale, shows_last
-        self._usual, self._failure = usual, failure
+        self._starts, self._shows_last = starts, shows_last
+        self._scale, self._usual, self._failure = reward_scale, usual, failure
         self.disturbances = Disturbances(
             disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
         )
