@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectorised rsl_rl environment over any dynamics, simulated or learned.
 
-A world is reset when its task or its model reports a failure, when its state is implausible, or when its time is up.
-The other worlds keep their state and history. In a learned model, `penalty` times the epistemic uncertainty is
-subtracted from the reward (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680): policies stay where the model has data.
+A world is reset when task or model report a failure, its state is implausible, or its time is up. In a learned model,
+`penalty` times the epistemic uncertainty is subtracted from the reward (MOPO, arXiv 2005.13239; RWM-U, arXiv
+2504.16680): policies stay where the model has data.
 """
 
 from collections.abc import Sequence
@@ -153,12 +153,13 @@ class PolicyEnvironment(VecEnv):
         """Start all worlds.
 
         Args:
-            task, dynamics: See the attributes.
+            task: The task.
+            dynamics: The dynamics that advance the worlds.
             starts: Distribution of start states.
             worlds: Number of worlds.
             seed: Seed of commands, pushes and observation noise.
             penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's.
-            usual: Uncertainty that costs nothing; less is rewarded. Where every frame costs, failing early pays.
+            usual: Uncertainty that costs nothing; less is rewarded: where every frame costs, failing early pays.
             failure: Added to the learner's reward where an episode fails, but not by `step_tracked`.
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles, above which heights are measured; None for the robot's default ground.
@@ -191,8 +192,7 @@ class PolicyEnvironment(VecEnv):
         self.environment, self._penalised = self._frames.environment, penalty > 0
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
-        state = present_state(context)
-        self.device = state.q.device
+        self.device = present_state(context).q.device
         self._share = torch.tensor(penalty * task.penalty_scale, device=self.device)  # recorded frames see it change
         if capture is None and self.device.type == "cuda" and isinstance(dynamics, LearnedDynamics):
             capture = cuda_graph
