@@ -90,7 +90,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),
         (
             ["export", "OUT", "--to", "bag"],
-            "unknown choice 'bag'; valid: c, cpp-header, isaaclab, lerobot",
+            "unknown format 'bag'; valid: c, cpp-header, isaaclab, lerobot",
         ),
     ],
 )
