@@ -11,12 +11,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from neurodyn.cli.main import VERBS, Verb
-from neurodyn.core.registry import Registry
+from neurodyn.cli.main import every_verb
 from neurodyn.core.requests import entries
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -25,16 +24,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 
 def commands() -> str:
     """Return what every verb does and takes."""
-    return "\n".join(_verb(name, verb) for name, verb in _verbs(VERBS))
-
-
-def _verbs(verbs: Registry[Verb], before: str = "") -> Iterator[tuple[str, Callable[..., None]]]:
-    for name, verb in verbs.items():
-        called = verb.load()
-        if isinstance(called, Registry):
-            yield from _verbs(called, f"{before}{name} ")
-        else:
-            yield before + name, called
+    return "\n".join(_verb(name, verb.load()) for name, verb in every_verb().items())
 
 
 def _verb(name: str, called: Callable[..., None]) -> str:

@@ -6,20 +6,10 @@ import shlex
 
 import pytest
 
-from neurodyn.cli.main import VERBS, Verb, _parse, run
+from neurodyn.cli.main import VERBS, _parse, every_verb, run
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry
 
-
-def every(verbs: Registry[Verb], before: str = "") -> dict[str, Verb]:
-    found = {}
-    for name, verb in verbs.items():
-        called = verb.load()
-        found |= every(called, f"{name} ") if isinstance(called, Registry) else {before + name: verb}
-    return found
-
-
-ALL = every(VERBS)
+ALL = every_verb()
 
 
 def examples(name: str) -> list[str]:

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from neurodyn import tasks
-from neurodyn.cli.main import VERBS, Verb, run
-from neurodyn.core.registry import Registry
+from neurodyn.cli.main import every_verb, run
 from neurodyn.robots import ROBOTS
 from tests.core.test_locks import hold
 from tests.interop.test_published_policies import arrays
@@ -93,14 +92,9 @@ def parts(hint: object) -> set[object]:
     return {hint}
 
 
-def verbs(registry: Registry[Verb] = VERBS, before: str = "") -> Iterator[tuple[str, Callable[..., None]]]:
+def verbs() -> Iterator[tuple[str, Callable[..., None]]]:
     """Yield all verbs, `policy train` and its like included, with what they call."""
-    for name, verb in registry.items():
-        called = verb.load()
-        if isinstance(called, Registry):
-            yield from verbs(called, f"{before}{name} ")
-        else:
-            yield before + name, called
+    return ((name, verb.load()) for name, verb in every_verb().items())
 
 
 def parameters(verb: str) -> Iterator[tuple[str, set[object]]]:

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 import pytest
 
 import neurodyn
-from neurodyn.cli.main import VERBS, Verb
+from neurodyn.cli.main import every_verb
 from neurodyn.cli.terminal.flags import command
 from neurodyn.core.config import Config
-from neurodyn.core.registry import Registry
 from neurodyn.core.requests import IN_PYTHON, Flag, arguments_of, documented, flag_of, taking
 
 
@@ -145,13 +144,9 @@ def test_every_field_of_a_request_is_documented_and_can_be_given_by_its_place(re
     assert [getattr(made, name) for name in places] == places
 
 
-def verbs(table: Registry[Verb] = VERBS) -> list[Any]:
-    """Return all verbs, those of tables of further ones included."""
-    found: list[Any] = []
-    for verb in table.values():
-        called = verb.load()
-        found += verbs(called) if isinstance(called, Registry) else [called]
-    return found
+def verbs() -> list[Any]:
+    """Return what all verbs call."""
+    return [verb.load() for verb in every_verb().values()]
 
 
 def test_flags_are_the_fields_of_their_request():

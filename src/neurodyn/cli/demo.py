@@ -335,9 +335,7 @@ def example(name: str) -> Path:
     """Return a file of the examples; an InputError if the installation lacks it."""
     found = next((folder / name for folder in SOURCES if (folder / name).is_file()), None)
     if found is None:
-        raise InputError(
-            f"{SOURCES[0] / name}: no such file; the installation is incomplete, install neurodyn once more"
-        )
+        raise InputError(f"{SOURCES[0] / name}: no such file; {_INCOMPLETE}")
     return found
 
 

@@ -193,6 +193,15 @@ def _dispatch(arguments: list[str]) -> int:
     return _call(VERBS, "neurodyn", arguments)
 
 
+def every_verb(verbs: Registry[Verb] = VERBS, before: str = "") -> dict[str, Verb]:
+    """Return all verbs by name, those of groups, such as "policy train", included."""
+    found: dict[str, Verb] = {}
+    for name, verb in verbs.items():
+        group = verb.load()
+        found |= every_verb(group, f"{before}{name} ") if isinstance(group, Registry) else {before + name: verb}
+    return found
+
+
 def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     """Call one of some verbs, or list them."""
     name = arguments[0] if arguments else "--help"

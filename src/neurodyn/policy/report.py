@@ -382,6 +382,7 @@ def measure_gap(
             for policy, model in zip(policies, models, strict=True)
         ]
     before, after = (found.outcomes[name].returns_in(robot) for name in policies)
+    store = Store.open(played)
     metrics = read_metrics(Path(policies[1]))[-1]
     better = after.mean - before.mean > 2.0 * math.hypot(_error(before), _error(after))
     verdict = Verdict("ok", "", "")
@@ -390,7 +391,7 @@ def measure_gap(
     return PolicyGap(
         task=task, robot=robot, minutes=adaptation.log.minutes, policies=policies,
         promised=(promised[0], promised[1]), reached=(before, after),
-        speeds=(_speed(Store.open(played), 0), _speed(Store.open(played), 1)), updates=int(metrics["step"]),
+        speeds=(_speed(store, 0), _speed(store, 1)), updates=int(metrics["step"]),
         cpu_seconds={"identification": adaptation.cpu_seconds, "training": float(metrics["cpu_seconds"])},
         verdict=str(verdict),
     )  # fmt: skip

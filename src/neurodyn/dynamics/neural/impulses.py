@@ -65,10 +65,12 @@ class Impulses(nn.Module):
         points: Number of contact points.
         width: Number of network outputs: four for each contact point, dqd of the joints, r.
         unit: Unit of the impulses: the robot's weight over a frame [N s].
+        radii: Radius of each contact point [m], shape [points].
         change: Standard deviation of dqd and r in the training data, the unit of losses, shape [2 nv].
     """
 
     change: Tensor
+    radii: Tensor
 
     def __init__(self, spec: StateSpec, layout: ContactPointLayout | None, mechanism: Mechanism | None) -> None:
         """Trace the response of a mechanism to impulses.
@@ -86,6 +88,8 @@ class Impulses(nn.Module):
         self.points = len(layout.contact_points)
         self.width = POINT_OUTPUTS * self.points + 2 * spec.nv - _BASE
         self.unit = sum(link.mass for link in mechanism.links) * GRAVITY * spec.dt
+        radii = torch.tensor([point.radius for point in layout.contact_points])
+        self.register_buffer("radii", radii, persistent=False)
         self.register_buffer("change", torch.ones(2 * spec.nv))
         self._proximity: ProximityQuery = ProximityQuery(layout)
         self._response: ProgramFrame = self._traced()
@@ -166,10 +170,8 @@ class Impulses(nn.Module):
         distance, normal, position, velocity = (
             x.unflatten(0, batch) for x in (seen.distance, seen.normal, seen.position, seen.velocity)
         )
-        radius = raw.new_tensor([point.radius for point in self._layout.contact_points])
-        gap = distance - radius
         # A point that leaves the ground within the frame was lower at its start.
-        lowest = gap - self._dt * (normal * velocity).sum(-1).relu()
+        lowest = distance - self.radii - self._dt * (normal * velocity).sum(-1).relu()
         near = (1.0 - lowest / _REACH).clamp(0.0, 1.0)
         push = self.unit * near * softplus(raw[..., 0] - _SHIFT)
         side = raw[..., 1:]
