@@ -8,7 +8,7 @@ the name of a target is whole; a mistake is refused, in a line that says where, 
 (_mistakes.py). Every other run is a fork of this process, which has imported all: it takes a fraction of a
 second. What a run does depends on the seed, its kind and its number alone: --log keeps a line for each, and what is in
 it is not run again; --number 17 --only broken repeats one, and --keep leaves its files. Counts are those of the table
-in docs/guard.md; --short is the form for continuous integration.
+in docs/reliability.md; --short is the form for continuous integration.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The campaign in its short form: no failure of any kind (docs/guard.md)."""
+"""The campaign in its short form: no failure of any kind (docs/reliability.md)."""
 
 import json
 import os
