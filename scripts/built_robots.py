@@ -7,14 +7,14 @@ To be run after a change of a shipped declaration or asset, of what builds robot
 tests/sim/test_articulation.py compares what was written.
 """
 
-from neurodyn.robots import Robot, is_installed, load, names
+from neurodyn.robots import Robot, is_installed, load, names, ships
 from neurodyn.sim.articulation import SHIPPED, built_name, encoded_robot
 from neurodyn.sim.newton_articulation import newton_articulation
 
 
 def shipped_robots() -> list[Robot]:
     """Return the robots that Newton builds and whose assets are here."""
-    found = [load(name) for name in names()]
+    found = [robot for name in names() if ships(robot := load(name))]  # not those of plug-ins
     return [robot for robot in found if robot.asset and is_installed(robot) and robot.simulator.solver != "mujoco-c"]
 
 

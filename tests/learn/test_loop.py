@@ -133,6 +133,13 @@ def test_the_best_is_kept_and_patience_ends_a_phase(tmp_path: Path):
     assert lines[-1]["finished"] is True
 
 
+def test_the_last_is_kept_where_that_is_asked_for():
+    learner = One(scores={0: 2.0, 10: 3.0, 20: 1.0, 30: 5.0, 40: math.nan})
+    end = TrainingLoop(learner, TrainingBudget(40), validations=4, keep_last=True).run()
+    assert (learner.kept, end.best_step) == ([0, 10, 20, 30], 30)  # not one that broke down
+    assert end.verdict.startswith("fails: the training diverged")
+
+
 def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
     class Seen(Callback):
         def __init__(self) -> None:

@@ -111,16 +111,16 @@ def of_best_step(best: int, steps: int, *, adapted: bool) -> Verdict:
     )  # fmt: skip
 
 
-def of_divergence(first: float, last: float, best_step: int) -> Verdict:
-    """Judge a training that diverged, by the scores of its first and last validation.
+def of_divergence(first: float, last: float, step: int, *, best: bool = True) -> Verdict:
+    """Judge a training that diverged, by the scores of its first and last validation; what is kept is of `step`.
 
-    What was kept before can be used if it is better than the start of the training.
+    What is kept can be used if it is the best, and better than the start of the training.
     """
-    usable = best_step > 0 and math.isfinite(last)
+    usable = best and step > 0 and math.isfinite(last)
     return Verdict(
         "warning" if usable else "fails",
         f"the training diverged: its held-out score went from {first:.3g} to {last:.3g}",
-        f"what is kept is the model of step {best_step}; give a lower rate, or look at the data (neurodyn inspect)",
+        f"what is kept is the model of step {step}; give a lower rate, or look at the data (neurodyn inspect)",
     )
 
 

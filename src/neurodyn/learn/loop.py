@@ -79,6 +79,7 @@ class TrainingLoop:
         data: int | None = None,
         validations: int = 0,
         validate_first: bool = True,
+        keep_last: bool = False,
         patience: int | None = None,
         thread_count: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -96,6 +97,7 @@ class TrainingLoop:
             data: Checksum of the data, which must be the same when a training is resumed; None for no comparison.
             validations: Number of validations during the training.
             validate_first: Whether to validate before the first step too.
+            keep_last: Whether each validation whose score is finite keeps the model, not only the best.
             patience: Validations in a row without improvement that end a phase; None for no limit.
             thread_count: Threads of tensor operations; None for no change.
             callbacks: Called during the training.
@@ -105,6 +107,7 @@ class TrainingLoop:
         self.callbacks, self.last, self.log = callbacks, OptimiserStep(), None
         self._name, self._record, self._data, self._threads, self._progress = name, record, data, thread_count, progress
         self._validations, self._validate_first, self._patience = validations, validate_first, patience
+        self._keep_last = keep_last
         self._watch = Watch()
         self._improved = False  # since the last checkpoint
         self._refused = 0  # steps in a row whose gradient was not finite
@@ -279,7 +282,7 @@ class TrainingLoop:
             adapted = isinstance(getattr(self._record, "base", None), str)
             found.append(verdicts.of_best_step(at.best_step, at.step, adapted=adapted))
         if at.first is not None and at.last is not None and self._has_diverged(at.first, at.last):
-            found.append(verdicts.of_divergence(at.first, at.last, at.best_step))
+            found.append(verdicts.of_divergence(at.first, at.last, at.best_step, best=not self._keep_last))
         found.append(verdicts.of_skipped(at.skipped, at.step, f" ({fault})" if fault else ""))
         found.append(verdicts.of_left_out(at.left_out, fault or "their gradient was not finite"))
         return verdicts.together(found)
@@ -321,7 +324,8 @@ class TrainingLoop:
             found = self.learner.validate(at)
         at.stale, at.last = at.stale + 1, found.score
         at.first = found.score if at.first is None else at.first
-        if at.best is None or self.learner.better(found.score, at.best):
+        newest = self._keep_last and math.isfinite(found.score)
+        if newest or at.best is None or self.learner.better(found.score, at.best):
             at.best, at.stale, at.best_step = found.score, 0, at.step
             self.learner.keep(at)
         return found, at

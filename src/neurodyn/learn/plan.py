@@ -3,7 +3,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ class TrainingPhase(Config, frozen=True, kw_only=True):
 
 
 Clock = Literal["wall", "cpu"]
+Keep = Literal["best", "last"]
 
 MOST_VALIDATIONS = 40
 """Validations of a training whose settings leave their number open."""
@@ -56,6 +57,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
         validations: Number of validations by roll-out in place of 40 or one in 10 steps, whichever is less.
         validation_rollouts: Held-out windows in a validation.
         validation_frames: Frames of a validation roll-out, at most the frames of the longest episode.
+        keep: Which weights are kept: "best" for those of the best validation, "last" for those of the last.
         conditions: Parameters of the data as inputs: names or shell patterns of quantities in which episodes differ.
         threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit
             of the result, depends on the number.
@@ -76,6 +78,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
     validations: int | None = None
     validation_rollouts: int = 256
     validation_frames: int = 100
+    keep: Keep = "best"
     conditions: tuple[str, ...] = ()
     threads: int = 1
     seed: int = 0
@@ -161,20 +164,23 @@ P = TypeVar("P", bound=TrainingPlan)
 
 
 def with_budget(
-    settings: P, minutes: float | None, steps: int | None, seed: int | None, threads: int | None = None
-) -> P:
-    """Return settings with another budget, seed or number of threads, where given.
+    settings: P, minutes: float | None, steps: int | None, seed: int | None, threads: int | None = None,
+    keep: Keep | None = None,
+) -> P:  # fmt: skip
+    """Return settings with another budget, seed, number of threads or choice of weights, where given.
 
     Raises:
         InputError: Both budgets are given, or a value is invalid.
     """
     if minutes is not None and steps is not None:
         raise InputError("training budget: both minutes and steps are given; give one")
-    changes: dict[str, float | int | None] = {}
+    changes: dict[str, Any] = {}
     if minutes is not None or steps is not None:
         changes |= {"minutes": minutes, "steps": steps}
     if seed is not None:
         changes["seed"] = seed
+    if keep is not None:
+        changes["keep"] = keep
     if threads is not None:
         changes["threads"] = resolve_threads(threads)
     try:

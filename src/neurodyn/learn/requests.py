@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from neurodyn.core.config import Config
 from neurodyn.core.requests import IN_PYTHON, Flag
@@ -98,12 +98,15 @@ class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
         out: Run directory to write.
         size: Settings: finetune, or the path of a settings file; in Python also the settings themselves, whose network
             is that of the model.
+        keep: Which weights are kept: best, by held-out roll-outs and the model before included, or last; by default as
+            in the settings (best).
     """
 
     run: Annotated[str | Path, Flag(str)]
     data: Annotated["Data", Flag(tuple[str, ...])]
     out: Annotated[str | Path, Flag(Path)]
     size: Annotated["str | TrainingPlan", Flag(str)] = "finetune"
+    keep: Literal["best", "last"] | None = None
 
 
 class ReproduceRequest(Config, frozen=True, kw_only=False):

@@ -154,7 +154,8 @@ def train_by_plan(
     plan = job.settings
     loop = TrainingLoop(
         learner, plan.budget, job.out, record=record, data=checksum(job.store), validations=plan.validation_count,
-        patience=patience, thread_count=plan.threads, callbacks=job.callbacks, progress=job.progress,
+        keep_last=plan.keep == "last", patience=patience, thread_count=plan.threads, callbacks=job.callbacks,
+        progress=job.progress,
     )  # fmt: skip
     if resume:
         loop.resume()

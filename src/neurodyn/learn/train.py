@@ -86,7 +86,7 @@ def plan_finetuning(request: FinetuneRequest) -> tuple[TrainingPlan, Mixture]:
     plan = KINDS[kind].plan_finetuning.get(request.run)
     _require_settings(kind, request.size)
     settings, mixture = plan(request)
-    return with_budget(settings, request.minutes, request.steps, request.seed, request.threads), mixture
+    return with_budget(settings, request.minutes, request.steps, request.seed, request.threads, request.keep), mixture
 
 
 def _robot(request: TrainRequest) -> Robot:

@@ -379,6 +379,16 @@ def test_finetuning_that_only_harms_leaves_the_base_model(
     assert kept[0] == kept[1]
 
 
+def test_finetuning_keeps_the_last_weights_where_that_is_asked_for(
+    trained_run: Path, plant_store: Store, tuning: Settings, tmp_path: Path
+):
+    harmful = replace(tuning, phases=(Phase(share=1, rate=1e-3, batch=8),), steps=4, warmup=0.0, keep="last")
+    end = finetune(str(trained_run), "here", plant_store, tmp_path, harmful)
+    assert end.best_step == 4
+    kept = [(run / "model" / "model.safetensors").read_bytes() for run in (trained_run, tmp_path)]
+    assert kept[0] != kept[1]
+
+
 def test_finetuning_nothing_is_bad_input(plant_store: Store, tuning: Settings, tmp_path: Path):
     with pytest.raises(InputError, match="no such folder"):
         finetune(str(tmp_path / "nowhere"), "here", plant_store, tmp_path / "out", tuning)

@@ -344,10 +344,11 @@ def _train_or_finetune(fit: Fit, kind: str) -> None:
             minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
             resume=fit.resume, progress=fit.progress,
         )  # fmt: skip
-    else:
+    else:  # a model that validation does not tell from the one before still knows where the policy was
         finetune(
             fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
-            seed=settings.seed, shares=fit.shares, device=fit.device, resume=fit.resume, progress=fit.progress,
+            seed=settings.seed, shares=fit.shares, device=fit.device, keep="last", resume=fit.resume,
+            progress=fit.progress,
         )  # fmt: skip
 
 
