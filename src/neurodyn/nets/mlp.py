@@ -38,9 +38,10 @@ class Perceptron(SequenceNet):
     def forward(self, x: Tensor) -> Tensor:
         """Map every frame by itself, shape [..., inputs] -> [..., outputs], members first where there are several."""
         activation = ACTIVATIONS[self.activation].apply
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers  # a slice would build a module
+        for layer in hidden:
             x = activation(layer(x))
-        return self.output_layer(x)
+        return last(x)
 
     def dense(self) -> Dense:
         """Return the layers as matrices."""
@@ -57,9 +58,10 @@ class Perceptron(SequenceNet):
     def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
         """Map one frame without gradients; activations are computed in place."""
         activation = ACTIVATIONS[self.activation].apply_
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers
+        for layer in hidden:
             x = activation(layer(x))
-        return self.output_layer(x), None
+        return last(x), None
 
     def reset(self, carry: None, mask: Tensor) -> None:
         """Do nothing."""

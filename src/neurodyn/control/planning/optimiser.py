@@ -2,7 +2,7 @@
 """What action sequences return in a model, and the registry of algorithms that improve them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,15 +10,19 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.planning.settings import PlannerSettings
-from neurodyn.control.task_frames import Moment, TaskFrames
+from neurodyn.control.task_frames import FrameEnd, Moment, TaskFrames, judge
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
-from neurodyn.dynamics.batch import State, Window
+from neurodyn.dynamics.batch import State, Step, Window
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks import Memory
 
 Value = Callable[[Tensor], Tensor]
 """A critic: from observations, shape [rows, observations], to what is still to come, shape [rows]."""
+
+_JUDGED = 1 << 15
+"""Rows of all frames that are judged in one batch at most: more only take memory."""
 
 
 @dataclass
@@ -109,8 +113,13 @@ class Imagination:
             tracked: Whether gradients by the plans are wanted.
         """
         roll = self.start(plans.shape[1], tracked=tracked)
-        gains = [roll.step(action) for action in plans.flatten(0, 1).unbind(1)]
-        return torch.stack(gains).sum(0).view(self.worlds, plans.shape[1])
+        actions = plans.flatten(0, 1).unbind(1)
+        if tracked:
+            gains = torch.stack([roll.step(action) for action in actions])
+        else:
+            share = max(1, _JUDGED // len(roll.alive))
+            gains = torch.cat([roll.steps(actions[at : at + share]) for at in range(0, len(actions), share)])
+        return gains.sum(0).view(self.worlds, plans.shape[1])
 
 
 class Roll:
@@ -129,34 +138,59 @@ class Roll:
         self.alive = torch.ones(len(moment.state.q), dtype=torch.bool, device=moment.state.q.device)
         self._frame, self.weight = 0, 1.0
 
-    def acting(self, action: Tensor) -> Tensor:
-        """Return what acts in the next frame under a planned action, shape [rows, actions]."""
-        if self._pending is not None and self._frame < self._of.fixed:
-            return self._pending[:, self._frame]
-        return action
+    def acting(self, action: Tensor, ahead: int = 0) -> Tensor:
+        """Return what acts in the next frame, or some frames later, under a planned action, shape [rows, actions]."""
+        frame = self._frame + ahead
+        return self._pending[:, frame] if self._pending is not None and frame < self._of.fixed else action
 
     def step(self, action: Tensor) -> Tensor:
         """Act for one frame; return what it adds to the return of each row, shape [rows]."""
-        of, settings, action = self._of, self._of._settings, self.acting(action)
+        of, action = self._of, self.acting(action)
         then, step, end = of.frames.frame(self.moment, action, of.generator, tracked=self._tracked)
-        gain = end.reward
-        if settings.penalty > 0:
-            uncertain = of.frames.disagreement(step)
-            if uncertain is not None:
-                share = settings.penalty * of.frames.task.penalty_scale
-                gain = gain - share * uncertain.masked_fill(end.implausible, 0.0)
-        self._frame += 1
-        gain = self.weight * torch.where(self.alive, gain, 0.0)
-        self.weight *= settings.discount
-        self.alive = self.alive & ~end.failed
+        gain = self._added(self._earned(step, end)[None], end.failed[None], then)[0]
         # What has ended rests where it began: its numbers count no longer, and must stay numbers.
         self.moment = replace(then, state=then.state.where(self.alive, self._first))
+        return gain
+
+    @torch.no_grad()
+    def steps(self, actions: Sequence[Tensor]) -> Tensor:
+        """Act for some frames, which are judged in one batch; return what each adds, shape [frames, rows].
+
+        Candidates whose episode has ended go on, for nothing.
+        """
+        of, before, after = self._of, [], []
+        acted = [self.acting(action, ahead).clamp(-of.limit, of.limit) for ahead, action in enumerate(actions)]
+        for action in acted:
+            before.append(self.moment.memory)
+            self.moment, step = of.frames.advance(self.moment, action, of.generator)
+            after.append((step, self.moment.now))
+        steps, now = Step.joined([step for step, _ in after]), Quantities.joined([now for _, now in after])
+        end = judge(of.frames.task, of.frames.bounds, steps, now, Memory.joined(before), torch.cat(acted))
+        shape = len(acted), -1
+        return self._added(self._earned(steps, end).unflatten(0, shape), end.failed.unflatten(0, shape), self.moment)
+
+    def _earned(self, step: Step, end: FrameEnd) -> Tensor:
+        """Return rewards less the penalty, shape [rows]."""
+        of, penalty = self._of, self._of._settings.penalty
+        uncertain = of.frames.disagreement(step) if penalty > 0 else None
+        if uncertain is None:
+            return end.reward
+        return end.reward - penalty * of.frames.task.penalty_scale * uncertain.masked_fill(end.implausible, 0.0)
+
+    def _added(self, earned: Tensor, failed: Tensor, then: Moment) -> Tensor:
+        """Return what frames add to the return, shape [frames, rows], given what they earn, and where they fail."""
+        of, settings, gains = self._of, self._of._settings, []
+        for gain, fails in zip(earned, failed, strict=True):
+            gains.append(self.weight * torch.where(self.alive, gain, 0.0))
+            self.weight *= settings.discount
+            self.alive = self.alive & ~fails
+        self._frame += len(gains)
         if self._frame == settings.horizon and of.value is not None:
             seen = of.frames.task.observe(then.now, then.memory)
-            gain = gain + self.weight * torch.where(self.alive, of.value(seen), 0.0)
-        of.spent.frames += len(gain)
-        of.spent.gradients += len(gain) if self._tracked else 0
-        return gain
+            gains[-1] = gains[-1] + self.weight * torch.where(self.alive, of.value(seen), 0.0)
+        of.spent.frames += failed.numel()
+        of.spent.gradients += failed.numel() if self._tracked else 0
+        return torch.stack(gains)
 
 
 class PlanOptimiser(ABC):
