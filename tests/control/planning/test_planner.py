@@ -5,8 +5,10 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.control.planning import optimiser
 from neurodyn.control.planning.optimiser import PLANNERS, Imagination
 from neurodyn.control.planning.planner import Planner
+from neurodyn.control.planning.sampling import Cem, CemSettings
 from neurodyn.control.planning.settings import PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError, MismatchError
@@ -101,6 +103,34 @@ def test_uncertainty_costs():
     dear = imagination(still(0.0), model=Unsure(), penalty=2.0).returns(plans)
     speeds = 0.3 * torch.tensor([1.0, 2.0, 3.0])
     torch.testing.assert_close(free - dear, 2.0 * Hold.penalty_scale * speeds.sum().view(1, 1))
+
+
+@pytest.mark.parametrize("at_once", [1, 13, 1000])
+def test_frames_judged_in_batches_return_what_frames_judged_one_by_one_do(at_once, monkeypatch):
+    monkeypatch.setattr(optimiser, "_JUDGED", at_once)
+    state = State(torch.tensor([[0.2], [1.9]]), torch.tensor([[0.0], [0.5]]))
+    pending = torch.tensor([[[0.5]], [[-0.5]]])
+    plans = 2 * torch.rand(2, 3, 9, 1, generator=torch.Generator().manual_seed(1)) - 1
+    plans[1, 0] = 1.0  # ends before the plan does
+    at = imagination(
+        state, model=Unsure(), horizon=9, discount=0.9, penalty=0.3, pending=pending, value=lambda seen: seen[:, 0]
+    )
+    torch.testing.assert_close(at.returns(plans), at.returns(plans, tracked=True))
+
+
+def test_noise_of_several_sizes_reaches_from_coarse_to_fine():
+    class Recorder:
+        limit = 100.0
+
+        def returns(self, plans):
+            self.plans = plans
+            return plans.sum((2, 3))
+
+    given = CemSettings(horizon=200, samples=5, rounds=1, noise=0.01, finest=0.01)
+    recorder = Recorder()
+    Cem(given, torch.Generator().manual_seed(0)).improve(recorder, torch.zeros(1, 200, 1), first=False)  # pyright: ignore[reportArgumentType]
+    sizes = recorder.plans[0, 1:].std((1, 2))
+    torch.testing.assert_close(sizes, torch.tensor([10**-0.5, 0.1, 10**-1.5, 0.01]), rtol=0.2, atol=0.0)
 
 
 def test_what_is_on_its_way_acts_first():
@@ -270,6 +300,7 @@ def test_commands_can_be_given():
         ({"horizon": 1}, "horizon is 1; valid: at least 2 frames"),
         ({"planner": "cem", "samples": 1}, "samples is 1; valid: at least 2"),
         ({"planner": "cem", "elites": 1.0}, "elites is 1.0; valid: between 0 and 1"),
+        ({"planner": "cem", "finest": 0.0}, "finest is 0.0; valid: above 0, at most 1"),
         ({"planner": "mppi", "temperature": 0.0}, "temperature is 0.0; valid: above 0"),
         ({"planner": "gradient", "samples": 8}, "samples is not a setting of the planner 'gradient'; it has"),
         ({"planner": "gradient", "steps": 0}, "steps is 0; valid: at least 1"),

@@ -76,18 +76,22 @@ class CemSettings(SamplingSettings, frozen=True):
     Attributes:
         elites: Share of the candidates to which the distribution is fitted.
         floor: Least standard deviation of the distribution, as a share of its first.
+        finest: Noise of the finest candidate, as a share of the coarsest one's, with all sizes between them: a round
+            both searches and refines. 1 for noise of one size.
     """
 
     samples: int = 128
     rounds: int = 3
     elites: float = 0.1
     floor: float = 0.1
+    finest: float = 1.0
 
     def check(self) -> None:
         """Refuse shares that are none."""
         super().check()
         require(0 < self.elites < 1, "elites", self.elites, "between 0 and 1")
-        require(0 < self.floor <= 1, "floor", self.floor, "above 0, at most 1")
+        for name in ("floor", "finest"):
+            require(0 < getattr(self, name) <= 1, name, getattr(self, name), "above 0, at most 1")
 
 
 class Cem(PlanOptimiser):
@@ -101,9 +105,10 @@ class Cem(PlanOptimiser):
         settings, limit = self.settings, imagination.limit
         mean, std = plan, torch.full_like(plan, settings.noise * limit)
         floor, count = settings.floor * std, max(2, round(settings.elites * settings.samples))
+        sizes = torch.logspace(0, math.log10(settings.finest), settings.samples).to(plan)[:, None, None]
         for _ in range(settings.first_rounds if first else settings.rounds):
             drawn = smooth_noise((len(plan), settings.samples, *plan.shape[1:]), settings.knot, self.generator, plan)
-            candidates = (mean[:, None] + std[:, None] * drawn).clamp(-limit, limit)
+            candidates = (mean[:, None] + std[:, None] * sizes * drawn).clamp(-limit, limit)
             candidates[:, 0] = plan
             returns = imagination.returns(candidates)
             chosen = returns.topk(count, 1).indices[..., None, None].expand(-1, -1, *plan.shape[1:])
