@@ -62,3 +62,14 @@ def test_no_file_of_the_room_imports_newton():
         for line in path.read_text().splitlines():
             words = line.split()
             assert not (words[:1] in (["import"], ["from"]) and words[1].split(".")[0] in {"newton", "mujoco"}), path
+
+
+def test_no_compiler_of_torch_is_imported_before_a_policy_acts():
+    """It takes as long to import as torch; functions of torch are as they were afterwards."""
+    script = (
+        "import sys, torch.compiler; before = torch.compiler.allow_in_graph, torch.compiler.assume_constant_result; "
+        "from neurodyn.policy.algorithms import require_learner; require_learner(); import neurodyn.policy.play; "
+        "assert before == (torch.compiler.allow_in_graph, torch.compiler.assume_constant_result); "
+        "assert 'tensordict' in sys.modules; assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.textpath import TextPath
 
 import neurodyn
 from neurodyn.report.numbers import quantity
@@ -120,6 +121,15 @@ def test_the_contract_leads_from_what_is_drawn_back_to_the_numbers(log: bool):
     assert np.abs(y - 1e-3 * 10 ** (-x / 5)).max() < 2e-3 * 1e-3
     assert found["names"] == ["falls", "stays"]
     assert (found["unit"], found["xLabel"], found["log"]) == ("m", "time [s]", log)
+
+
+@pytest.mark.parametrize(("size", "unit", "log"), [(1.0, "", False), (1e-3, "rad", True), (-12345.6, "m/s", False)])
+def test_ticks_fit_beside_the_axes(size: float, unit: str, log: bool):
+    svg = plot("ticks", [PlotCurve("curve", [0, 1, 2], [size, 1.7 * size, 10 * size])], unit=unit, log=log)
+    ticks = re.findall(r'<text style="[^"]*text-anchor: end[^"]*" x="([\d.]+)"[^>]*>([^<]+)<', svg)
+    widths = [TextPath((0, 0), text, size=8, prop="DejaVu Sans").get_extents().width for _, text in ticks]
+    assert len(ticks) > 2
+    assert all(float(x) - width > 0 for (x, _), width in zip(ticks, widths, strict=True))
 
 
 def test_names_are_escaped_wherever_they_stand():

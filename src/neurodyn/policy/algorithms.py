@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Algorithms that train policies, by name; another one is settings, a learner, and `ALGORITHMS.add(name, ...)`."""
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
@@ -65,3 +68,20 @@ def require_learner() -> None:
             f"policies need a package that is not installed ({', '.join(missing)}); install it with: "
             "pip install 'neurodyn[policy]'"
         )
+    _import_tensordict()
+
+
+def _import_tensordict() -> None:
+    """Import tensordict without torch.compile's tracer, which takes as long to import as torch, for nothing here.
+
+    tensordict registers functions of vmap with the tracer, for graphs that hold both; no verb compiles any.
+    """
+    if "torch._dynamo" in sys.modules:
+        return
+    compiler = torch.compiler
+    kept = compiler.allow_in_graph, compiler.assume_constant_result
+    compiler.allow_in_graph = compiler.assume_constant_result = lambda fn: fn
+    try:
+        import_module("tensordict")
+    finally:
+        compiler.allow_in_graph, compiler.assume_constant_result = kept

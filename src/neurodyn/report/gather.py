@@ -32,6 +32,7 @@ from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 
 SAMPLES = 2
+_RATE = 10.0  # of the animation [1/s]
 
 
 class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
@@ -94,7 +95,7 @@ def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | No
             _add_samples(result, material, material.robot)
         if moving and material.recordings:
             with stage(0.5, 1.0):
-                material.frames, material.interval = pictures(_short(material.recordings[0]))
+                material.frames, material.interval = pictures(_short(material.recordings[0]), rate=_RATE)
     except InputError as error:
         material.remarks.append(str(error))
     return material

@@ -28,6 +28,7 @@ PREDICTED, TRUTH, SECOND, THIRD, INK, QUIET, LINE, PHASE = VARIABLES
 _SIZE = (4.4, 2.5)
 _COLOURS, _STYLES = (PREDICTED, TRUTH, SECOND, THIRD), ("-", "--", ":")
 _MOST_POINTS = 600
+_BESIDE, _BELOW, _ABOVE, _PAD, _LETTER = 11.0, 31.0, 15.0, 6.0, 5.1  # around the axes, a letter of a tick [points]
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def plot(
     from matplotlib.figure import Figure
 
     with rc_context(cast(Any, _style(name))):
-        figure = Figure(_SIZE, layout="constrained")
+        figure = Figure(_SIZE)
         axes = figure.subplots()
         for number, (curve, x, y) in enumerate(drawn):
             marker: dict[str, Any] = {"marker": "o", "markersize": 3.5} if bars or len(x) == 1 else {}
@@ -112,6 +113,7 @@ def plot(
             )  # fmt: skip
         if legend:
             _legend(axes, [number for number, (curve, _, _) in enumerate(drawn) if curve.label])
+        _make_room(axes, above=bool(spans))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         contract = _contract(axes, [curve for curve, _, _ in drawn], x_label, unit, log)
@@ -185,6 +187,16 @@ def _axes(axes: "Axes", x_label: str, unit: str, log: bool) -> None:
             steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0)
             axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=9))
     axes.yaxis.set_major_formatter(FuncFormatter(_tick(unit)))
+
+
+def _make_room(axes: "Axes", *, above: bool) -> None:
+    """Leave margins for labels, by the number of characters: a layout engine takes longer than the drawing."""
+    width, height = (72 * size for size in _SIZE)
+    (low, high), text = axes.get_ylim(), axes.yaxis.get_major_formatter()
+    longest = max((len(text(y, 0)) for y in axes.yaxis.get_majorticklocs() if low <= y <= high), default=0)
+    left, bottom = _BESIDE + _LETTER * longest, _BELOW
+    top = height - (_ABOVE if above else _PAD)
+    axes.figure.subplots_adjust(left / width, bottom / height, 1 - _PAD / width, top / height)
 
 
 def _tick(unit: str) -> Callable[[float, int], str]:

@@ -243,6 +243,8 @@ PREDICTED = (255, 146, 43)
 TRUTH = (77, 171, 247)
 _BAND, _INK, _QUIET, _GAP = (20, 24, 31), (236, 240, 245), (139, 148, 160), 6
 _ALARM = (240, 62, 62)
+_EFFORT = 2
+"""Of WebP's search, 0 to 6: half the time of its default, 4, for files 2 % larger."""
 
 
 def pictures(
@@ -287,7 +289,7 @@ def webp_bytes(frames: np.ndarray, interval: float, *, quality: int = 70) -> byt
     """Encode pictures, shape [T, H, W, 3], as a looping WebP animation."""
     from PIL import Image
 
-    return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=quality, method=4)
+    return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=quality, method=_EFFORT)
 
 
 def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
@@ -295,7 +297,7 @@ def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(frame).save(buffer, "WEBP", quality=quality)
+    Image.fromarray(frame).save(buffer, "WEBP", quality=quality, method=_EFFORT)
     return buffer.getvalue()
 
 

@@ -17,7 +17,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.evaluate.records import Simulated
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import capital
-from neurodyn.report.page import data_uri, grid, header, heading, moving_picture, page, paragraph, section
+from neurodyn.report.page import data_uri, grid, header, heading, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list, plot
 from neurodyn.report.recording import (
     Recording,
@@ -26,7 +26,6 @@ from neurodyn.report.recording import (
     gif_bytes,
     pictures,
     still_bytes,
-    webp_bytes,
     write_mp4,
 )
 from neurodyn.robots import Robot
@@ -283,15 +282,15 @@ def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: flo
 
 
 def _player(frames: np.ndarray, interval: float, caption: str) -> str:
-    size = (frames.shape[2], frames.shape[1])
     sources = [data_uri(still_bytes(frame, quality=75), "image/webp") for frame in frames]
     listed = ",\n".join(f'"{source}"' for source in sources)
-    without_script = moving_picture(webp_bytes(frames, interval), still_bytes(frames[0]), size, caption)
+    height, width = frames.shape[1:3]
+    still = f'<img src="{sources[0]}" width="{width}" height="{height}" alt="{escape(caption)}">'
     return "\n".join(
         [
-            f"<noscript>{without_script}</noscript>",
+            f'<noscript><figure class="wide">{still}<figcaption>{escape(caption)}</figcaption></figure></noscript>',
             f'<figure class="wide" id="player" data-interval="{1000 * interval:.3f}" hidden>',
-            f'<img width="{size[0]}" height="{size[1]}" alt="{escape(caption)}">',
+            f'<img width="{width}" height="{height}" alt="{escape(caption)}">',
             '<div class="player"><button type="button">Pause</button>',
             f'<input type="range" min="0" max="{len(frames) - 1}" value="0" aria-label="time"></div>',
             f"<figcaption>{escape(caption)}, in real time</figcaption></figure>",

@@ -211,7 +211,7 @@ class _Studio(ViewedCopies):
         """Render every configuration with a camera on a path, uint8, shape [T, height, width, 3]."""
         wp, (width, height) = self._wp, self._size
         rays = self._sensor.compute_camera_rays_pinhole(
-            width, height, camera_fov=camera.field_of_view, sample_count=4, device="cpu"
+            width, height, camera_fov=camera.field_of_view, sample_count=2, device="cpu"
         )
         image: Any = self._tracer.allocate_image_color(1, width, height)
         pictures = np.empty((len(motion), height, width, 3), np.uint8)
