@@ -21,6 +21,7 @@ from neurodyn.control.resolve import open_dynamics
 from neurodyn.learn.learner import TrainState
 from neurodyn.policy import ALGORITHMS, SampledStarts, load_settings
 from neurodyn.policy.evaluation import play
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.tasks import load
 
 _EPISODES = 128
@@ -66,7 +67,7 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
     preset = load_settings(arguments.task, kind=algorithm.settings)
     settings = msgspec.structs.replace(preset, seed=seed, evaluation_worlds=_EPISODES)
     with tempfile.TemporaryDirectory() as scratch:
-        learner = algorithm.build()(Path(scratch), task, where, settings)
+        learner = algorithm.build()(PolicyTrainingJob(task, where, Path(scratch), settings))
     updates = settings.iterations or 0
     require(updates > 0, "the settings have no number of updates")
     warm(algorithm.build(), task, where, settings)
@@ -101,7 +102,7 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
 def warm(kind: type, task, where, settings) -> None:
     """Make one update, so that programs are compiled and torch has started before anything is timed."""
     with tempfile.TemporaryDirectory() as scratch:
-        learner = kind(Path(scratch), task, where, settings)
+        learner = kind(PolicyTrainingJob(task, where, Path(scratch), settings))
         learner.begin(TrainState())
         learner.step(0.0, TrainState())
 

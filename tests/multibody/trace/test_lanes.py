@@ -94,6 +94,24 @@ def test_lanes_compute_what_single_worlds_do(worlds, shared):
         torch.testing.assert_close(eight, alone, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("worlds", [1, 11])
+def test_rows_of_a_frame_are_those_of_autograd_whatever_lies_side_by_side_on_the_tape(worlds, lanes):
+    compiled = TracedProgram(test_program.SIZES, test_program.step, lanes=lanes)
+    given, none = test_program.given(worlds, 1), torch.zeros(0, dtype=F64)
+    state, control = (given[name].requires_grad_() for name in ("state", "control"))
+    seeds = torch.eye(state.shape[1], dtype=F64).expand(worlds, -1, -1)
+    with torch.no_grad():
+        after, rows = compiled.frame(state, 3, control, given["held"], given["parameters"], none)
+        found = rows(seeds)
+    path = compiled.rollout(frames=1, substeps=3, **given)[:, 1]
+    torch.testing.assert_close(after, path.detach())
+    for i, column in enumerate(path.unbind(1)):
+        by_state, by_control = torch.autograd.grad(column.sum(), (state, control), retain_graph=True)
+        torch.testing.assert_close(found[0][:, i], by_state)
+        torch.testing.assert_close(found[1][:, i], by_control[:, 0])
+
+
 def test_weights_of_padded_lanes_do_not_count():
     x, p, w = test_loops.given(5)
     tensors = {"state": x, "parameters": p, "weights": w}

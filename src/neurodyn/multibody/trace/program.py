@@ -301,7 +301,6 @@ class TracedProgram(OperatorHandle):
     ) -> tuple[Tensor, Rows]:
         """Return the states after one frame and what differentiates them; CPU only. Arguments: see `rollout`."""
         run = self._run(state, 1, substeps, self._fitted(state, 1, (control, held, parameters, weights)))
-        run.lanes = 1
         path, tape = self.record(run, state)
         return path[:, 1], lambda seeds: self._rows(run, tape, seeds.contiguous())
 
@@ -315,7 +314,7 @@ class TracedProgram(OperatorHandle):
         room = tape_memory(seeds, worlds * parts * (size + self.sizes.control) * wide.lanes)
         sums = tape_memory(seeds, self.sizes.weights * wide.lanes).zero_()
         state, control = torch.empty_like(seeds), seeds.new_empty(worlds, rows, self.sizes.control)
-        words = [1, run.substeps, worlds, rows, *run.words]
+        words = [run.lanes, run.substeps, worlds, rows, *run.words]
         for tensor in (seeds, state, control):
             words += [tensor.data_ptr(), tensor.shape[-1], 0, 1]
         words += [run.weights.data_ptr(), tape.data_ptr(), sums.data_ptr(), room.data_ptr()]

@@ -90,8 +90,8 @@ SEEDED_ROWS = ("u", "h", "p", "gx", "gx0", "gu")
 """Arrays of the seeded adjoint by world: control, held, parameters; and by seed: seeds, gradients by x0 and u."""
 
 SEEDED_PLAIN = ("w", "t", "gw", "parts")
-"""Its other arrays: weights, tape of one world at a time, (unused) sums of weight gradients, and scratch memory for the
-adjoints of a world's seeds."""
+"""Its other arrays: weights, tape, (unused) sums of weight gradients, and scratch memory for the adjoints of a world's
+seeds. It is of one frame: its number of frames says how many worlds lie side by side on the tape."""
 
 _TAPED = {"sin", "cos", "exp", "log", "tanh", "atan2", "sqrt", "div"}
 _ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_.get({})", "a": "a[{}]", "f": "gf_[{}]"}
@@ -162,13 +162,13 @@ for (int i = 0; i < {nx}; ++i) a[i] += SELECT(live, given.get(i), (real)0);
 """
 
 
-_SEEDED_ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_[{}]", "x": "tape[{}]", "a": "a[{}]", "b": "b[{}]"}
+_SEEDED_ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_[{}]", "x": "tape[{} * wide]", "a": "a[{}]", "b": "b[{}]"}
 
 _SEEDED = """
 const number* weights = w; (void)weights;
 number kept[{nq_}];
 real slopes[{nr_} * {ns_parts_}]; (void)slopes;
-const int parts_of = (group + LANES - 1) / LANES;
+const int parts_of = (group + LANES - 1) / LANES, wide = frames;
 for (int world = begin; world < end; ++world) {{
 FUSE
 const number* p_ = p + (long long)world * p_world; (void)p_;
@@ -183,9 +183,9 @@ for (int i = 0; i < {nx}; ++i) a[i] = given.get(i);
 for (int i = {nx}; i < {nr}; ++i) a[i] = 0;
 }}
 {before}
-const number* tape = (const number*)t + (long long)world * substeps * {nk} + (long long)substeps * {nk};
+const number* tape = (const number*)t + (long long)(world / wide + 1) * substeps * {nk} * wide + world % wide;
 for (int substep = 0; substep < substeps; ++substep) {{
-tape -= {nk};
+tape -= {nk} * wide;
 {alike}
 for (int part = 0; part < {ns_parts}; ++part) {{
 const number* same = kept; (void)same;
@@ -322,7 +322,7 @@ def _seeded_text(
     frontier = _frontier(graph, [x for _, x in keep] + [Expression(graph, i) for i in loops])
     before = statements(graph, [("(void)", x) for x in frontier], _SEEDED_ELEMENTS, single=True)
     known = set(live_nodes(graph, [x.index for x in frontier]))
-    reading = [f"const number v{index} = tape[{place}];" for index, place in taped.items() if index in live]
+    reading = [f"const number v{index} = tape[{place} * wide];" for index, place in taped.items() if index in live]
     alike = statements(graph, keep, _SEEDED_ELEMENTS, known | set(taped), single=True, also=loops)
     given = {*same, *loops, *taped, *known}
     texts = []
