@@ -299,6 +299,18 @@ def test_observations_before_resets_are_shown_on_request():
     assert (extras["last"][:, 0] != seen["policy"][:, 0]).all()
 
 
+def test_what_nobody_logs_is_not_kept():
+    frames, kept = {}, {}
+    for logged in (False, True):
+        env = world([0.0, 0.25], logged=logged)
+        frames[logged] = [env.step(torch.ones(2, 1)) for _ in range(5)]
+        kept[logged] = env.collect().lengths
+    assert kept == {False: [], True: [5, 5]}
+    for (seen, reward, done, extras), (as_seen, as_reward, as_done, others) in zip(*frames.values(), strict=True):
+        assert others.keys() - extras.keys() == {"terms", "log"}
+        torch.testing.assert_close((seen["policy"], reward, done), (as_seen["policy"], as_reward, as_done))
+
+
 def test_no_worlds_are_refused():
     with pytest.raises(InputError, match="worlds is 0; valid: at least 1"):
         world([])

@@ -133,13 +133,13 @@ class TreeInertia(TreeColumns):
     def __init__(self, tree: Tree, poses: Sequence[LinkPose], added: Sequence[tuple[SparseRow, Any]] = ()) -> None:
         """Compute and factor the mass matrix at these link poses.
 
-        `added` are inertias along rows J, such as those of tendons; see `with_squares`.
+        `added` are inertias along rows J, such as those of tendons; see `squares`.
         """
         super().__init__(tree, poses)
         self._bodies = self._own_bodies(tree)
         self.matrix = self._mass_matrix(tree)
         if added:
-            self.matrix = self.with_squares(added)
+            self.matrix = summed(self.matrix, self.squares(added))
         self._lower, self._inverse = factored(self.matrix)
 
     def halfway(self, generalised: Sequence[Any]) -> list[Any]:
@@ -158,9 +158,9 @@ class TreeInertia(TreeColumns):
         """Return M v."""
         return product(self.matrix, velocities)
 
-    def with_squares(self, rows: Sequence[tuple[SparseRow, Any]]) -> list[list[Any]]:
-        """Return M plus w J^T J for each row J and weight w, without entries of different branches, as in MuJoCo."""
-        matrix = [list(row) for row in self.matrix]
+    def squares(self, rows: Sequence[tuple[SparseRow, Any]]) -> list[list[Any]]:
+        """Return the sum of w J^T J over rows J and weights w, without entries of different branches, as in MuJoCo."""
+        matrix: list[list[Any]] = [[0.0] * (i + 1) for i in range(len(self.columns))]
         for row, weight in rows:
             for i, x in row.items():
                 for j in self.chains[i]:
@@ -298,6 +298,11 @@ def _turned(turn: Matrix, inertia: Matrix) -> Matrix:
             along = turn @ array(axis.tolist())
             turned = turned + np.outer(float(moment - first) * along, along)
     return turned
+
+
+def summed(one: list[list[Any]], other: list[list[Any]]) -> list[list[Any]]:
+    """Return the sum of two lower triangles."""
+    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(one, other, strict=True)]
 
 
 def product(matrix: list[list[Any]], vector: Sequence[Any]) -> list[Any]:

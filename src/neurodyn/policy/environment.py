@@ -148,6 +148,7 @@ class PolicyEnvironment(VecEnv):
         noisy: bool = False,
         frames: int | None = None,
         shows_last: bool = False,
+        logged: bool = True,
         capture: Recorder | None = None,
     ) -> None:
         """Start all worlds.
@@ -170,6 +171,7 @@ class PolicyEnvironment(VecEnv):
             noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
             shows_last: Whether `step` reports observations before resets, as `extras["last"]`, where episodes end.
+            logged: Whether frames report reward terms in their extras, and ended episodes are kept for `collect`.
             capture: Records a frame, whose states are overwritten in place; None for CUDA graphs of learned dynamics.
 
         Raises:
@@ -182,7 +184,7 @@ class PolicyEnvironment(VecEnv):
         self.num_envs, self.num_actions = worlds, len(task.actions)
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
-        self._starts, self._shows_last = starts, shows_last
+        self._starts, self._shows_last, self._logged = starts, shows_last, logged
         self._scale, self._usual, self._failure = reward_scale, usual, failure
         self.disturbances = Disturbances(
             disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
@@ -434,7 +436,7 @@ class PolicyEnvironment(VecEnv):
         sums = [part.detach().unflatten(1, shape) for part in (rows, parts)]
         begin = 0
         for frame, at in enumerate(frames, 1):
-            if at.over or frame == len(frames):
+            if self._logged and (at.over or frame == len(frames)):
                 returns, terms = (part[:, begin:frame].sum(1) for part in sums)
                 ended = self._count(returns, terms, at.end, at.done, over=at.over)
                 if ended is not None:
@@ -489,12 +491,15 @@ class PolicyEnvironment(VecEnv):
             "reward": end.reward,
             "implausible": end.implausible,
             "state": step.state,  # before resets
-            "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
-            "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        returns = torch.stack([end.reward, penalised, self._one])
-        terms = self._with_implausible(end) if task.implausible_reward else end.parts
-        ended = self._count(returns, terms, end, done, over=over)
+        ended = None
+        if self._logged:
+            means = zip(end.names, end.parts.mean(1).unbind(), strict=True)
+            extras["terms"] = dict(zip(end.names, end.parts.unbind(), strict=True))
+            extras["log"] = {f"/reward/{name}": mean for name, mean in means}
+            returns = torch.stack([end.reward, penalised, self._one])
+            terms = self._with_implausible(end) if task.implausible_reward else end.parts
+            ended = self._count(returns, terms, end, done, over=over)
         if over:
             extras["succeeded"] = task.succeeded(then.now, then.memory)
             if self._shows_last:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from neurodyn.multibody import trace
-from neurodyn.multibody.trace import Graph, apply_loop, pull_back
+from neurodyn.multibody.trace import Graph, Loop, apply_loop, pull_back
 from neurodyn.multibody.trace.text import statements
 from tests.multibody.trace.loops import dense, root
 
@@ -64,6 +64,20 @@ def test_loops_are_written_where_they_are_needed():
     assert "i < 5" in text
     assert "i < 7" not in text
     assert "i < 7" in statements(graph, [("y =", unused[0])], ARRAYS)
+
+
+def test_behind_the_gate_of_a_loop_stands_what_nothing_else_takes():
+    graph = Graph()
+    gate, a, b, c = graph.inputs("x", 4)
+    alone, shared = trace.exp(trace.sin(a)), trace.cos(b)
+    loop = Loop("gated", 4, 1, 0, "out[0] = in[0] > 0 ? in[1] + in[2] : in[3];", "", gates=((0, 0, 3),))
+    (found,) = apply_loop(graph, loop, [gate, alone, shared, trace.exp(c)])
+    text = statements(graph, [("y =", found + shared)], ARRAYS, in_rows=True)
+    before, behind, after = re.split(r"if \(in_\d+\[0\] > \(real\)0\) \{|\n\}\n", text, maxsplit=2)
+    assert [len(re.findall(r"::wp::(?:sin|exp)|\[1\] =", part)) for part in (before, behind, after)] == [1, 3, 0]
+    assert before.count("::wp::cos") == 1
+    assert re.findall(r"in_\d+\[(\d)\] =", before) == ["0", "2", "3"]
+    assert "in[1] + in[2]" in after
 
 
 def test_the_adjoint_of_a_loop_with_weights_is_written_for_its_effect():

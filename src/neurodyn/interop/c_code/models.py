@@ -191,7 +191,8 @@ def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden:
     """Return statements from q, qd, control (and a memory, which begins with hidden joints) to q_next and qd_next."""
     graph, size = Graph(), frame.sizes.state
     values = [Expression(graph, index) for index in frame.traced(graph)]
-    body = assigned(graph, [("after", values)], {"x": "s", "u": "control"})
+    before: list[str] = []
+    body = assigned(graph, [("after", values)], {"x": "s", "u": "control"}, before)
     first = nq + hidden
     parts = [("q", 0, nq, 0), ("qd", first, nv, 0)]
     kept = [("state->memory", nq, hidden, 0), ("state->memory", first + nv, size - first - nv, hidden)]
@@ -208,8 +209,9 @@ def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden:
     return "\n".join(
         [
             f"real s[{size}]; real after[{size}];",
-            f"real last[{nv}]; bool warm = false;" if re.search(r"\bwarm\b", body) else "",
+            f"real last[{nv}]; real change[{nv}]; bool warm = false;" if re.search(r"\bwarm\b", body) else "",
             copied(True),
+            *before,
             f"for (int substep = 0; substep < {frame.substeps}; ++substep) {{",
             body,
             f"for (int i = 0; i < {size}; ++i) s[i] = after[i];",

@@ -105,15 +105,19 @@ def math_calls(text: str) -> str:
 
 
 def assigned(
-    graph: Graph, results: Sequence[tuple[str, Sequence[Scalar]]], arrays: Sequence[str] | Mapping[str, str]
-) -> str:
+    graph: Graph, results: Sequence[tuple[str, Sequence[Scalar]]], arrays: Sequence[str] | Mapping[str, str],
+    hoisted: list[str] | None = None,
+) -> str:  # fmt: skip
     """Return statements that compute the elements of arrays.
 
-    `arrays` are those that the graph's inputs are elements of, or the names of these in C.
+    `arrays` are those that the graph's inputs are elements of, or the names of these in C. `hoisted` takes lines that
+    may stand before a loop around the statements.
     """
     names = arrays if isinstance(arrays, Mapping) else {name: name for name in arrays}
     lefts = [(f"{name}[{i}] =", value) for name, values in results for i, value in enumerate(values)]
-    text = statements(graph, lefts, {name: f"{text}[{{}}]" for name, text in names.items()}, in_rows=True)
+    text = statements(
+        graph, lefts, {name: f"{text}[{{}}]" for name, text in names.items()}, in_rows=True, hoisted=hoisted
+    )
     # Tables in a function would be filled anew at every call.
     return math_calls(re.sub(r"(?<!static )const int (\w+)\[\] =", r"static const int \1[] =", text))
 
@@ -291,7 +295,7 @@ def _bench(unit: CUnit, name: str, include: str) -> str:
     """Return a program that calls the first function again and again."""
     one, arrays, cpp = unit.functions[0], _arrays(unit.functions[0]), ".hpp" in include
     how = "g++ -std=c++11" if cpp else "gcc -std=c99"
-    how += f" -O2 -march=native -ffp-contract=fast main.{'cpp' if cpp else 'c'}"
+    how += f" -O2 -march=native -ffp-contract=fast -fno-math-errno main.{'cpp' if cpp else 'c'}"
     how += f"{'' if cpp else f' {name}.c'} -o bench -lm && ./bench [steps]"
     declared = [f"  {name}_real {array.name}[{array.width}];" for array, _ in arrays]
     began: list[str] = []

@@ -61,7 +61,7 @@ class _OpenedTask:
         return PolicyEnvironment(
             self.task, where.dynamics, where.starts(self.task, seed), count, seed=seed, penalty=self._penalty,
             draws=robots.draws, disturbed=robots.disturbed, noisy=self._noisy, frames=self._frames, shows_last=True,
-            environment=robots.surroundings(self.task, count, seed),
+            logged=False, environment=robots.surroundings(self.task, count, seed),
         )  # fmt: skip
 
 

@@ -96,7 +96,11 @@ class ConstraintStructure:
 
 
 class ConstraintLayout:
-    """Start indices of a problem's inputs, and their number."""
+    """Start indices of a problem's inputs, and their number.
+
+    Attributes:
+        gates: The depth of each point and the violation of each limit, with their inputs (see `Loop`).
+    """
 
     def __init__(self, structure: ConstraintStructure) -> None:
         self.nv = len(structure.chains)
@@ -121,6 +125,9 @@ class ConstraintLayout:
             self.inputs += PER_CONE_GROUP + PER_CONE * group.contacts
         self.first_force = self.nv + 3 * self.points  # of contacts of shapes, among the outputs
         self.outputs = self.first_force + 3 * sum(group.contacts for group in structure.cones)
+        points = range(self.first_point, self.first_limit, PER_POINT)
+        limits = range(self.first_limit, self.first_friction, PER_LIMIT)
+        self.gates = (*((i + 9, i, i + PER_POINT) for i in points), *((i, i, i + PER_LIMIT) for i in limits))
 
 
 FORCE = ("F0", "F1", "F2")

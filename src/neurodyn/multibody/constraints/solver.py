@@ -64,14 +64,16 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
     return Loop(
         name="soft constraints", inputs=writer.inputs, outputs=writer.outputs, saved=0,
         forward=forward, adjoint=writer.adjoint(), sufficient=writer.nv, onnx=partial(add_solution, structure),
+        gates=ConstraintLayout(structure).gates,
     )  # fmt: skip
 
 
 _PER_CONTACT = 9 + len(STIFFNESS_ENTRIES)
 """Numbers that a contact keeps in `y`: its residual, the change along a step, force, and entries of the stiffness."""
 
-_VECTOR = 4
-"""Multiple to which rows are padded: doubles in the vectors of most processors."""
+_VECTOR = 4  # numbers to which rows are padded: doubles in the vectors of most processors
+
+_REMEMBERED = "{ change[i] = warm ? a[i] - last[i] : (real)0; last[i] = a[i]; }"
 
 _UNROLLED = 1000
 """Most products of a factorisation of H that are written one by one."""
@@ -86,8 +88,8 @@ class _ConstraintWriter:
     does not grow with their number.
 
     With `padded`, rows of H and J are whole vectors of numbers of one world: what is added past the end of a row of H
-    does not matter, and J is 0 there. The search then begins at the accelerations `last` of the substep before, if
-    there is one in the frame (`warm`), both declared around the loop over substeps.
+    does not matter, and J is 0 there. The search then begins at the accelerations `last` of the substep before and
+    their `change` in it, if there is one in the frame (`warm`), all declared around the loop over substeps.
     """
 
     def __init__(self, structure: ConstraintStructure, *, padded: bool = False) -> None:
@@ -121,13 +123,11 @@ class _ConstraintWriter:
             [
                 f"real a[{self.nv}];",
                 *(f"a[{i}] = in[{self._free + i}];" for i in dofs),
-                f"for (int i = {self.nv}; i < {self.outputs}; ++i) out[i] = (real)0;",
-                self._contacts(),
+                f"for (int i = {self.nv}; i < {self.outputs}; ++i) out[i] = (real)0;\n{self._contacts()}",
                 *self._row_tables(),
                 f"if ({self._may_push()}) {{",
-                f"if (warm) for (int i = 0; i < {self.nv}; ++i) a[i] = last[i];" if self._row else "",
-                "real live = (real)1; real scale = (real)0;",
-                "const real least = (real)(sizeof(number) == 8 ? 1e-20 : 1e-12);",
+                f"if (warm) for (int i = 0; i < {self.nv}; ++i) a[i] = last[i] + change[i];" if self._row else "",
+                "real live = (real)1, scale = (real)0; const real least = (real)(sizeof(number) == 8 ? 1e-20 : 1e-12);",
                 self._begun(free=not self._row),
                 f"for (int iteration = 0; iteration < {_ITERATIONS}; ++iteration) {{",
                 self._gradient(),
@@ -151,7 +151,7 @@ class _ConstraintWriter:
                 *filter(None, [self._cones.forces()]),
                 "}",
                 *(f"out[{i}] = a[{i}];" for i in dofs),
-                f"for (int i = 0; i < {self.nv}; ++i) last[i] = a[i];\nwarm = true;" if self._row else "",
+                f"for (int i = 0; i < {self.nv}; ++i) {_REMEMBERED}\nwarm = true;" if self._row else "",
             ]
         )
 
@@ -249,8 +249,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         """
         first = f"real m[{self.nv}]; for (int i = 0; i < {self.nv}; ++i) m[i] = (real)0;"
         if not free:
-            differences = (f"d[{i}] = a[{i}] - in[{self._free + i}];" for i in range(self.nv))
-            first = "\n".join([f"real d[{self.nv}]; (void)d;", *differences, self._product("m", "d")])
+            begun = f"real d[{self.nv}]; for (int i = 0; i < {self.nv}; ++i) d[i] = a[i] - in[{self._free} + i];"
+            first = f"{begun}\n{self._product('m', 'd')}"
         rows = self._each_contact(_rows_times("a", "y", rest=True), "yn[0] = y0; yn[1] = y1; yn[2] = y2;")
         return f"{first}\n{rows}"
 
@@ -285,8 +285,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
     def _from_mass_matrix(self) -> str:
         """Return text that sets H to M."""
         if self._row:
-            lines = [f"for (int i = 0; i < {self._width}; ++i) H[i] = (real)0;"]
-            return "\n".join([*lines, *(f"H[{self._entry[pair]}] = in[{k}];" for k, pair in enumerate(self._entries))])
+            lines = (f"H[{self._entry[pair]}] = in[{k}];" for k, pair in enumerate(self._entries))
+            return "\n".join([f"for (int i = 0; i < {self._width}; ++i) H[i] = (real)0;", *lines])
         if not self._fills:
             return f"for (int i = 0; i < {len(self._entries)}; ++i) H[i] = in[i];"
         places = ", ".join(str(self._entry[pair]) for pair in self._entries)

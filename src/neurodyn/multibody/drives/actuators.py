@@ -25,7 +25,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench, Wrenches
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint
-from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, solved, sparse
+from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, product, solved, sparse, summed
 from neurodyn.multibody.passive import along, turning_rows
 from neurodyn.multibody.points import Kinematics, add_wrench
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
@@ -253,8 +253,9 @@ def damped(
     rows = [(row, value) for row, value in rows if not is_zero(value)]
     if not rows and all(map(is_zero, joints.values())):
         return acceleration
-    force = inertia.times(acceleration)
-    stiffer = inertia.with_squares([(row, step * value) for row, value in rows])
+    added = inertia.squares([(row, step * value) for row, value in rows])
     for dof, value in joints.items():
-        stiffer[dof][dof] = stiffer[dof][dof] + step * value
-    return solved(*factored(stiffer), force)
+        added[dof][dof] = added[dof][dof] + step * value
+    # (M + h D)^-1 M a: its difference to a takes no product with M, and D is mostly 0.
+    change = solved(*factored(summed(inertia.matrix, added)), product(added, acceleration))
+    return [a - x for a, x in zip(acceleration, change, strict=True)]

@@ -334,7 +334,8 @@ class Loop:
     * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
 
     Between `#if ROWS_IN_VECTORS`, `#else` and `#endif` a text has two forms: the first is for one world, whose numbers
-    a compiler may put into vectors. It may keep accelerations `last`, and `warm`, from one substep to the next.
+    a compiler may put into vectors. It may keep accelerations `last`, their `change`, and `warm` from one substep to
+    the next.
 
     A `number` is always one number of the working precision: weights are numbers, everything else is `real`. The
     gradients of the weights are `Sums`: `weight_adj + i` is a `Sums` too, and `weight_adj[i] += x` adds to it.
@@ -352,6 +353,8 @@ class Loop:
     # Number of first outputs from which alone the adjoint works, without running the forward text again; 0 for none.
     sufficient: int = 0
     fixed: int = 0  # number of last inputs without derivative
+    # An input, and the first and the end of those that the forward text reads only where that one is above 0.
+    gates: tuple[tuple[int, int, int], ...] = ()
     # Adds the loop as nodes of an ONNX graph: from the name of the concatenated inputs to the name of the concatenated
     # first outputs and their number; None if there is no such form.
     onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)

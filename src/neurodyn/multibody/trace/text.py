@@ -27,6 +27,7 @@ def statements(
     also: Sequence[int] = (),
     kept: Mapping[int, str] | None = None,
     in_rows: bool = False,
+    hoisted: list[str] | None = None,
 ) -> str:
     """Return text that computes the assigned values and nothing else.
 
@@ -40,7 +41,9 @@ def statements(
         single: Whether values are equal in all lanes of a `real`, and therefore of type `number`.
         also: Further loops to run.
         kept: Loops that need not run, with text that fills their first outputs.
-        in_rows: Whether texts of loops take their form for one world (see `Loop`).
+        in_rows: Whether the text is for one world: loops take their form for it (see `Loop`), what they take is written
+            where it is known, and what only a gate lets through is computed behind it.
+        hoisted: Takes, with `in_rows`, the first lines, which may stand before a loop around the text.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
@@ -48,11 +51,21 @@ def statements(
     fresh = [index for index in live if index not in known]
     runs = _Runs(graph, fresh, kept or {})
     named = runs.named | {index for _, index in targets} | set(after or {})
-    lines = []
+    early = _EarlyInputs(graph, fresh, runs, [index for _, index in targets], single) if in_rows else None
+    lines = early.declared() if early else []
+    if hoisted is not None:
+        hoisted += lines
+        lines = []
     for index in fresh:
         if graph.nodes[index][0] != "result" or index in named:
             ready = (kept or {}).get(index)
-            lines += [_declaration(graph, index, arrays, single, ready, runs), (after or {}).get(index, "")]
+            if early and graph.nodes[index][0] == "loop":
+                lines += early.gated(index)
+            text = _declaration(graph, index, arrays, single, ready, runs, early is not None)
+            if early:
+                early.put(index, text, lines)
+            else:
+                lines += [text, (after or {}).get(index, "")]
     lines += [f"{left} {_name(graph, index, single)};" for left, index in targets]
     return _FORM.sub(r"\1" if in_rows else r"\2", "\n".join(line for line in lines if line))
 
@@ -127,19 +140,26 @@ class _Runs:
             return False
         return a[1] in self._ready and one in self._fresh and other in self._fresh
 
-    def filled(self, index: int, array: str, single: bool) -> str:
-        """Return text that declares an array with what a loop or its reverse takes."""
-        given, runs, nodes = self._given(index), self._runs(index), self._graph.nodes
-        if not runs:
-            names = ", ".join(_name(self._graph, i, single) for i in given)
-            return f"const real {array}[{max(len(given), 1)}] = {{{names or '0'}}};"
-        lines = [f"real {array}[{len(given)}];"]
-        copied: set[int] = set()
-        for start, end in runs:
+    def copied(self, index: int, array: str) -> tuple[list[str], set[int]]:
+        """Return texts that copy the runs of what a loop or its reverse takes into an array, and their places."""
+        given, nodes = self._given(index), self._graph.nodes
+        lines: list[str] = []
+        places: set[int] = set()
+        for start, end in self._runs(index):
             _, of, number = nodes[given[start]]
             source = f"({_results(self._graph, of)} + {number})"
             lines.append(f"for (int i = 0; i < {end - start}; ++i) {array}[{start} + i] = {source}[i];")
-            copied.update(range(start, end))
+            places.update(range(start, end))
+        return lines, places
+
+    def filled(self, index: int, array: str, single: bool) -> str:
+        """Return text that declares an array with what a loop or its reverse takes."""
+        given, nodes = self._given(index), self._graph.nodes
+        runs, copied = self.copied(index, array)
+        if not runs:
+            names = ", ".join(_name(self._graph, i, single) for i in given)
+            return f"const real {array}[{max(len(given), 1)}] = {{{names or '0'}}};"
+        lines = [f"real {array}[{len(given)}];", *runs]
         others = [k for k in range(len(given)) if k not in copied]
         fixed = [k for k in others if nodes[given[k]][0] == "constant"]
         lines += [f"{array}[{k}] = {_name(self._graph, given[k], single)};" for k in others if k not in set(fixed)]
@@ -152,13 +172,75 @@ class _Runs:
         return "\n".join(lines)
 
 
+class _EarlyInputs:
+    """Writes what loops take as soon as it is known, and behind a loop's gate (see `Loop`) what no other node takes.
+
+    A value that waits for its loop costs a store and a load; what is behind a gate costs nothing where it is closed.
+    """
+
+    def __init__(self, graph: Graph, fresh: Sequence[int], runs: _Runs, targets: Collection[int], single: bool) -> None:
+        self._graph, self._runs, self._single = graph, runs, single
+        self._loops = [i for i in fresh if graph.nodes[i][0] == "loop"]
+        self._fixed: list[str] = []
+        self._writes: dict[int, list[str]] = {}
+        for loop in self._loops:
+            whole = runs.copied(loop, "")[1]
+            for k, index in enumerate(graph.nodes[loop][2:]):
+                if k not in whole:
+                    text = f"in_{loop}[{k}] = {_name(graph, index, single)};"
+                    fixed = graph.nodes[index][0] == "constant"
+                    (self._fixed if fixed else self._writes.setdefault(index, [])).append(text)
+        self._gates: dict[int, dict[int, list[str]]] = {i: {} for i in self._loops}
+        self._behind = self._found(fresh, targets)
+
+    def _found(self, fresh: Sequence[int], targets: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Return the loop and the gate behind which nodes are computed: those that all who take them are behind."""
+        users: dict[int, set[tuple[int, int] | None]] = {index: {None} for index in targets}
+        found: dict[int, tuple[int, int]] = {}
+        for index in reversed(fresh):  # who takes a node follows it
+            node = self._graph.nodes[index]
+            if node[0] == "loop":
+                behind = {
+                    k: (index, gate) for gate, first, end in node[1].gates for k in range(first, end) if k != gate
+                }
+                for k, argument in enumerate(node[2:]):
+                    users.setdefault(argument, set()).add(behind.get(k))
+                continue
+            (own, *more) = users.get(index, {None})
+            if own is not None and not more and node[0] != "reverse":
+                found[index] = own
+            for argument in self._graph.arguments(index):
+                users.setdefault(argument, set()).add(found.get(index))
+        return found
+
+    def declared(self) -> list[str]:
+        """Return text that declares the arrays, with the constants in them."""
+        return [*(f"real in_{i}[{max(len(self._graph.nodes[i]) - 2, 1)}];" for i in self._loops), *self._fixed]
+
+    def put(self, index: int, text: str, lines: list[str]) -> None:
+        """Add a node's text, and what is written of it, to the lines or to those behind its gate."""
+        texts = [text, *self._writes.get(index, [])]
+        if index in self._behind:
+            loop, gate = self._behind[index]
+            self._gates[loop].setdefault(gate, []).extend(texts)
+        else:
+            lines.extend(texts)
+
+    def gated(self, loop: int) -> list[str]:
+        """Return what has to stand before a loop: what is behind its gates, and runs of results of other loops."""
+        lines = self._runs.copied(loop, f"in_{loop}")[0]
+        for gate, texts in self._gates[loop].items():
+            lines += [f"if (in_{loop}[{gate}] > (real)0) {{", *texts, "}"]
+        return lines
+
+
 def _results(graph: Graph, index: int) -> str:
     """Return the name of the array with the results of a loop or its reverse."""
     return f"{'out' if graph.nodes[index][0] == 'loop' else 'adj'}_{index}"
 
 
 def _declaration(
-    graph: Graph, index: int, arrays: Mapping[str, str], single: bool, ready: str | None, runs: _Runs
+    graph: Graph, index: int, arrays: Mapping[str, str], single: bool, ready: str | None, runs: _Runs, early: bool
 ) -> str:
     kind, *rest = graph.nodes[index]
     left = f"const {'number' if single else 'real'} v{index} ="
@@ -167,7 +249,7 @@ def _declaration(
     if kind == "input":
         return f"{left} {arrays[rest[0]].format(rest[1])};"
     if kind == "loop":
-        return _loop(index, rest[0], runs.filled(index, f"in_{index}", single), ready)
+        return _loop(index, rest[0], "" if early else runs.filled(index, f"in_{index}", single), ready)
     if kind == "reverse":
         return _reverse(index, rest[0], rest[1], runs.filled(index, f"seed_{index}", single))
     if kind == "result":
