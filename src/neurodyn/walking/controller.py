@@ -128,9 +128,9 @@ def _least_jerk(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return s**3 * (10 - 15 * s + 6 * s * s), 30 * s * s * (1 - s) ** 2, 60 * s * (1 - s) * (1 - 2 * s)
 
 
-_SETTLED = 0.3
+SETTLED = 0.3
 """Share of the stance after which a foot is assumed to be on the ground."""
-_LATE = 0.25
+LATE = 0.25
 """Height of a stance foot above the ground from which it counts as late, relative to the centre of mass."""
 
 
@@ -237,15 +237,15 @@ class QuadrupedController:
 
     def _look_down(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> None:
         """Update the height of the ground and the lift-off positions from stance feet."""
-        settled = stands & (phase > _SETTLED * self.gait.duty)
+        settled = stands & (phase > SETTLED * self.gait.duty)
         self._ground = np.where(settled, reading.feet[..., 2] - self.quadruped.radii, self._ground)
         self._lifted = np.where(stands[..., None], reading.feet, self._lifted)
 
     def _late(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> np.ndarray:
         """Return which stance feet have not landed yet, shape [worlds, 4]."""
         above = reading.feet[..., 2] - self.quadruped.radii - self._ground
-        landing = stands & (phase <= _SETTLED * self.gait.duty) & (self.gait.duty < 1.0)
-        return landing & (above > _LATE * self.quadruped.height)
+        landing = stands & (phase <= SETTLED * self.gait.duty) & (self.gait.duty < 1.0)
+        return landing & (above > LATE * self.quadruped.height)
 
     def _turn_on(self, reading: QuadrupedState, command: np.ndarray) -> None:
         """Advance the heading reference, which stays within `yaw_reach` of the base."""

@@ -99,6 +99,18 @@ def walking_robot(robot: Robot) -> Robot:
     return msgspec.structs.replace(robot, dt=robot.dt / parts, simulator=simulator)
 
 
+def declared_quadruped(robot: Robot) -> Quadruped:
+    """Return a declared robot as its controller sees it.
+
+    Raises:
+        InputError: The robot is no quadruped.
+    """
+    from neurodyn.dynamics.hybrid.declared import declared_mechanism
+
+    mechanism, _, _ = declared_mechanism(robot, "soft")
+    return find_quadruped(mechanism, robot.spec, robot.nominal_q(), tuple(robot.actuated.values()))
+
+
 def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None) -> WalkingPlant:
     """Open dynamics for a quadruped to walk in.
 
@@ -112,7 +124,6 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
             too long.
     """
     from neurodyn.dynamics.artifact import load
-    from neurodyn.dynamics.hybrid.declared import declared_mechanism
 
     if not robot.spec.floating:
         raise InputError(f"robot {robot.name!r}: has no floating base; valid: a quadruped")
@@ -122,8 +133,7 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
         raise InputError(f"robot {robot.name!r}: has no ground to walk on; declare `grounds` and `ground`")
     simulated = name in KINDS and bool(KINDS[name].simulate) and not (Path(name) / "model").is_dir()
     dynamics = None if simulated else load(name)  # refused before anything is compiled
-    mechanism, _, _ = declared_mechanism(shorter, "soft")
-    quadruped = find_quadruped(mechanism, shorter.spec, robot.nominal_q(), tuple(robot.actuated.values()))
+    quadruped = declared_quadruped(shorter)
     if dynamics is None:
         dynamics = KINDS[name].simulate.get()(shorter, device="cpu")
     else:

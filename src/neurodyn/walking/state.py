@@ -2,6 +2,7 @@
 """What a quadruped's controller reads from a state: body, feet and leg Jacobians; and the inputs of a force law."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ from neurodyn.walking.quadruped import (
     leg_weight,
 )
 
-_SHAPES = {
+READINGS = {
     "turn": (3, 3), "spin": (3,), "com": (3,), "velocity": (3,), "feet": (LEGS, 3), "foot_velocity": (LEGS, 3),
     "jacobian": (LEGS, 3, 3), "weight": (LEGS, 3),
 }  # fmt: skip
@@ -99,7 +100,7 @@ class LegKinematics:
         """Trace the kinematics of a quadruped."""
         self.quadruped = quadruped
         mechanism = quadruped.mechanism
-        self._width = sum(map(math.prod, _SHAPES.values()))
+        self._width = sum(map(math.prod, READINGS.values()))
         self._program = TracedProgram(ProgramSizes(state=self._width, held=mechanism.nq + mechanism.nv), self._step)
 
     def __call__(self, q: Tensor, qd: Tensor) -> QuadrupedState:
@@ -113,33 +114,39 @@ class LegKinematics:
         with torch.no_grad():
             path = self._program.rollout(held.new_zeros(len(held), self._width), frames=1, held=held[:, None])
         found, parts, at = path[:, 1].numpy(), {}, 0
-        for name, shape in _SHAPES.items():
+        for name, shape in READINGS.items():
             width = math.prod(shape)
             parts[name], at = found[:, at : at + width].reshape(len(held), *shape), at + width
         return QuadrupedState(**parts)
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
-        mechanism, legs = self.quadruped.mechanism, self.quadruped.legs
-        tree = Tree(mechanism, mechanism.quantities().__getitem__)
-        q, qd = inputs.held[: mechanism.nq], inputs.held[mechanism.nq :]
-        motions = tree.motions(q, qd)
-        poses = link_poses(tree, motions)
-        mass, centre = centre_of_mass(tree, poses)
-        momentum = array([0.0, 0.0, 0.0])
-        for index, (link, pose, motion) in enumerate(zip(tree.links, poses, motions, strict=True)):
-            own = motion.velocity + cross(motion.spin, tree.centre(index))
-            momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.turn @ own)
-        turn = poses[0].turn
-        found = [*turn.reshape(-1), *(turn @ motions[0].spin), *centre, *(momentum * (1.0 / mass))]
-        for leg in legs:
-            found += list(foot_place(tree, poses, leg))
-        for leg in legs:
-            found += list(foot_velocity(tree, motions, poses, leg))
-        for leg in legs:
-            found += list(foot_jacobian(tree, poses, leg).reshape(-1))
-        for leg in legs:
-            found += leg_weight(tree, poses, leg)
-        return found
+        nq = self.quadruped.mechanism.nq
+        found = leg_readings(self.quadruped, inputs.held[:nq], inputs.held[nq:])
+        return [x for name in READINGS for x in found[name]]
+
+
+def leg_readings(quadruped: Quadruped, q: Sequence[Scalar], qd: Sequence[Scalar]) -> dict[str, list[Scalar]]:
+    """Return the fields of a `QuadrupedState` (`READINGS`) of one world, entry by entry."""
+    mechanism, legs = quadruped.mechanism, quadruped.legs
+    tree = Tree(mechanism, mechanism.quantities().__getitem__)
+    motions = tree.motions(q, qd)
+    poses = link_poses(tree, motions)
+    mass, centre = centre_of_mass(tree, poses)
+    momentum = array([0.0, 0.0, 0.0])
+    for index, (link, pose, motion) in enumerate(zip(tree.links, poses, motions, strict=True)):
+        own = motion.velocity + cross(motion.spin, tree.centre(index))
+        momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.turn @ own)
+    turn = poses[0].turn
+    return {
+        "turn": [*turn.reshape(-1)],
+        "spin": [*(turn @ motions[0].spin)],
+        "com": [*centre],
+        "velocity": [*(momentum * (1.0 / mass))],
+        "feet": [x for leg in legs for x in foot_place(tree, poses, leg)],
+        "foot_velocity": [x for leg in legs for x in foot_velocity(tree, motions, poses, leg)],
+        "jacobian": [x for leg in legs for x in foot_jacobian(tree, poses, leg).reshape(-1)],
+        "weight": [x for leg in legs for x in leg_weight(tree, poses, leg)],
+    }
 
 
 FEATURES = 41
