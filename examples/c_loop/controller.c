@@ -1,11 +1,13 @@
-/* ant-run in C at a fixed rate: reads what was measured from a socket, answers with torques.
+/* A policy in C at a fixed rate: reads what was measured from a socket, answers with torques.
  *
- *     controller PORT RATE SECONDS SPIN
+ *     controller PORT RATE SECONDS SPIN BARE [FORWARD LEFT TURN]
+ *
+ * The policy is ant-run or, with -DWALKER, a quadruped's controller around imitated forces, under a command.
  *
  * Its memory stays in place, where that is permitted, and it is awake for SPIN microseconds before each tick. At every
  * tick it takes the state that the last torques led to, computes and sends. A tick is late if its torques leave after
  * the next tick, whether the state came late or the machine was busy. It prints a histogram of the times from tick to
- * torques. */
+ * torques. For BARE seconds before, it only waits for ticks, to show how late the machine alone is. */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -16,16 +18,53 @@
 #include <sys/time.h>
 #include <time.h>
 
-#include "ant_run.h"
+#ifdef WALKER
+#include "walker.h"
+
+typedef walker_real real;
+enum { TORQUES = WALKER_TORQUE_SIZE };
 
 typedef struct {
-  ant_run_real base_height[ANT_RUN_BASE_HEIGHT_SIZE];
-  ant_run_real base_orientation[ANT_RUN_BASE_ORIENTATION_SIZE];
-  ant_run_real base_linear_velocity[ANT_RUN_BASE_LINEAR_VELOCITY_SIZE];
-  ant_run_real base_angular_velocity[ANT_RUN_BASE_ANGULAR_VELOCITY_SIZE];
-  ant_run_real joint_position[ANT_RUN_JOINT_POSITION_SIZE];
-  ant_run_real joint_velocity[ANT_RUN_JOINT_VELOCITY_SIZE];
+  real q[WALKER_Q_SIZE];
+  real qd[WALKER_QD_SIZE];
 } measured_packet;
+
+static walker_state state;
+
+static void begin(void) { walker_reset(&state); }
+
+static void act(const measured_packet *measured, const real *command, real period, real *torque) {
+  walker_walk(&state, measured->q, measured->qd, command, &period, torque);
+}
+#else
+#include "ant_run.h"
+
+typedef ant_run_real real;
+enum { TORQUES = ANT_RUN_CONTROL_SIZE };
+
+typedef struct {
+  real base_height[ANT_RUN_BASE_HEIGHT_SIZE];
+  real base_orientation[ANT_RUN_BASE_ORIENTATION_SIZE];
+  real base_linear_velocity[ANT_RUN_BASE_LINEAR_VELOCITY_SIZE];
+  real base_angular_velocity[ANT_RUN_BASE_ANGULAR_VELOCITY_SIZE];
+  real joint_position[ANT_RUN_JOINT_POSITION_SIZE];
+  real joint_velocity[ANT_RUN_JOINT_VELOCITY_SIZE];
+} measured_packet;
+
+static ant_run_state state;
+
+static void begin(void) { ant_run_reset(&state); }
+
+static void act(const measured_packet *measured, const real *command, real period, real *torque) {
+  real observation[ANT_RUN_OBSERVATION_SIZE], action[ANT_RUN_ACTION_SIZE], scaled[ANT_RUN_SCALED_ACTION_SIZE];
+  (void)command;
+  (void)period;
+  ant_run_observe(measured->base_height, measured->base_orientation, measured->base_linear_velocity,
+                  measured->base_angular_velocity, measured->joint_position, measured->joint_velocity, observation);
+  ant_run_act(&state, observation, action, scaled);
+  ant_run_control(action, torque);
+}
+#endif
 
 enum { BUCKETS = 16 }; /* up to 1 us, 2 us, 4 us, ..., and beyond */
 
@@ -37,11 +76,50 @@ static double now(void) {
   return seconds_of(at);
 }
 
+typedef struct {
+  long histogram[BUCKETS], ticks, late;
+  double worst, sum;
+} record;
+
+static void add(record *times, double taken, double period) {
+  int bucket = 0;
+  while (bucket < BUCKETS - 1 && taken * 1e6 > (double)(1L << bucket)) ++bucket;
+  ++times->histogram[bucket];
+  ++times->ticks;
+  times->late += taken > period;
+  times->sum += taken;
+  if (taken > times->worst) times->worst = taken;
+}
+
+static void print(const record *times, const char *what, double period) {
+  for (int bucket = 0; bucket < BUCKETS; ++bucket)
+    if (times->histogram[bucket]) printf("%s %6ld us: %ld\n", bucket < BUCKETS - 1 ? "<=" : "> ",
+                                         1L << (bucket < BUCKETS - 1 ? bucket : bucket - 1), times->histogram[bucket]);
+  printf("%ld ticks of %.0f us, %ld late; %s: mean %.1f us, worst %.0f us\n", times->ticks, period * 1e6, times->late,
+         what, times->sum / (double)times->ticks * 1e6, times->worst * 1e6);
+}
+
+/* Waits for a tick: asleep, and awake at the end, because a timer wakes late by tens of microseconds. */
+static void await(double tick, double spin) {
+  struct timespec at;
+  at.tv_sec = (time_t)(tick - spin);
+  at.tv_nsec = (long)((tick - spin - (double)at.tv_sec) * 1e9);
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL)) {}
+  while (now() < tick) {}
+}
+
+/* The tick after a late one; it does not catch up. */
+static double following(double tick, double period) {
+  return now() > tick + 2 * period ? now() : tick + period;
+}
+
 int main(int count, char **arguments) {
-  if (count != 5) return 2;
+  if (count != 6 && count != 9) return 2;
   const double period = 1.0 / atof(arguments[2]), spin = atof(arguments[4]) * 1e-6;
+  real command[3] = {0}, torque[TORQUES] = {0};
+  for (int i = 6; i < count; ++i) command[i - 6] = (real)atof(arguments[i]);
   if (mlockall(MCL_CURRENT | MCL_FUTURE)) fprintf(stderr, "memory may be moved out: mlockall is not permitted\n");
-  const long ticks = (long)(atof(arguments[3]) / period);
+  const long ticks = (long)(atof(arguments[3]) / period), bare_ticks = (long)(atof(arguments[5]) / period);
   const int line = socket(AF_INET, SOCK_DGRAM, 0);
   struct sockaddr_in plant;
   memset(&plant, 0, sizeof plant);
@@ -52,47 +130,31 @@ int main(int count, char **arguments) {
   const struct timeval patience = {1, 0};
   setsockopt(line, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 
-  ant_run_state state;
-  ant_run_reset(&state);
-  measured_packet measured;
-  ant_run_real observation[ANT_RUN_OBSERVATION_SIZE], action[ANT_RUN_ACTION_SIZE];
-  ant_run_real scaled[ANT_RUN_SCALED_ACTION_SIZE], torque[ANT_RUN_CONTROL_SIZE];
-  memset(torque, 0, sizeof torque);
-  long histogram[BUCKETS] = {0}, late = 0;
-  double worst = 0, sum = 0, computing = 0, most_computing = 0;
+  record bare = {{0}, 0, 0, 0, 0}, times = bare, awake = bare;
+  double computing = 0, most_computing = 0;
+  for (double tick = now() + period; bare.ticks < bare_ticks; tick = following(tick, period)) {
+    await(tick, spin);
+    add(&bare, now() - tick, period);
+  }
 
+  measured_packet measured;
+  begin();
   if (send(line, torque, sizeof torque, 0) < 0) return 1;
-  double tick = now() + period;
-  for (long number = 0; number < ticks; ++number) {
-    struct timespec at;
-    at.tv_sec = (time_t)(tick - spin);
-    at.tv_nsec = (long)((tick - spin - (double)at.tv_sec) * 1e9);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL)) {}
-    while (now() < tick) {} /* a timer wakes late by tens of microseconds */
+  for (double tick = now() + period; times.ticks < ticks; tick = following(tick, period)) {
+    await(tick, spin);
+    add(&awake, now() - tick, period);
     if (recv(line, &measured, sizeof measured, 0) != (ssize_t)sizeof measured) return 1; /* the plant is gone */
     const double begun = now();
-    ant_run_observe(measured.base_height, measured.base_orientation, measured.base_linear_velocity,
-                    measured.base_angular_velocity, measured.joint_position, measured.joint_velocity, observation);
-    ant_run_act(&state, observation, action, scaled);
-    ant_run_control(action, torque);
+    act(&measured, command, (real)period, torque);
     const double computed = now();
     if (send(line, torque, sizeof torque, 0) < 0) return 1;
-    const double taken = now() - tick;
-    int bucket = 0;
-    while (bucket < BUCKETS - 1 && taken * 1e6 > (double)(1L << bucket)) ++bucket;
-    ++histogram[bucket];
-    late += taken > period;
-    sum += taken;
+    add(&times, now() - tick, period);
     computing += computed - begun;
-    if (taken > worst) worst = taken;
     if (computed - begun > most_computing) most_computing = computed - begun;
-    tick += period;
-    if (now() > tick + period) tick = now(); /* does not catch up */
   }
-  for (int bucket = 0; bucket < BUCKETS; ++bucket)
-    if (histogram[bucket]) printf("%s %6ld us: %ld\n", bucket < BUCKETS - 1 ? "<=" : "> ",
-                                  1L << (bucket < BUCKETS - 1 ? bucket : bucket - 1), histogram[bucket]);
-  printf("%ld ticks of %.0f us, %ld late; tick to torques: mean %.1f us, worst %.0f us; policy: mean %.1f us, worst %.0f us\n",
-         ticks, period * 1e6, late, sum / ticks * 1e6, worst * 1e6, computing / ticks * 1e6, most_computing * 1e6);
+  if (bare.ticks) print(&bare, "the machine alone, tick to awake", period);
+  print(&times, "tick to torques", period);
+  printf("of which %ld awoke late; policy: mean %.1f us, worst %.0f us\n", awake.late,
+         computing / (double)times.ticks * 1e6, most_computing * 1e6);
   return 0;
 }

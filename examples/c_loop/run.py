@@ -3,7 +3,9 @@
 
 The policy pretrained-policy:ant-run is exported and compiled into `controller.c`, which runs by the clock, 500 times a
 second. The robot here, the hybrid ant in steps of 2 ms, takes a step for each packet of torques and sends what it
-measures. In the end the controller prints how long it took from its ticks to the torques, and how many were late.
+measures. In the end the controller prints how long it took from its ticks to the torques, and how many were late;
+`--bare 60` measures how late the machine is without all this. `--walk FOLDER --command .5 0 .3` walks with what
+`neurodyn imitate ROBOT --out FOLDER` made.
 """
 
 import argparse
@@ -20,9 +22,12 @@ import numpy as np
 import torch
 
 from neurodyn import Control, robots
+from neurodyn.core.artifacts import read_json
 from neurodyn.dynamics import declared_hybrid
 from neurodyn.interop import export_code
 from neurodyn.tasks import load
+from neurodyn.walking import walking_plant
+from neurodyn.walking.force_network import CONFIG
 
 HERE = Path(__file__).resolve().parent
 MEASURED = (
@@ -37,24 +42,31 @@ def main():
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--spin", type=float, default=0.0, help="wait awake before each tick [us]")
+    parser.add_argument("--bare", type=float, default=0.0, help="time for which it only waits for ticks before [s]")
+    parser.add_argument("--walk", type=Path, help="folder of imitated forces, in place of the policy")
+    parser.add_argument(
+        "--command", type=float, nargs=3, default=(0.5, 0.0, 0.0), help="velocities [m/s], yaw rate [rad/s]"
+    )
     parser.add_argument("--realtime", action="store_true", help="run before everything else, on one core (Linux, root)")
     arguments = parser.parse_args()
     if shutil.which("gcc") is None:
         print("needs gcc, which is not there")
         return
     with tempfile.TemporaryDirectory() as folder:
-        program = compiled(Path(folder))
+        program = compiled(Path(folder), arguments.walk)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
             line.bind(("127.0.0.1", 0))
             line.settimeout(2.0)
-            plant = Plant(1.0 / arguments.rate)
+            period, walk = 1.0 / arguments.rate, arguments.walk
+            plant = Plant(period) if walk is None else Walker(period, walk)
             if arguments.realtime:  # the controller inherits both
                 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
             gc.collect()
             gc.disable()  # pauses of milliseconds
             port = str(line.getsockname()[1])
-            given = [port, *(str(x) for x in (arguments.rate, arguments.seconds, arguments.spin))]
+            asked = arguments.rate, arguments.seconds, arguments.spin, arguments.bare, *arguments.command
+            given = [port, *map(str, asked)]
             controller = subprocess.Popen([program, *given])
             while controller.poll() is None:
                 try:
@@ -68,13 +80,18 @@ def main():
     print(f"{plant.run:.1f} m run in {plant.time:.1f} s, {plant.falls} falls")
 
 
-def compiled(folder):
-    """Export the policy, and return the path of the compiled controller."""
-    code = export_code("pretrained-policy:ant-run", "c", folder / "policy")
+def compiled(folder, walk):
+    """Export the policy, or the controller around imitated forces; return the path of the compiled loop."""
+    run, file, flags = "pretrained-policy:ant-run", "ant_run.c", []
+    if walk is not None:
+        run, file, flags = str(folder / "walker"), "walker.c", ["-DWALKER"]
+        shutil.copytree(walk, run)
+    code = export_code(run, "c", folder / "policy")
     program = folder / "controller"
-    sources = [str(HERE / "controller.c"), str(code / "ant_run.c")]
+    sources = [str(HERE / "controller.c"), str(code / file)]
     subprocess.run(
-        ["gcc", "-std=c99", "-Wall", "-Wextra", "-O2", f"-I{code}", *sources, "-o", str(program), "-lm"], check=True
+        ["gcc", "-std=c99", "-Wall", "-Wextra", "-O2", *flags, f"-I{code}", *sources, "-o", str(program), "-lm"],
+        check=True,
     )
     return program
 
@@ -105,12 +122,42 @@ class Plant:
         self.state = step.state
         self.run += float(self.state.q[0, 0]) - before
         self.time += self.model.spec.dt
+        return self.measured()
+
+    def measured(self):
+        """Return what is measured, as bytes; begin anew after a fall."""
         measured = self.model.quantities(self.state)
         if float(measured["base_height"][0, 0]) < 0.3:
             self.falls += 1
             self.begin()
             measured = self.model.quantities(self.state)
         return np.concatenate([measured[name][0].numpy() for name in MEASURED]).tobytes()
+
+
+class Walker(Plant):
+    """A quadruped, which is not put up again when it falls: its controller would not know."""
+
+    def __init__(self, period, folder):
+        declared = robots.load(read_json(folder / CONFIG)["robot"])
+        robot = msgspec.structs.replace(declared, dt=period)
+        self.plant = walking_plant(robot)
+        self.model = declared_hybrid(robot, substeps=max(1, round(4 * period / 0.005)))
+        self.time = self.run = self.falls = 0
+        self.begin()
+        self.step(np.zeros(self.model.spec.nu, np.float32))  # compiles
+        self.run = self.time = 0
+        self.begin()
+
+    def begin(self):
+        """Stand at the start."""
+        self.state, ground = self.plant.starts(1, seed=0)
+        self.carry = self.model.begin(self.state, ground)
+
+    def measured(self):
+        """Return the measured state, as bytes."""
+        if not self.falls and float(self.state.q[0, 2]) < 0.5 * self.plant.quadruped.height:
+            self.falls = 1
+        return torch.cat([self.state.q[0], self.state.qd[0]]).float().numpy().tobytes()
 
 
 if __name__ == "__main__":

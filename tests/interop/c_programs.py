@@ -37,8 +37,9 @@ class Program:
         self._one = unit.functions[0]
         if function is not None:
             self._one = next(one for one in unit.functions if one.name == function)
-        first = self._one is unit.functions[0]  # others use neither tables nor networks; each takes time to compile
-        unit = replace(unit, functions=(self._one,), helpers=unit.helpers if first else "")
+        one = self._one  # others take time to compile, and alone the first uses tables and networks
+        used = tuple(other for other in unit.functions if other is one or f"@_{other.name}(" in one.body)
+        unit = replace(unit, functions=used, helpers=unit.helpers if unit.functions[0] in used else "")
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in CODE["c"](unit, "unit").items():
             (folder / name).write_text(text)

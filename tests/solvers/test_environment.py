@@ -91,6 +91,15 @@ class TestGround:
             now = step.state
         torch.testing.assert_close(coordinates(model, state), torch.cat([now.q, now.qd], -1), rtol=1e-5, atol=1e-5)
 
+    @pytest.mark.parametrize("name", ["shape_material_mu", "shape_margin"])
+    def test_surfaces_that_change_are_refused(self, name, ant_run):
+        model = scene_of()
+        solver = unguarded(model, ant_run)
+        solver.notify_model_changed(newton.ModelFlags.SHAPE_PROPERTIES)
+        wp.to_torch(getattr(model, name))[1] += 0.25
+        with pytest.raises(InputError, match=rf"{name} of shape '.*' is .*; valid: .*, as before"):
+            solver.notify_model_changed(newton.ModelFlags.SHAPE_PROPERTIES)
+
     def test_masked_reset_leaves_the_other_worlds_bitwise_alone(self, any_ant_run):
         model = scene_of()
         torques = torques_of(model, frames=8)

@@ -23,7 +23,15 @@ from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import SolverDrive, write_kernel
-from neurodyn.solvers.worlds import count_worlds, is_global, require_contact_points, require_robot, resolve_environment
+from neurodyn.solvers.worlds import (
+    count_worlds,
+    is_global,
+    require_contact_points,
+    require_robot,
+    require_same_surfaces,
+    resolve_environment,
+    shape_surfaces,
+)
 
 import_newton()  # a clear error where the extra is missing, and no banner
 
@@ -253,6 +261,7 @@ class SolverLearned(newton.solvers.SolverBase):
         self.dynamics = dynamics
         require_robot(model, dynamics, self._name)
         require_contact_points(model, dynamics, self._name)
+        self._surfaces = shape_surfaces(model)
         self._environment = resolve_environment(model, dynamics, self._name)
         self._worlds = count_worlds(model)
         self._replays = Replays(model.device)
@@ -361,12 +370,14 @@ class SolverLearned(newton.solvers.SolverBase):
                 has turned.
 
         Raises:
-            InputError: Something other than the robot moves now, or the ground cannot be measured against.
+            InputError: Something other than the robot moves now, the ground cannot be measured against, or contact
+                margins or materials have changed.
             MismatchError: The robots have changed; the message names the differences.
         """
         if int(flags) & int(_IDENTITY_FLAGS):
             require_robot(self.model, self.dynamics, self._name)
         if int(flags) & int(_FLAGS.SHAPE_PROPERTIES):
+            require_same_surfaces(self.model, self._surfaces, self._name)
             require_contact_points(self.model, self.dynamics, self._name)
         if int(flags) & int(_ENVIRONMENT_FLAGS):
             self._environment = resolve_environment(self.model, self.dynamics, self._name)

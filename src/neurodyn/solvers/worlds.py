@@ -293,6 +293,34 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
         )
 
 
+_SURFACES = (
+    "shape_margin", "shape_gap", *(f"shape_material_{name}" for name in
+    ("ke", "kd", "kf", "ka", "mu", "restitution", "mu_torsional", "mu_rolling", "kh")),
+)  # fmt: skip
+"""Arrays of a Newton model with the contact margins and materials of shapes."""
+
+
+def shape_surfaces(model: "newton.Model") -> dict[str, np.ndarray]:
+    """Return copies of the contact margins and materials of shapes."""
+    found = {name: getattr(model, name, None) for name in _SURFACES}
+    return {name: array.numpy().copy() for name, array in found.items() if array is not None}
+
+
+def require_same_surfaces(model: "newton.Model", before: dict[str, np.ndarray], where: str) -> None:
+    """Refuse contact margins and materials that have changed: a model has those that it was made with.
+
+    Raises:
+        InputError: One has changed since `before`; the message names the first.
+    """
+    labels: Any = model.shape_label
+    for name, now in shape_surfaces(model).items():
+        for shape in np.flatnonzero(now != before[name]):
+            raise InputError(
+                f"{where}: {name} of shape {labels[shape]!r} is {now[shape]:.4g}; valid: {before[name][shape]:.4g}, as "
+                "before, because the model keeps the contacts that it was made with"
+            )
+
+
 def _collides(shape: BuiltShape, robot: Robot) -> bool:
     return any(matching(label, robot.colliders) for label in with_short(shape.label, shape.body))
 

@@ -2,8 +2,8 @@
 """What a quadruped's controller reads from a state: body, feet and leg Jacobians; and the inputs of a force law."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -125,7 +125,7 @@ class LegKinematics:
         return [x for name in READINGS for x in found[name]]
 
 
-def leg_readings(quadruped: Quadruped, q: Sequence[Scalar], qd: Sequence[Scalar]) -> dict[str, list[Scalar]]:
+def leg_readings(quadruped: Quadruped, q: list[Any], qd: list[Any]) -> dict[str, list[Scalar]]:
     """Return the fields of a `QuadrupedState` (`READINGS`) of one world, entry by entry."""
     mechanism, legs = quadruped.mechanism, quadruped.legs
     tree = Tree(mechanism, mechanism.quantities().__getitem__)
