@@ -33,3 +33,19 @@ def test_an_incomplete_installation_is_said_in_one_line(tmp_path, monkeypatch, c
     assert "no such folder" in said
     assert said.count("\n") == 1
     assert not (tmp_path / "examples").exists()
+
+
+def test_a_command_of_the_pages_says_how_its_examples_are_got(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lacking = ["policy", "log", "random", "--robot", "examples/worn_ant.py:WornAnt", "--out", "worn.h5"]
+    assert run(lacking) == 2
+    assert capsys.readouterr().err.endswith("; `neurodyn examples` writes examples/\n")
+    (tmp_path / "examples").mkdir()
+    assert run(lacking) == 2
+    assert "neurodyn examples" not in capsys.readouterr().err
+
+
+def test_a_shipped_run_is_meant_by_its_name_alone(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["evaluate", "ant"]) == 2
+    assert "no such folder (did you mean 'pretrained:ant'?)" in capsys.readouterr().err

@@ -84,7 +84,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["import", "LOG", "--reader", "MAP", "--robot", "nobody", "--out", "OUT"], "unknown robot 'nobody'"),
         (["import", "none.csv", "--reader", "MAP", "--out", "OUT"], "none.csv: no such file"),
         (["inspect", "OUT"], "no such file"),
-        (["import", "LOG", "--out", "OUT"], "neither by --robot nor by --reader"),
+        (["import", "LOG", "--out", "OUT"], "no robot is named for the logs; valid: --robot ROBOT, or --reader MAP"),
         (["import", "LOG", "--robot", "cartpole", "--out", "OUT"], "has no column that is named as the position of"),
         (["inspect", "MAP"], "is no log of a known format; valid: an npz file"),
         (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),

@@ -8,6 +8,7 @@ import pytest
 
 from neurodyn import robots
 from neurodyn.cli.main import run
+from neurodyn.cli.terminal.console import ProgressBar
 
 ARM = """<robot name="arm"><link name="base"/>
 <link name="fore"><inertial><origin xyz="0 0 0.2"/><mass value="1"/>
@@ -50,6 +51,16 @@ def test_a_declaration_is_written_and_explained(arm, capsys):
     assert (arm.parent / "my-arm" / "robot.yaml").read_text() == before
     assert run(["init", str(arm), "--no-check", "--force", "--name", "other", "--out", "my-arm"]) == 0
     assert robots.load("my-arm").name == "other"
+
+
+def test_the_bar_shows_the_check_and_never_goes_back(arm, monkeypatch):
+    seen: list[tuple[float, str]] = []
+    monkeypatch.setattr(ProgressBar, "update", lambda _bar, done, text: seen.append((done, text)))
+    assert run(["init", str(arm)]) == 0
+    shares = [done for done, _ in seen]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert {"convergence", "joint limits"} <= {text for _, text in seen}
 
 
 def test_the_commands_that_are_printed_make_a_good_first_model(arm, capsys):

@@ -120,7 +120,9 @@ def import_(
     from neurodyn.robots.data import find_map, find_reader, find_rows
 
     if reader is None and robot is None:
-        raise InputError("says of which robot the logs are neither by --robot nor by --reader; give one of them")
+        raise InputError(
+            "no robot is named for the logs; valid: --robot ROBOT, or --reader MAP, a column map that names one"
+        )
     layout = None if reader is None else find_rows(reader, robot)
     if layout is not None:
         if alignment is not None:

@@ -50,7 +50,7 @@ class Verb:
 
 VERBS: Registry[Verb] = Registry(
     "verb",
-    demo=Verb("a model, or a policy, in minutes, with a report", "neurodyn.cli.demo:demo"),
+    demo=Verb("start here: a worn robot, its model, and a policy that works", "neurodyn.cli.demo:demo"),
     examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.demo:examples"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.robots:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
@@ -123,7 +123,7 @@ def run(arguments: list[str]) -> int:
             with stoppable(), _beside_others():
                 return _dispatch(arguments)
     except InputError as error:
-        _complain(f"neurodyn: {error}")
+        _complain(f"neurodyn: {error}{_examples(arguments)}")
         return 2
     except (RuntimeError, MemoryError) as error:
         from neurodyn.cli.terminal.flags import out_of_memory
@@ -143,6 +143,12 @@ def run(arguments: list[str]) -> int:
         if error.errno != errno.ENOSPC or error.filename is not None:  # not of a terminal or file that is full
             raise
         return _output_lost(error)
+
+
+def _examples(arguments: list[str]) -> str:
+    """Say how the files of the documentation are got, where arguments name some and the folder is not there."""
+    named = any(word.startswith(("examples/", "./examples/")) for word in arguments)
+    return "; `neurodyn examples` writes examples/" if named and not Path("examples").exists() else ""
 
 
 def _complain(text: str) -> None:

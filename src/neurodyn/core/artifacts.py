@@ -516,7 +516,8 @@ def _no_folder(path: Path, shipped: list[str]) -> str:
     if path.exists():
         return "is no folder"
     beside = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
-    meant = suggestion(path.name, beside) or suggestion(str(path), shipped)
+    same = [one for one in shipped if one.partition(":")[2] == str(path)]
+    meant = f" (did you mean {same[0]!r}?)" if same else suggestion(path.name, beside) or suggestion(str(path), shipped)
     return f"no such folder{meant}"
 
 

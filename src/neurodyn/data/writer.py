@@ -424,8 +424,8 @@ def open_store_file(path: Path) -> h5py.File:
     """Open a finished store, or the PATH.part of an interrupted one, for reading, or raise an InputError."""
     if not path.is_file():
         raise InputError(
-            f"{path}: no such file{suggested_file(path)}; expected a store written by `neurodyn generate` or "
-            "`neurodyn import`"
+            f"{path}: no such file{suggested_file(path)}; expected a store written by `neurodyn generate`, "
+            "`neurodyn import` or `neurodyn policy log`"
         )
     try:
         try:

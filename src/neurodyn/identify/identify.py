@@ -301,7 +301,8 @@ class _Identification:
             nonlocal step
             step += 1
             metrics.write(step, stage=stage, cost=cost, worst=worst)
-            self._show(0.0, f"{stage}, cost {cost:.6g}")
+            most = self.settings.iterations + (step if self.starts else 0)  # several starts take nobody knows how many
+            self._show(self._searching * min(step / most, 1.0), f"{stage}, cost {cost:.6g}")
             return self._late()
 
         found = search(
@@ -319,7 +320,8 @@ class _Identification:
         return found
 
     def _working(self, what: str, done: int, everything: int) -> bool:
-        self._show(done / everything, f"{what}, {done} of {everything}")
+        share = self._searching + (1.0 - self._searching) * done / everything
+        self._show(share, f"{what}, {done} of {everything}")
         return self._late()
 
     def _networks(self, identified: DrivenModel, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
@@ -496,6 +498,12 @@ class _Identification:
             logged=row.cut(past).q[0].T.tolist(),
             paths={name: path.q[0].detach().T.tolist() for name, path in paths.items()},
         )
+
+    @property
+    def _searching(self) -> float:
+        """Return the share of the work that the search of parameters is taken for."""
+        more = self.hybrid is not None or self.settings.bootstrap or self.settings.profile
+        return 0.2 if more else 1.0
 
     def _late(self) -> bool:
         minutes = self.settings.minutes

@@ -114,15 +114,6 @@ def test_a_dumb_terminal_gets_lines(time: Time, monkeypatch: pytest.MonkeyPatch)
     assert out.getvalue() == "checking ant:  10%  0:05 so far  rest\n"
 
 
-def test_a_bar_never_goes_back(time: Time):
-    out = io.StringIO()
-    with ProgressBar("declaring a1", console.terminal(file=out)) as bar:
-        for done, text in ((0.5, "substeps"), (0.0, "first model"), (1.0, "")):
-            time.now += 40
-            bar.update(done, text)
-    assert [line.split()[2] for line in out.getvalue().splitlines()] == ["50%", "50%", "100%"]
-
-
 def test_a_bar_within_another_takes_its_place_and_gives_it_back(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "_SOON", 0.05)
     out = io.StringIO()

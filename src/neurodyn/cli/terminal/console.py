@@ -150,9 +150,8 @@ class ProgressBar:
         print(text, flush=True)
 
     def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, which never falls, and a line on how it goes."""
+        """Show the share of the work that is done, and a line on how it goes."""
         with self._lock:
-            done = done if self._last is None else max(done, self._last[0])
             self._clock.update(done)
             self._last = done, text
             self._show()

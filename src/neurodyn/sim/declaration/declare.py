@@ -16,7 +16,7 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
-from neurodyn.core.progress import showing, stage, tell, tracked
+from neurodyn.core.progress import stage, tell, tracked
 from neurodyn.multibody.drives.drive import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.assets import copy_asset
@@ -139,6 +139,7 @@ class _Draft:
         self.scalars = [joint for joint in facts.joints if joint.scalar]
         self.stands = facts.floating or bool(facts.floor)
         self.base = "contact"
+        self._decided = 0.0  # share of the current work that decisions end
         self.tree: dict[str, Any] = {
             "name": name,
             "description": f"{name}, from {facts.path.name}",
@@ -213,7 +214,7 @@ class _Draft:
 
     def _decide(self, what: str, value: str, why: str) -> None:
         self.decisions.append(Decision(what, value, why))
-        tell(0.0, f"{what}: {value}")
+        tell(self._decided, f"{what}: {value}")
 
     def _commands(self) -> None:
         """Say between which commands data are drawn where the asset does not."""
@@ -485,10 +486,10 @@ class _Draft:
 
     def _simulator(self) -> None:
         """Increase substeps until the trial passes, then substeps and armature until `accept` agrees."""
-        for substeps in tracked(_SUBSTEPS):
-            if self._try(1.0, substeps).passed:
-                break
-        else:
+        with stage(0.0, 0.4):
+            passed = any(self._try(1.0, substeps).passed for substeps in tracked(_SUBSTEPS))
+        self._decided = 0.4
+        if not passed:
             advice = "give another --dt, or check masses, efforts and limits of the asset"
             if self.facts.solver != "mujoco-c":
                 raise InputError(
@@ -496,17 +497,21 @@ class _Draft:
                     f"{self.trial.text}; {advice}"
                 )
             self._decide("trial", f"not passed: {self.trial.text}", advice)  # it is the user's own simulator
-        first, refused = self.trial.substeps, self._refusal()
+        first = self.trial.substeps
+        with stage(0.4, 0.7, "check"):
+            refused = self._refusal()
         tried = [(1.0, more * first) for more in (2, 4) if more * first <= _SUBSTEPS[-1]]
         tried += [(factor, min(2 * first, _SUBSTEPS[-1])) for factor in _ARMATURES[bool(tried) :]]
         few = self.robot().spec.nv <= _MOST_TO_TRY
-        for factor, substeps in tried if refused and few else ():
-            if self._try(factor, substeps).passed and not (refused := self._refusal()):
-                break
-        else:
-            if refused and few:  # nothing helped: restore
-                self._try(1.0, first)
-            factor = 1.0
+        with stage(0.7, 1.0):
+            for factor, substeps in tracked(tried if refused and few else ()):
+                if self._try(factor, substeps).passed and not (refused := self._refusal()):
+                    break
+            else:
+                if refused and few:  # nothing helped: restore
+                    self._try(1.0, first)
+                factor = 1.0
+        self._decided = 1.0
         fastest = self._bounds(self.trial)
         if self.needed and factor > 1.0:
             self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
@@ -522,8 +527,7 @@ class _Draft:
     def _refusal(self) -> str:
         """Return why `accept` refuses the simulator that passed the trial; empty if it does not."""
         self._bounds(self.trial)
-        with showing(None):  # hides the progress of a single judgement
-            return self.accept(self.robot()) or ""
+        return self.accept(self.robot()) or ""
 
     def _try(self, factor: float, substeps: int) -> SimulatorTrial:
         """Run the trial with these substeps and this factor on armatures."""
