@@ -10,6 +10,7 @@ measures. In the end the controller prints how long it took from its ticks to th
 
 import argparse
 import gc
+import json
 import os
 import shutil
 import socket
@@ -22,12 +23,10 @@ import numpy as np
 import torch
 
 from neurodyn import Control, robots
-from neurodyn.core.artifacts import read_json
 from neurodyn.dynamics import declared_hybrid
 from neurodyn.interop import export_code
 from neurodyn.tasks import load
 from neurodyn.walking import walking_plant
-from neurodyn.walking.force_network import CONFIG
 
 HERE = Path(__file__).resolve().parent
 MEASURED = (
@@ -138,7 +137,7 @@ class Walker(Plant):
     """A quadruped, which is not put up again when it falls: its controller would not know."""
 
     def __init__(self, period, folder):
-        declared = robots.load(read_json(folder / CONFIG)["robot"])
+        declared = robots.load(json.loads((folder / "forces.json").read_text())["robot"])
         robot = msgspec.structs.replace(declared, dt=period)
         self.plant = walking_plant(robot)
         self.model = declared_hybrid(robot, substeps=max(1, round(4 * period / 0.005)))

@@ -312,8 +312,8 @@ class Engine:
             quantity = f"mass_matrix.{name}"
             if scope.acted_on(quantity) and not is_zero(scope.define(quantity, 0.0)):
                 raise InputError(f"blueprint: {quantity} takes networks of structure inertial alone")
-        solves = self._contact is not None and type(self._contact).accelerations is not ContactModel.accelerations
-        if solves:  # and therefore has the mass matrix
+        solves = self._contact is not None and self._contact.solves
+        if solves:
             found = TreeInertia(tree, link_poses(tree, motions)).accelerations(tree, qd, torque, forces)
         else:
             found = tree.accelerations(motions, q, torque, forces)

@@ -295,10 +295,8 @@ class PolicyEnvironment(VecEnv):
     def _worlds(self) -> dict[str, Any]:
         """State of the worlds that a frame advances, except for the sums; quantities are derived from it."""
         at = self._moment
-        return {
-            "carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory,
-            "disturbed": self._disturbed,
-        }  # fmt: skip
+        known = {"carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory}
+        return {**known, "disturbed": self._disturbed}
 
     @property
     def memory(self) -> Memory:
@@ -432,7 +430,7 @@ class PolicyEnvironment(VecEnv):
         penalised = self._less_penalty(end.reward, torch.cat(uncertain)) if uncertain else end.reward
         shape = (len(frames), -1)
         rows = torch.stack([end.reward, penalised, torch.ones_like(penalised)])
-        parts = self._with_implausible(end) if self.task.implausible_reward else end.parts
+        parts = self._terms_of(end)
         sums = [part.detach().unflatten(1, shape) for part in (rows, parts)]
         begin = 0
         for frame, at in enumerate(frames, 1):
@@ -486,20 +484,15 @@ class PolicyEnvironment(VecEnv):
         end = judge(task, frames.bounds, step, then.now, before.memory, actions)
         late, done, over = self._go_on(then, step, end)
         penalised = self._less_penalty(end.reward, self._uncertain(step, end)) if self._penalised else end.reward
-        extras: dict[str, Any] = {
-            "time_outs": late,
-            "reward": end.reward,
-            "implausible": end.implausible,
-            "state": step.state,  # before resets
-        }
-        ended = None
+        # the state is that before resets
+        seen = {"time_outs": late, "reward": end.reward, "implausible": end.implausible, "state": step.state}
+        extras, ended = dict[str, Any](seen), None
         if self._logged:
             means = zip(end.names, end.parts.mean(1).unbind(), strict=True)
             extras["terms"] = dict(zip(end.names, end.parts.unbind(), strict=True))
             extras["log"] = {f"/reward/{name}": mean for name, mean in means}
             returns = torch.stack([end.reward, penalised, self._one])
-            terms = self._with_implausible(end) if task.implausible_reward else end.parts
-            ended = self._count(returns, terms, end, done, over=over)
+            ended = self._count(returns, self._terms_of(end), end, done, over=over)
         if over:
             extras["succeeded"] = task.succeeded(then.now, then.memory)
             if self._shows_last:
@@ -529,10 +522,10 @@ class PolicyEnvironment(VecEnv):
         state = pushed(self.dynamics.spec, at.state, change)
         self._moment = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
 
-    @staticmethod
-    def _with_implausible(end: FrameEnd) -> Tensor:
-        """Append the cost of implausible states to the reward terms, shape [terms + 1, n]."""
-        return torch.cat([end.parts, (end.reward - end.parts.sum(0))[None]])
+    def _terms_of(self, end: FrameEnd) -> Tensor:
+        """Return the reward terms, and the cost of implausible states if there is one, shape [terms, n]."""
+        costs = [(end.reward - end.parts.sum(0))[None]] if self.task.implausible_reward else []
+        return torch.cat([end.parts, *costs]) if costs else end.parts
 
     def _count(self, returns: Tensor, terms: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
         """Add to the sums of the present episodes, and close the episodes that are done.

@@ -86,6 +86,11 @@ class ContactModel:
     defaults: ClassVar[Mapping[str, float]] = {}
     constrains_joints: ClassVar[bool] = False
 
+    @property
+    def solves(self) -> bool:
+        """Whether the model overrides `accelerations`, for which it needs the mass matrix."""
+        return type(self).accelerations is not ContactModel.accelerations
+
     def nominal(self, mechanism: Mechanism) -> Mapping[str, float]:
         """Return the nominal values of the model's quantities for a mechanism."""
         own = {SIZE: 1.0, **self.defaults} if mechanism.points else {}

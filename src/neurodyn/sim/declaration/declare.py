@@ -190,7 +190,7 @@ class _Draft:
             rest = {joint.name: round(rest_position(joint), 3) for joint in self.scalars}
             within = {one.name: one for one in self.scalars if one.lower is not None}  # keyframes may break limits
             self.tree["nominal"] = rest | {
-                name: round(min(max(value, _least(within[name])), _most(within[name])) if name in within else value, 3)
+                name: round(min(max(value, within[name].least), within[name].most) if name in within else value, 3)
                 for name, value in self.facts.pose.items()
             }
             with stage(0.0, 0.2):
@@ -258,7 +258,7 @@ class _Draft:
         robot = self.robot()
         pose = bend_legs(built, robot, layout, self.facts.joints, nominal)
         columns = {name: index for index, name in enumerate(robot.spec.q_names) if name in pose}
-        limits = {joint.name: (_least(joint), _most(joint)) for joint in self.scalars}
+        limits = {joint.name: (joint.least, joint.most) for joint in self.scalars}
         level = level_soles(built, layout, full_position(robot, pose), columns, limits)
         return pose | {name: round(value, 3) for name, value in level.items()}
 
@@ -315,7 +315,7 @@ class _Draft:
         lifted = self._vertical() if stands and not self.facts.floating else None
         for joint in self.scalars:
             reach = math.pi if joint.kind == "revolute" else 1.0
-            low, high = (_least(joint), _most(joint)) if joint.lower is not None else (-reach, reach)
+            low, high = (joint.least, joint.most) if joint.lower is not None else (-reach, reach)
             if stands:
                 about, reach = nominal[joint.name], _ABOUT_NOMINAL if joint.kind == "revolute" else min(reach, 0.5)
                 low, high = max(low, about - reach), min(high, about + reach)
@@ -333,8 +333,8 @@ class _Draft:
                 places[f"{joint.name}.{axis}"] = [round(value - aside, 4), round(value + aside, 4)]
         rates = {joint.name: _symmetric(self._rate(joint)) for joint in self.scalars}
         reset_q = {
-            joint.name: [round(max(nominal[joint.name] - 0.1, _least(joint)), 3),
-                         round(min(nominal[joint.name] + 0.1, _most(joint)), 3)]
+            joint.name: [round(max(nominal[joint.name] - 0.1, joint.least), 3),
+                         round(min(nominal[joint.name] + 0.1, joint.most), 3)]
             for joint in self.scalars
         } if stands else {}  # fmt: skip
         for joint in reversed([joint for joint in self.facts.joints if joint.kind == "free"]):
@@ -557,7 +557,7 @@ class _Draft:
                 if passed > _SHARE_OF_SLACK * LIMIT_SLACK * (joint.upper - joint.lower):
                     beyond[joint.lower, joint.upper] = max(beyond.get((joint.lower, joint.upper), 0.0), passed)
         q = {
-            joint.name: [_floor(_least(joint) - 2 * passed), -_floor(-_most(joint) - 2 * passed)]
+            joint.name: [_floor(joint.least - 2 * passed), -_floor(-joint.most - 2 * passed)]
             for joint in self.scalars
             if (passed := beyond.get((joint.lower, joint.upper))) is not None
         }
@@ -571,14 +571,6 @@ def _sort(name: str, joints: dict[str, AssetJoint]) -> Any:
     if name in joints:
         return joints[name].kind, joints[name].velocity
     return name.rpartition(".")[2][0]
-
-
-def _least(joint: AssetJoint) -> float:
-    return -math.inf if joint.lower is None else joint.lower
-
-
-def _most(joint: AssetJoint) -> float:
-    return math.inf if joint.upper is None else joint.upper
 
 
 def _symmetric(value: float) -> list[float]:

@@ -53,6 +53,16 @@ class AssetJoint:
         """Whether it has one degree of freedom."""
         return self.kind in ("revolute", "prismatic")
 
+    @property
+    def least(self) -> float:
+        """The lower limit, or minus infinity [rad or m]."""
+        return -math.inf if self.lower is None else self.lower
+
+    @property
+    def most(self) -> float:
+        """The upper limit, or infinity [rad or m]."""
+        return math.inf if self.upper is None else self.upper
+
 
 @dataclass(frozen=True)
 class AssetEnd:
