@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a model is best fitted to the logs of a policy, so that the policy's return in it is that in the simulator.
+
+Takes a finished loop of `neurodyn policy online` with neural dynamics. The last model is fitted once more to all data
+of the loop, the last policy's log included, in equal CPU time by each variant, and the last policy is played in the
+result. No ratio of times is claimed: the figures are returns in the model and in the log, how far they are apart, and
+the error of one frame's change of velocity on the last log, as a share of the change.
+
+    python benchmarks/refits.py loops/ant --variants absolute squared
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from _common import require, single_thread, write_result
+from cartpole_policies import neurodyn
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.core.artifacts import read_json
+from neurodyn.core.config import read_plain, to_yaml
+from neurodyn.data.store import Store
+from neurodyn.dynamics import State, load
+from neurodyn.learn.neural.settings import load_finetuning
+from neurodyn.learn.neural.train import read_run_config
+from neurodyn.policy import load_policy
+from neurodyn.policy.evaluation import SEED, play
+from neurodyn.robots import load as load_robot
+from neurodyn.tasks import Task
+from neurodyn.tasks import load as load_task
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "before": {},
+    "absolute": {"loss": "absolute", "balance": 0.01},
+    "absolute-equal": {"loss": "absolute", "balance": None},
+    "squared": {"loss": "squared", "balance": None},
+    "squared-best": {"loss": "squared", "balance": None, "keep": "best"},
+    "squared-one-frame": {"loss": "squared", "balance": None, "forecast": 0},
+    "squared-far": {"loss": "squared", "balance": None, "forecast": 24},
+}
+"""Refits by what differs from the robot's settings; `forecast` of the last phase."""
+RANDOM, LAST = 0.3, 0.5
+"""Shares of the data before the loop, and of the last log among the logs, as in the loop."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("loop", type=Path, help="folder of the loop")
+    parser.add_argument("--variants", nargs="+", default=["before", "absolute", "squared"], choices=[*VARIANTS])
+    parser.add_argument("--minutes", type=float, default=3.0, help="CPU time of each refit")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, default=Path("refits"), help="folder of the models")
+    arguments = parser.parse_args()
+    single_thread()
+    loop = read_json(arguments.loop / "online.json")
+    task, last = load_task(loop["task"]), loop["rounds"][-1]
+    figures = {"return_in_simulator": float(last["log"]["returns"]["return"])}
+    for name in arguments.variants:
+        run = last["model"]["run"]
+        if name != "before":
+            run = str(arguments.keep / name)
+            refit(arguments, task, name, loop, run)
+        found = measure(task, run, last["policy"]["folder"], Store.open(last["log"]["path"]))
+        both = found["return"], figures["return_in_simulator"]
+        apart = abs(both[0] - both[1]) / max(*map(abs, both), 1e-9)
+        figures |= {f"{name}_{what}": value for what, value in {**found, "apart": apart}.items()}
+        print(f"{name:18} " + "  ".join(f"{what} {value:.4g}" for what, value in {**found, "apart": apart}.items()))
+    write_result(arguments.json, "refits", figures, {})
+
+
+def refit(arguments: argparse.Namespace, task: Task, name: str, loop: dict[str, Any], run: str) -> None:
+    """Fit the last model to all data of the loop, unless that is done."""
+    if Path(run, "model").exists():
+        return
+    changes = dict(VARIANTS[name])
+    keep, forecast = changes.pop("keep", "last"), changes.pop("forecast", None)
+    first, logs = read_plain(arguments.loop / "config.yaml")["data"], [one["log"]["path"] for one in loop["rounds"]]
+    before = loop["rounds"][-1]["model"]["run"]
+    known = load_finetuning("finetune", read_run_config(before).settings.net, load_robot(task.robot))
+    phases = [msgspec.structs.replace(phase, **changes) for phase in known.phases]
+    if forecast is not None:
+        phases[-1] = msgspec.structs.replace(phases[-1], forecast=forecast)
+    settings = msgspec.structs.replace(
+        known, phases=tuple(phases), minutes=arguments.minutes, steps=None, clock="cpu", keep=keep, seed=arguments.seed
+    )
+    file = Path(run).with_suffix(".yaml")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(to_yaml(settings))
+    of_logs = [(1 - RANDOM) * (1 - LAST) / max(1, len(logs) - 1)] * (len(logs) - 1) + [(1 - RANDOM) * LAST]
+    shares = [*([RANDOM / len(first)] * len(first)), *of_logs]
+    shares = [share / sum(shares) for share in shares]
+    neurodyn("finetune", before, "--data", *first, *logs, "--shares", *shares, "--size", file, "--out", run)
+
+
+def measure(task: Task, run: str, policy: str, log: Store) -> dict[str, float]:
+    """Return the return of the policy in a model, and the model's error of one frame on its log."""
+    model = load(run)
+    where, (_, network) = ResolvedDynamics(run, model), load_policy(policy)
+    played = play(network, task, model, where.starts(task, SEED), 128, seed=SEED)
+    state, after = _frames(log)
+    predicted = model.rollout(State(*state[:2]), state[2][:, None])
+    require(bool(predicted.qd.isfinite().all()), f"{run}: a frame is not finite")
+    error = (predicted.qd[:, -1] - after).square().mean(0) / (after - state[1]).square().mean(0)
+    return {"return": played.returns_in(run).mean, "one_frame": float(error.sqrt().mean())}
+
+
+def _frames(log: Store) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return q, qd and torques of every fifth frame that has a next one, and qd after it."""
+    spec, rows = log.header.spec, torch.as_tensor(log.frames[:])
+    ends = set((torch.as_tensor(log.offsets[1:]) - 1).tolist())
+    at = torch.tensor([row for row in range(0, len(rows), 5) if row not in ends])
+    q, qd, torque, _ = rows[at].split([spec.nq, spec.nv, spec.nu, rows.shape[1] - spec.nq - spec.nv - spec.nu], dim=1)
+    return (q, qd, torque), rows[at + 1, spec.nq : spec.nq + spec.nv]
+
+
+if __name__ == "__main__":
+    main()
