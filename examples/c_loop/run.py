@@ -16,6 +16,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,6 @@ from neurodyn.interop import export_code
 from neurodyn.tasks import load
 from neurodyn.walking import walking_plant
 
-HERE = Path(__file__).resolve().parent
 MEASURED = (
     "base_height", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
     "joint_velocity",
@@ -43,9 +43,7 @@ def main():
     parser.add_argument("--spin", type=float, default=0.0, help="wait awake before each tick [us]")
     parser.add_argument("--bare", type=float, default=0.0, help="time for which it only waits for ticks before [s]")
     parser.add_argument("--walk", type=Path, help="folder of imitated forces, in place of the policy")
-    parser.add_argument(
-        "--command", type=float, nargs=3, default=(0.5, 0.0, 0.0), help="velocities [m/s], yaw rate [rad/s]"
-    )
+    parser.add_argument("--command", type=float, nargs=3, default=(0.5, 0.0, 0.0), help="[m/s], [m/s], [rad/s]")
     parser.add_argument("--realtime", action="store_true", help="run before everything else, on one core (Linux, root)")
     arguments = parser.parse_args()
     if shutil.which("gcc") is None:
@@ -63,17 +61,12 @@ def main():
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
             gc.collect()
             gc.disable()  # pauses of milliseconds
-            port = str(line.getsockname()[1])
             asked = arguments.rate, arguments.seconds, arguments.spin, arguments.bare, *arguments.command
-            given = [port, *map(str, asked)]
-            controller = subprocess.Popen([program, *given])
+            controller = subprocess.Popen([program, *map(str, (line.getsockname()[1], *asked))])
             while controller.poll() is None:
-                try:
+                with suppress(TimeoutError):
                     packet, sender = line.recvfrom(4096)
-                except TimeoutError:
-                    continue
-                line.sendto(plant.step(np.frombuffer(packet, np.float32)), sender)
-    gc.enable()
+                    line.sendto(plant.step(np.frombuffer(packet, np.float32)), sender)
     if controller.returncode:
         raise SystemExit("the controller failed: no state for a second, or no socket")
     print(f"{plant.run:.1f} m run in {plant.time:.1f} s, {plant.falls} falls")
@@ -86,25 +79,24 @@ def compiled(folder, walk):
         run, file, flags = str(folder / "walker"), "walker.c", ["-DWALKER"]
         shutil.copytree(walk, run)
     code = export_code(run, "c", folder / "policy")
-    program = folder / "controller"
-    sources = [str(HERE / "controller.c"), str(code / file)]
-    subprocess.run(
-        ["gcc", "-std=c99", "-Wall", "-Wextra", "-O2", *flags, f"-I{code}", *sources, "-o", str(program), "-lm"],
-        check=True,
-    )
-    return program
+    flags += ["-std=c99", "-Wall", "-Wextra", "-O2", f"-I{code}", Path(__file__).with_name("controller.c")]
+    subprocess.run(["gcc", *flags, code / file, "-o", folder / "controller", "-lm"], check=True)
+    return folder / "controller"
 
 
 class Plant:
     """The robot: an ant in steps of a controller's period [s], which begins anew when it has fallen."""
 
+    name, substep = "ant", 0.004
+
     def __init__(self, period):
-        robot = msgspec.structs.replace(robots.load("ant"), dt=period)
-        self.model = declared_hybrid(robot, substeps=max(1, round(period / 0.004)))
+        robot = msgspec.structs.replace(robots.load(self.name), dt=period)
+        self.model = declared_hybrid(robot, substeps=max(1, round(period / self.substep)))
         self.task, self.random = load("ant-run"), torch.Generator().manual_seed(0)
         self.time = self.run = self.falls = 0
         self.begin()
         self.step(np.zeros(self.model.spec.nu, np.float32))  # compiles
+        self.time = self.run = 0
         self.begin()
 
     def begin(self):
@@ -136,16 +128,12 @@ class Plant:
 class Walker(Plant):
     """A quadruped, which is not put up again when it falls: its controller would not know."""
 
+    substep = 0.00125
+
     def __init__(self, period, folder):
-        declared = robots.load(json.loads((folder / "forces.json").read_text())["robot"])
-        robot = msgspec.structs.replace(declared, dt=period)
-        self.plant = walking_plant(robot)
-        self.model = declared_hybrid(robot, substeps=max(1, round(4 * period / 0.005)))
-        self.time = self.run = self.falls = 0
-        self.begin()
-        self.step(np.zeros(self.model.spec.nu, np.float32))  # compiles
-        self.run = self.time = 0
-        self.begin()
+        self.name = json.loads((folder / "forces.json").read_text())["robot"]
+        self.plant = walking_plant(msgspec.structs.replace(robots.load(self.name), dt=period))
+        super().__init__(period)
 
     def begin(self):
         """Stand at the start."""
@@ -154,8 +142,7 @@ class Walker(Plant):
 
     def measured(self):
         """Return the measured state, as bytes."""
-        if not self.falls and float(self.state.q[0, 2]) < 0.5 * self.plant.quadruped.height:
-            self.falls = 1
+        self.falls = max(self.falls, int(self.state.q[0, 2] < 0.5 * self.plant.quadruped.height))
         return torch.cat([self.state.q[0], self.state.qd[0]]).float().numpy().tobytes()
 
 

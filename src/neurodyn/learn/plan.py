@@ -54,10 +54,10 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
         clip: Largest norm of a gradient.
         warmup: Share of a phase in which the rate rises.
         final: Rate at the end of a phase, as a share of its highest.
-        validations: Number of validations by roll-out in place of 40 or one in 10 steps, whichever is less.
+        validations: Number of validations by roll-out, in place of 40 or one in 10 steps, whichever is less.
         validation_rollouts: Held-out windows in a validation.
         validation_frames: Frames of a validation roll-out, at most the frames of the longest episode.
-        keep: Which weights are kept: "best" for those of the best validation, "last" for those of the last.
+        keep: "best" or "last" weights, by validation.
         conditions: Parameters of the data as inputs: names or shell patterns of quantities in which episodes differ.
         threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit
             of the result, depends on the number.
