@@ -176,7 +176,7 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     """Adapt the weights of trained neural dynamics to other data of the robot and write them to a new run.
 
     Normalisation and encoding are as in the base model. The best model by held-out roll-outs is kept, the base model
-    included, so that the result is not worse on the validation episodes.
+    included, so that the result is not worse on the validation episodes; with `keep: last` the last one.
 
     Raises:
         InputError: The data are of another robot, or the run exists or cannot be resumed.

@@ -73,7 +73,7 @@ def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     """Adapt the weights of a trained world model to other logs of its robot and write them to a new run.
 
     Normalisation and the prediction of failures are as in the base model; its members learn from bootstraps of the new
-    logs. The best model by held-out roll-outs is kept, the base model included.
+    logs. The best model by held-out roll-outs is kept, the base model included; with `keep: last` the last.
 
     Raises:
         InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
