@@ -89,9 +89,9 @@ def refit(arguments: argparse.Namespace, task: Task, name: str, loop: dict[str, 
     file = Path(run).with_suffix(".yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(to_yaml(settings))
-    of_logs = [(1 - RANDOM) * (1 - LAST) / max(1, len(logs) - 1)] * (len(logs) - 1) + [(1 - RANDOM) * LAST]
-    shares = [*([RANDOM / len(first)] * len(first)), *of_logs]
-    shares = [share / sum(shares) for share in shares]
+    last = LAST if len(logs) > 1 else 1.0
+    of_logs = [(1 - last) / max(1, len(logs) - 1)] * (len(logs) - 1) + [last]
+    shares = [*([RANDOM / len(first)] * len(first)), *((1 - RANDOM) * share for share in of_logs)]
     neurodyn("finetune", before, "--data", *first, *logs, "--shares", *shares, "--size", file, "--out", run)
 
 

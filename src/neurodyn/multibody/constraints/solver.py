@@ -64,7 +64,7 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
     return Loop(
         name="soft constraints", inputs=writer.inputs, outputs=writer.outputs, saved=0,
         forward=forward, adjoint=writer.adjoint(), sufficient=writer.nv, onnx=partial(add_solution, structure),
-        gates=ConstraintLayout(structure).gates,
+        gates=writer.gates,
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ class _ConstraintWriter:
         self.structure = structure
         at = ConstraintLayout(structure)
         self.nv, self.points, self.inputs, self.outputs = at.nv, at.points, at.inputs, at.outputs
-        self._entries = at.entries
+        self._entries, self.gates = at.entries, at.gates
         self._chains = structure.filled  # of H
         self._fills = self._chains != structure.chains  # entries of H that M does not have
         self._entry = {pair: k for k, pair in enumerate((i, j) for i, chain in enumerate(self._chains) for j in chain)}
