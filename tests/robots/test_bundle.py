@@ -125,6 +125,14 @@ def test_files_outside_get_names_by_their_folders(tmp_path):
     assert all(name.endswith("/b.obj") for name in names)
 
 
+def test_a_robot_with_meshes_outside_of_its_folder_is_the_same_in_another_place(tmp_path):
+    one, two = write_arm(tmp_path / "one", "urdf"), write_arm(tmp_path / "two", "urdf")
+    assert source_digest(load(one)) == source_digest(load(two))
+    mesh = two.parent / "meshes" / "fore.obj"
+    mesh.write_text(mesh.read_text() + "\n")
+    assert source_digest(load(one)) != source_digest(load(two))
+
+
 def test_a_scene_is_found_where_its_robot_moved_to(tmp_path):
     scene = Scene(shapes=(Mesh(file="block.obj"),), folder=str(tmp_path / "gone"))
     assert moved_scene(scene, tmp_path) == scene

@@ -256,7 +256,7 @@ def source_digest(robot: Robot) -> str:
 
 def asset_digest(robot: Robot, options: Any) -> str:
     """Return a digest of the files of a robot's asset, of plain data, and of the versions of what builds robots."""
-    files = _Files(asset_path(robot).parent)
+    files = _Files(asset_path(robot).parent, anywhere=True)
     name = _carry_asset(robot, files)
     builders = package_versions("newton", "warp-lang", "mujoco", "mujoco-warp")
     digest = hashlib.sha256(json.dumps([options, name, builders], sort_keys=True, default=str).encode())
@@ -280,26 +280,34 @@ def has_files(scene: Scene) -> bool:
     return all((Path(scene.folder) / shape.file).is_file() for shape in _with_file(scene))
 
 
-def bundled_name(home: Path, file: Path) -> str:
-    """Return the path of a file within a bundle of the declaration in the folder `home`."""
+def bundled_name(home: Path, file: Path, *, anywhere: bool = False) -> str:
+    """Return the path of a file within a bundle of the declaration in the folder `home`.
+
+    With `anywhere` it stays the same where both are moved together, as in another environment.
+    """
     home, file = home.resolve(), file.resolve()
     if home in file.parents:
         return file.relative_to(home).as_posix()
     # Files of one folder stay together, because some (.obj, .gltf) refer to their neighbours.
-    return f"outside/{zlib.crc32(str(file.parent).encode()):08x}/{file.name}"
+    place = os.path.relpath(file.parent, home) if anywhere else str(file.parent)
+    return f"outside/{zlib.crc32(place.encode()):08x}/{file.name}"
 
 
 class _Files:
-    """The contents of a bundle of the declaration in the folder `home`."""
+    """The contents of a bundle of the declaration in the folder `home`; `anywhere`: see `bundled_name`."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, *, anywhere: bool = False) -> None:
+        self.home, self._anywhere = home, anywhere
         self.copies: dict[str, Path] = {}  # files to copy, by name in the bundle
         self.texts: dict[str, bytes] = {}  # contents of rewritten files, by name in the bundle
 
+    def name(self, path: Path) -> str:
+        """Return the name of a file in the bundle."""
+        return bundled_name(self.home, path, anywhere=self._anywhere)
+
     def copy(self, source: Path) -> str:
         """Add a file and the files that it depends on; return its name in the bundle."""
-        name = bundled_name(self.home, source)
+        name = self.name(source)
         if name in self.texts or name in self.copies or not source.is_file():
             return name
         self.copies[name] = source
@@ -309,7 +317,7 @@ class _Files:
 
     def beside(self, path: Path) -> Callable[[Path], str]:
         """Return a function that adds a file and returns its name relative to `path`."""
-        folder = PurePosixPath(bundled_name(self.home, path)).parent
+        folder = PurePosixPath(self.name(path)).parent
         return lambda source: os.path.relpath(self.copy(source), folder).replace(os.sep, "/")
 
     def inside(self, path: Path) -> bool:
@@ -328,7 +336,7 @@ class _Files:
 
     def write(self, path: Path, root: ElementTree.Element) -> None:
         """Add an XML file, rewritten if its contents have changed."""
-        name, before = bundled_name(self.home, path), _parse(path)
+        name, before = self.name(path), _parse(path)
         if before is not None and ElementTree.tostring(before) == ElementTree.tostring(root):
             self.copy(path)
             return
@@ -397,7 +405,7 @@ def _carry_usd(path: Path, files: _Files) -> str:
         for source in sources:
             files.copy(source)
         return files.copy(path)
-    name = PurePosixPath(bundled_name(files.home, path)).with_suffix(".usda").as_posix()
+    name = PurePosixPath(files.name(path)).with_suffix(".usda").as_posix()
     stage = Usd.Stage.Open(str(path))  # pyright: ignore[reportAttributeAccessIssue]
     files.texts[name] = stage.Flatten().ExportToString().encode()
     return name
@@ -445,7 +453,7 @@ def _carry_preset(source: Path, files: _Files) -> None:
         files.copy(source)
         return
     flat = to_yaml(read_flattened(source))
-    files.texts[bundled_name(files.home, source.with_suffix(".yaml"))] = flat.encode()
+    files.texts[files.name(source.with_suffix(".yaml"))] = flat.encode()
 
 
 def _presets(home: Path) -> Iterable[Path]:
