@@ -117,6 +117,7 @@ def init(
     dt: float = 0.01,
     lock: tuple[str, ...] = (),
     points: int | None = None,
+    self_contacts: bool = False,
     check: bool = True,
     force: bool = False,
 ) -> None:
@@ -134,6 +135,7 @@ def init(
         dt: Length of a frame [s].
         lock: Joints to hold at zero, beside mimic joints and grippers.
         points: Most contact points; by default 44.
+        self_contacts: Let links touch each other as in the asset, as they always may touch objects.
         check: Raise substeps until `neurodyn check` passes, in few worlds; without it a short trial decides alone.
         force: Replace robot.yaml and the asset in an existing folder.
 
@@ -153,7 +155,7 @@ def init(
     with ProgressBar(f"declaring {asset.name}"):
         declaration = declare(
             asset, out, name=name, floating=True if floating else False if fixed_base else None, dt=dt, lock=lock,
-            budget=BUDGET if points is None else points, force=force,
+            budget=BUDGET if points is None else points, self_contacts=self_contacts, force=force,
             accept=why_refused if check else None,
         )  # fmt: skip
     print_decisions(declaration.decisions)

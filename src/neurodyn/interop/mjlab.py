@@ -42,7 +42,7 @@ _SAME = 1e-5
 
 
 def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: float | None = None) -> "Declaration":
-    """Write a declaration of the robot in a scene of mjlab, as it is compiled there, floor included.
+    """Write a declaration of the robot in a scene of mjlab, as it is compiled there: its floor, its own collisions.
 
     Args:
         scene: `mjlab.scene.Scene`, as `env.scene`, with one robot and a terrain that `neurodyn init` reads.
@@ -57,6 +57,7 @@ def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: fl
     import tempfile
 
     declare = imported("neurodyn.sim.declaration.declare:declare")
+    touching_pairs = imported("neurodyn.sim.mujoco.shape_contacts:touching_pairs")
     spec = scene.spec
     if simulation is not None:
         for name in ("timestep", "integrator", "iterations", "cone", "impratio", "disableflags"):
@@ -65,7 +66,7 @@ def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: fl
         scene.write(Path(place) / "asset")
         return declare(
             Path(place) / "asset" / "scene.xml", out, name=Path(out).name,
-            dt=float(spec.option.timestep) if dt is None else dt,
+            dt=float(spec.option.timestep) if dt is None else dt, self_contacts=bool(touching_pairs(spec.compile())),
         )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import mujoco
+import numpy as np
 import pytest
 import torch
 
@@ -58,6 +59,42 @@ def test_an_arm_that_pushes_a_cube_moves_as_in_mujoco(arm):
     assert (truth[0][:, -1, 2:5] - q[:, 2:5]).norm(dim=1).max() > 1e-3  # it is pushed
     torch.testing.assert_close(path.q.float(), truth[0], rtol=0, atol=1e-5)
     torch.testing.assert_close(path.qd.float(), truth[1], rtol=1e-4, atol=1e-4)  # MuJoCo's solver stops early
+
+
+CLAWS = """<mujoco><option timestep="0.002" cone="elliptic" integrator="implicitfast"/><worldbody>
+  <geom name="floor" type="plane" size="0 0 1" friction="1 .01 .001"/>
+  <body name="palm" pos="0 0 1"><joint name="lift" type="slide" axis="0 0 1" stiffness="100" damping="1"/>
+    <geom name="palm" type="sphere" size=".05"/>
+    <body name="left" pos="0 .06 0"><joint name="left" axis="1 0 0" damping=".01"/>
+      <geom name="left" type="capsule" fromto="0 0 0 .02 0 -.2" size=".02" condim="1" friction=".3"/></body>
+    <body name="right" pos="0 -.06 0"><joint name="right" axis="1 0 0" damping=".01"/>
+      <geom name="right" type="capsule" fromto="0 0 0 -.02 0 -.2" size=".03" condim="1" friction=".3"/></body>
+  </body></worldbody></mujoco>"""
+
+
+def test_links_touch_each_other_with_their_own_numbers(tmp_path):
+    """Those of the asset, whatever its floor has, as MuJoCo steps it without us."""
+    (tmp_path / "claws.xml").write_text(CLAWS)
+    joints = (Joint(name="lift", kind="prismatic"), *(Joint(name=name, kind="revolute") for name in ("left", "right")))
+    robot = Robot(
+        name="claws", joints=joints, actuated={"left": 2.0, "right": 2.0}, dt=0.002, asset=str(tmp_path / "claws.xml"),
+        simulator=SimulatorConfig(solver="mujoco-c", substeps=1), grounds={"floor": Scene(shapes=(Plane(),))},
+        ground="floor", contact_points=ContactPointSelection(shapes=("palm",)), self_contacts=True,
+    )  # fmt: skip
+    hybrid = declared_hybrid(robot).double()
+    assert len(hybrid.mechanism.shape_contacts) == 1
+    model = mujoco.MjModel.from_xml_string(CLAWS)
+    data = mujoco.MjData(model)
+    torque, rows, touched = torch.tensor([-0.3, 0.5], dtype=torch.double), [], 0
+    for _ in range(150):
+        data.qfrc_applied[1:] = torque
+        mujoco.mj_step(model, data)
+        rows.append(data.qpos.copy())
+        touched += int(data.ncon > 0)
+    start = State(torch.zeros(1, 3).double(), torch.zeros(1, 3).double())
+    path = hybrid.rollout(start, torque.expand(1, 150, 2), environment=Environment(ground=Ground(robot.named_ground())))
+    assert touched > 50
+    torch.testing.assert_close(path.q[0, 1:], torch.tensor(np.array(rows)), rtol=0, atol=1e-6)
 
 
 def test_objects_start_where_the_declaration_says(arm):

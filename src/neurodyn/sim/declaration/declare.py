@@ -85,6 +85,7 @@ def declare(
     dt: float = 0.01,
     lock: tuple[str, ...] = (),
     budget: int = BUDGET,
+    self_contacts: bool = False,
     force: bool = False,
     accept: Judge | None = None,
 ) -> Declaration:
@@ -98,6 +99,7 @@ def declare(
         dt: Length of a frame [s].
         lock: Joints to hold at zero, besides mimic joints and grippers.
         budget: Maximum number of contact points.
+        self_contacts: Whether links touch each other as in the asset; they always do where there are objects.
         force: Whether to replace the files of an existing folder.
         accept: Judges a simulator that passed the trial: returns the reason for refusal, or None.
 
@@ -118,7 +120,10 @@ def declare(
             raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
         artifacts.require_writable(folder / "robot.yaml")
         facts = read_facts(path, floating=floating, lock=lock)
+        if self_contacts and facts.solver != "mujoco-c":
+            raise InputError(f"{path.name}: links touch each other in plain MuJoCo alone; valid: a URDF or MJCF")
         draft = _Draft(facts, robot_name, dt, budget, accept or (lambda _: None))
+        draft.self_contacts = self_contacts
         tree = draft.complete()
         with contextlib.nullcontext(folder) if folder.exists() else artifacts.atomic_folder(folder) as place:
             tree["asset"] = copy_asset(draft.robot(), place)
@@ -134,6 +139,7 @@ class _Draft:
 
     def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, accept: Judge) -> None:
         self.facts, self.budget, self.accept = facts, budget, accept
+        self.self_contacts = False
         self.decisions: list[Decision] = []
         self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
@@ -169,6 +175,9 @@ class _Draft:
         if facts.apart and facts.solver == "mujoco-c":
             self.tree["self_contacts"] = True
             self._decide("self_contacts", "on", f"the robot can touch {', '.join(facts.apart)}, as in the asset")
+        elif self.self_contacts:
+            self.tree["self_contacts"] = True
+            self._decide("self_contacts", "on", "asked for: all shapes of different links, as in the asset")
         elif facts.solver == "mujoco-c":
             self._decide("self_contacts", "off", "links touch the ground alone; `self_contacts: true` in robot.yaml")
         if facts.end is not None:
@@ -289,7 +298,7 @@ class _Draft:
         self.tree["contact_points"] = {
             key: value for key, value in points.items() if value != getattr(default, key) and value != ["*"]
         }
-        if selection.shapes != ("*",):
+        if selection.shapes != ("*",) and not self.self_contacts:
             self.tree["colliders"] = list(selection.shapes)
         self.tree["grounds"] = self.facts.grounds()
         self.tree["ground"] = next(iter(self.tree["grounds"]))

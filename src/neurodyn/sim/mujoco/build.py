@@ -7,6 +7,7 @@ declaration take their place, which are actuators again where MuJoCo knows them.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from neurodyn.sim.articulation import short_label, with_short
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
 from neurodyn.sim.mujoco.asset import compiled, read_spec
-from neurodyn.sim.mujoco.shape_contacts import mixed_softness, softness_share
+from neurodyn.sim.mujoco.shape_contacts import ContactNumbers, mixed_softness, softness_share, touching_pairs
 from neurodyn.sim.scene import PREFIX, needs_triangles
 
 SCENE = "neurodyn scene"
@@ -67,13 +68,18 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     path = asset_path(robot)
     if path.suffix.lower() not in (".urdf", ".xml"):
         raise InputError(f"robot {robot.name!r}: mujoco-c reads URDF and MJCF, not {path.name}; valid: solver: mujoco")
-    spec = read_spec(
-        path, locked=robot.locked, floating=not robot.fixed_base, density=robot.density, densities=robot.densities
-    )
+    reading = partial(
+        read_spec, path, locked=robot.locked, floating=not robot.fixed_base, density=robot.density,
+        densities=robot.densities,
+    )  # fmt: skip
+    spec = reading()
     for kind in _TORQUE_DRIVEN:
         for element in list(getattr(spec, kind)):
             spec.delete(element)
+    own = _contact_numbers(spec)
     clear = _touch_ground(spec)
+    if robot.self_contacts and _contact_numbers(spec) != own:
+        _keep_pairs_as(spec, touching_pairs(compiled(path, reading())), touching_pairs(compiled(path, spec)))
     for geom in [*spec.worldbody.geoms, *(geom for geom in fixed_floors(spec) if geom.parent.name != "world")]:
         spec.delete(geom)  # the ground is a scene of the declaration
     _keep_pairs(spec, robot)
@@ -130,6 +136,24 @@ def _touch_ground(spec: Any) -> frozenset[str]:
             geom.condim, geom.solref, geom.solimp = pair.condim, pair.solref, pair.solimp
             geom.friction = (pair.friction[0], pair.friction[2], pair.friction[3])
     return frozenset(name for name, touches in touching.items() if not touches and any(touching.values()))
+
+
+def _contact_numbers(spec: Any) -> list[tuple[Any, ...]]:
+    """Return what `_touch_ground` may change of geoms."""
+    return [(geom.condim, *geom.friction, *geom.solref, *geom.solimp) for geom in spec.geoms]
+
+
+def _keep_pairs_as(
+    spec: Any, own: dict[frozenset[str], ContactNumbers], now: dict[frozenset[str], ContactNumbers]
+) -> None:
+    """Add a pair with its own numbers for each contact of the robot with itself that has others now."""
+    for ends, numbers in own.items():
+        if now.get(ends, numbers) != numbers:
+            first, second = sorted(ends)
+            spec.add_pair(
+                geomname1=first, geomname2=second, condim=numbers.dimension, friction=numbers.friction,
+                solref=numbers.solref, solimp=numbers.solimp, margin=numbers.margin, gap=numbers.gap,
+            )  # fmt: skip
 
 
 def fixed_floors(spec: Any) -> list[Any]:

@@ -89,7 +89,7 @@ def has_several_contacts(model: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _Numbers:
+class ContactNumbers:
     """The numbers of a contact."""
 
     dimension: ContactDimension
@@ -105,15 +105,24 @@ class _Numbers:
         return self.dimension == 3 and not self.margin and not self.gap
 
 
-class _SurfaceReader:
-    def __init__(self, model: Any, links: ModelLinks) -> None:
-        self._model, self._links = model, links
-        self._types = import_mujoco().mjtGeom
-        self.surfaces: dict[_Numbers, ContactSurface] = {}
-        self.hulls: dict[str, Hull] = {}
-        self.left_out: Counter[tuple[str, str]] = Counter()
+def touching_pairs(model: Any) -> dict[frozenset[str], ContactNumbers]:
+    """Return the numbers of the contacts between moving geoms of a compiled model, by the geoms' names."""
+    reader = _PairReader(model)
+    touching = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    moving = np.flatnonzero(touching & (model.body_weldid[model.geom_bodyid] != 0)).tolist()
+    return {
+        frozenset((model.geom(one).name, model.geom(other).name)): numbers
+        for one, other, numbers in reader.pairs(moving)
+    }
 
-    def pairs(self, geoms: list[int]) -> Iterator[tuple[int, int, _Numbers]]:
+
+class _PairReader:
+    """Which geoms of a compiled model may touch, and with what numbers."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def pairs(self, geoms: list[int]) -> Iterator[tuple[int, int, ContactNumbers]]:
         """Yield the pairs that may touch: those of `pair` elements, then those by the bits of the geoms."""
         model, declared = self._model, set()
         for pair in range(model.npair):
@@ -141,7 +150,49 @@ class _SurfaceReader:
         parents = [int(model.body_weldid[model.body_parentid[weld]]) for weld in welds]
         return welds[0] != parents[1] and welds[1] != parents[0]
 
-    def contact(self, one: int, other: int, numbers: _Numbers) -> ShapeContact | None:
+    def of_geom(self, geom: int) -> ContactNumbers:
+        """Return the numbers of contacts in which a geom has its own way."""
+        model = self._model
+        slide, torsion, roll = map(float, model.geom_friction[geom])
+        return ContactNumbers(
+            _dimension(model.geom_condim[geom]), (slide, slide, torsion, roll, roll),
+            _floats(model.geom_solref[geom]), _floats(model.geom_solimp[geom]), float(model.geom_margin[geom]),
+            float(model.geom_gap[geom]),
+        )  # fmt: skip
+
+    def _of_pair(self, pair: int) -> ContactNumbers:
+        model = self._model
+        return ContactNumbers(
+            _dimension(model.pair_dim[pair]), _floats(model.pair_friction[pair]), _floats(model.pair_solref[pair]),
+            _floats(model.pair_solimp[pair]), float(model.pair_margin[pair]), float(model.pair_gap[pair]),
+        )  # fmt: skip
+
+    def _mixed(self, one: int, other: int) -> ContactNumbers:
+        """Return the numbers of a contact as MuJoCo mixes those of two geoms."""
+        model = self._model
+        mine, theirs = self.of_geom(one), self.of_geom(other)
+        added = mine.margin + theirs.margin, mine.gap + theirs.gap
+        first, second = (int(model.geom_priority[geom]) for geom in (one, other))
+        if first != second:
+            chosen = mine if first > second else theirs
+            return ContactNumbers(chosen.dimension, chosen.friction, chosen.solref, chosen.solimp, *added)
+        share = softness_share(*(float(model.geom_solmix[geom]) for geom in (one, other)))
+        solref, solimp = mixed_softness(share, (mine.solref, mine.solimp), (theirs.solref, theirs.solimp))
+        friction = tuple(map(max, mine.friction, theirs.friction))
+        dimension = mine.dimension if mine.dimension > theirs.dimension else theirs.dimension
+        return ContactNumbers(dimension, friction, solref, solimp, *added)
+
+
+class _SurfaceReader(_PairReader):
+    def __init__(self, model: Any, links: ModelLinks) -> None:
+        super().__init__(model)
+        self._links = links
+        self._types = import_mujoco().mjtGeom
+        self.surfaces: dict[ContactNumbers, ContactSurface] = {}
+        self.hulls: dict[str, Hull] = {}
+        self.left_out: Counter[tuple[str, str]] = Counter()
+
+    def contact(self, one: int, other: int, numbers: ContactNumbers) -> ShapeContact | None:
         """Return the contact of two geoms; None if their kinds have no collider, or nothing moves."""
         first, second = sorted((one, other), key=lambda geom: int(self._model.geom_type[geom]))
         kinds = [self._kind(geom) for geom in (first, second)]
@@ -155,7 +206,7 @@ class _SurfaceReader:
             return None
         return ShapeContact(first=self._shape(first), second=self._shape(second), surface=self.surface(numbers))
 
-    def surface(self, numbers: _Numbers) -> str:
+    def surface(self, numbers: ContactNumbers) -> str:
         """Return the name of the surface with these numbers."""
         if numbers not in self.surfaces:
             slide, across, torsion, roll, roll_across = (max(x, _LEAST_FRICTION) for x in numbers.friction)
@@ -212,38 +263,6 @@ class _SurfaceReader:
         own = np.array([*map(float, self._model.body_ipos[body]), 0.0, 0.0, 0.0, 1.0])
         x, y, z, *_ = compose(np.array(self._links.bodies[body][1]), own)
         return float(x), float(y), float(z)
-
-    def of_geom(self, geom: int) -> _Numbers:
-        """Return the numbers of contacts in which a geom has its own way."""
-        model = self._model
-        slide, torsion, roll = map(float, model.geom_friction[geom])
-        return _Numbers(
-            _dimension(model.geom_condim[geom]), (slide, slide, torsion, roll, roll),
-            _floats(model.geom_solref[geom]), _floats(model.geom_solimp[geom]), float(model.geom_margin[geom]),
-            float(model.geom_gap[geom]),
-        )  # fmt: skip
-
-    def _of_pair(self, pair: int) -> _Numbers:
-        model = self._model
-        return _Numbers(
-            _dimension(model.pair_dim[pair]), _floats(model.pair_friction[pair]), _floats(model.pair_solref[pair]),
-            _floats(model.pair_solimp[pair]), float(model.pair_margin[pair]), float(model.pair_gap[pair]),
-        )  # fmt: skip
-
-    def _mixed(self, one: int, other: int) -> _Numbers:
-        """Return the numbers of a contact as MuJoCo mixes those of two geoms."""
-        model = self._model
-        mine, theirs = self.of_geom(one), self.of_geom(other)
-        added = mine.margin + theirs.margin, mine.gap + theirs.gap
-        first, second = (int(model.geom_priority[geom]) for geom in (one, other))
-        if first != second:
-            chosen = mine if first > second else theirs
-            return _Numbers(chosen.dimension, chosen.friction, chosen.solref, chosen.solimp, *added)
-        share = softness_share(*(float(model.geom_solmix[geom]) for geom in (one, other)))
-        solref, solimp = mixed_softness(share, (mine.solref, mine.solimp), (theirs.solref, theirs.solimp))
-        friction = tuple(map(max, mine.friction, theirs.friction))
-        dimension = mine.dimension if mine.dimension > theirs.dimension else theirs.dimension
-        return _Numbers(dimension, friction, solref, solimp, *added)
 
 
 def _read_hull(model: Any, mesh: int) -> Hull:
