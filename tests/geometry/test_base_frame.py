@@ -51,6 +51,24 @@ def test_the_kernel_moves_a_base_as_torch_does(dtype: torch.dtype, nq: int) -> N
     assert (wanted - without)[:, :3].abs().max() > 0.01
 
 
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("used", [(0, 1, 2, 3, 4), (2,), (1, 4), (0,)])
+def test_gradients_of_a_view_are_those_of_differences(unit: bool, used: tuple[int, ...]) -> None:
+    q, qd, *_, com, down = _state(torch.float64)
+    q[:, 3:7] *= 1.1
+    for given, lever in ((down, com), (down[0], None)):
+
+        def seen(q, qd, given=given, lever=lever):
+            found = base_frame.view(q, qd, given, unit=unit, com=lever)
+            return [part for number, part in enumerate(found) if number in used]
+
+        leaves = q.clone().requires_grad_(), qd.clone().requires_grad_()
+        assert torch.autograd.gradcheck(seen, leaves)
+        with torch.no_grad():
+            for tracked, plain in zip(seen(*leaves), seen(q, qd), strict=True):
+                assert torch.equal(tracked, plain)
+
+
 def test_products_off_the_cpu_are_no_matrix_products() -> None:
     """TF32 would round them to ten bits: what runs there is seen on tensors without data."""
     q = torch.randn(WORLDS, 4, device="meta", requires_grad=True)

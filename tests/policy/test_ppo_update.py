@@ -12,10 +12,11 @@ pytest.importorskip("rsl_rl")
 
 from rsl_rl.algorithms import PPO as ReferencePPO  # noqa: N811
 from rsl_rl.models import MLPModel
+from rsl_rl.modules import EmpiricalNormalization
 from rsl_rl.storage import RolloutStorage
 
 from neurodyn.policy import mlp_pass
-from neurodyn.policy.mlp_pass import ACTIVATIONS, MlpPass
+from neurodyn.policy.mlp_pass import ACTIVATIONS, MlpPass, WindowPass
 from neurodyn.policy.ppo import PPO
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 
@@ -121,6 +122,37 @@ def test_gradients_of_a_pass_are_those_of_automatic_and_of_central_differences(a
             values.append((mlp(x) * towards).sum())
         difference = (values[0] - values[1]) / (2.0 * step)
         torch.testing.assert_close(difference, weight.grad[2, 1], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_of_a_window_are_those_of_automatic_differentiation(activation):
+    torch.manual_seed(0)
+    mlp = nn.Sequential(nn.Linear(3, 6), activation(), nn.Linear(6, 5), activation(), nn.Linear(5, 2)).double()
+    normaliser = EmpiricalNormalization(3).double()
+    normaliser.update(torch.randn(50, 3, dtype=torch.float64) + 1.0)
+    normaliser.eval()
+    std, noise = torch.full((2,), 0.3, dtype=torch.float64), torch.randn(3, 4, 2, dtype=torch.float64)
+    start, mix = torch.randn(4, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    inputs = start.clone().requires_grad_(), std.clone().requires_grad_()
+
+    def loss(act, seen, std):  # what is seen follows from the actions before; the last frame counts for nothing
+        total = torch.zeros((), dtype=torch.float64)
+        for frame in range(3):
+            action = act(seen, std, noise[frame])
+            seen = seen + torch.tanh(action @ mix)
+            total = total + seen.square().sum() if frame < 2 else total
+        return total
+
+    passing = WindowPass(mlp, normaliser)
+    for _ in range(2):  # buffers are used again
+        passing.begin(3, 4)
+        found = loss(lambda *given: passing(*given)[0], *inputs)
+        by_inputs = torch.autograd.grad(found, inputs)
+        passing.finish()
+    expected = loss(lambda seen, std, noise: mlp(normaliser(seen)) + std * noise, *inputs)
+    torch.testing.assert_close(found, expected)
+    wanted = torch.autograd.grad(expected, [*inputs, *mlp.parameters()])
+    torch.testing.assert_close([*by_inputs, *(p.grad for p in mlp.parameters())], list(wanted), rtol=1e-10, atol=1e-12)
 
 
 def test_an_mlp_of_other_parts_is_no_work_for_a_pass():

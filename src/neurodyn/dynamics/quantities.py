@@ -207,20 +207,13 @@ def _base(com: Tensor | None, down: Tensor | None) -> dict[str, Maker]:
     """Return the quantities of a floating base."""
 
     def seen(of: Quantities) -> base_frame.BaseView:
-        return base_frame.view(of.state.q, of.state.qd, down, unit=True)
-
-    def linear(of: Quantities) -> Tensor:
-        velocity = of.derive("base", seen).linear
-        if com is None:
-            return velocity
-        spin = of["base_angular_velocity"]
-        return velocity - torch.linalg.cross(spin, com.to(spin).expand_as(spin))
+        return base_frame.view(of.state.q, of.state.qd, down, unit=True, com=com)
 
     makers: dict[str, Maker] = {
         "base_position": lambda of: of.state.q[:, :3],
         "base_height": lambda of: of.state.q[:, 2:3],
         "base_orientation": lambda of: of.derive("base", seen).orientation,
-        "base_linear_velocity": linear,
+        "base_linear_velocity": lambda of: of.derive("base", seen).linear,
         "base_angular_velocity": lambda of: of.derive("base", seen).angular,
     }
     if down is not None:

@@ -9,14 +9,16 @@ $$R^T v, \quad R^T w, \quad R^T g$$
 $$q' = \mathrm{normalise}(q\,\exp\theta), \quad x' = x + R\,(\Delta x + c) - R(q')\,c, \quad v' = v + R\,\Delta v,
 \quad w' = w + R\,\Delta w$$
 
-On a CPU, and wherever gradients are needed, these are torch operations. On a GPU the launches would dominate, so
+On a CPU, and wherever gradients are needed, these are torch operations; gradients of a view on a CPU are written out,
+because those of some thirty small operations would take three times as long. On a GPU the launches would dominate, so
 without gradients each function is one kernel (`geometry.base_kernels`).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import Matrices, Positions, Vectors, Velocities
@@ -32,11 +34,26 @@ class BaseView(NamedTuple):
     down: Vectors | None  # gravity in the unit of the input; None if none was passed
 
 
-def view(q: Positions, qd: Velocities, down: Tensor | None, *, unit: bool) -> BaseView:
+def view(q: Positions, qd: Velocities, down: Tensor | None, *, unit: bool, com: Tensor | None = None) -> BaseView:
     """Express the velocity of a floating base, and gravity, in base axes; positions and velocities of the base first.
 
     Gravity `down` is in world axes, in any unit, broadcastable to [..., 3]. `unit` normalises the quaternion first.
+    With the centre of mass `com` in base axes [m], shape [3], the linear velocity is that of the base's origin.
     """
+    tracked = torch.is_grad_enabled() and (q.requires_grad or qd.requires_grad)
+    if tracked and q.ndim == 2 and q.is_cpu and (down is None or not down.requires_grad):
+        orientation, matrix, linear, angular, seen = _View.apply(q, qd, down, unit, com)  # type: ignore[misc]
+        return BaseView(orientation, matrix, linear, angular, seen)
+    seen = _view(q, qd, down, unit)
+    return seen if com is None else seen._replace(linear=_of_origin(seen, com))
+
+
+def _of_origin(seen: BaseView, com: Tensor) -> Tensor:
+    """Return the velocity of the base's origin, given that of its centre of mass."""
+    return seen.linear - torch.linalg.cross(seen.angular, com.to(seen.linear).expand_as(seen.linear))
+
+
+def _view(q: Tensor, qd: Tensor, down: Tensor | None, unit: bool) -> BaseView:
     if _one_kernel(q, qd):
         from neurodyn.geometry.base_kernels import base_view  # loads Warp
 
@@ -52,6 +69,53 @@ def view(q: Positions, qd: Velocities, down: Tensor | None, *, unit: bool) -> Ba
         rows = down.to(q).expand(*q.shape[:-1], 3).unsqueeze(-2)
         seen = rotation.turn_rows(rows, matrix).squeeze(-2)
     return BaseView(orientation, matrix, linear, angular, seen)
+
+
+class _View(torch.autograd.Function):
+    """`view` of a batch of worlds on a CPU, with its gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, qd: Tensor, down: Tensor | None, unit: bool, com: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        seen = _view(q, qd, down, unit)
+        linear = seen.linear if com is None else _of_origin(seen, com)
+        ctx.save_for_backward(q, qd, down, com, seen.orientation, seen.rotation)
+        ctx.unit = unit
+        ctx.set_materialize_grads(False)
+        return seen.orientation, seen.rotation, linear, seen.angular, seen.down
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, Tensor, None, None, None]:  # type: ignore[override]
+        by_orientation, by_rotation, by_linear, by_angular, by_down = gradients
+        q, qd, down, com, orientation, rotated = ctx.saved_tensors
+        worlds = len(q)
+        if com is not None and by_linear is not None:  # a . (b x c) = b . (c x a)
+            lever = torch.linalg.cross(by_linear, com.to(by_linear).expand_as(by_linear))
+            by_angular = lever if by_angular is None else by_angular + lever
+        by_q, by_qd = torch.zeros_like(q), torch.zeros_like(qd)
+        seen = [by_linear, by_angular]
+        turned = [qd[:, :6].unflatten(-1, (2, 3))]
+        if by_down is not None:
+            seen.append(by_down)
+            turned.append(down.to(q).expand(worlds, 3)[:, None])
+        if any(part is not None for part in seen):
+            rows = torch.stack([q.new_zeros(worlds, 3) if part is None else part for part in seen], 1)
+            by_qd[:, :6] = torch.bmm(rows[:, :2], rotated.mT).flatten(1)
+            given = turned[0] if len(turned) == 1 else torch.cat(turned, 1)
+            by_matrix = torch.bmm(given.mT, rows)
+            by_rotation = by_matrix if by_rotation is None else by_rotation + by_matrix
+        if by_rotation is not None:
+            found = rotation.matrix_gradient(orientation, by_rotation)
+            by_orientation = found if by_orientation is None else by_orientation + found
+        if by_orientation is not None:
+            if ctx.unit:
+                along = (by_orientation * orientation).sum(-1, keepdim=True)
+                length = torch.linalg.vector_norm(q[:, 3:7], dim=-1, keepdim=True)
+                by_orientation = torch.addcmul(by_orientation, orientation, along, value=-1.0) / length
+            by_q[:, 3:7] = by_orientation
+        return by_q, by_qd, None, None, None
 
 
 def advance(

@@ -35,6 +35,13 @@ def matrix(q: Quaternions) -> Matrices:
     return (_mapped(_products(q, q), table) + identity).unflatten(-1, (3, 3))
 
 
+def matrix_gradient(q: Quaternions, gradient: Matrices) -> Quaternions:
+    """Return the gradient by unit quaternions, shape [worlds, 4], given that by their matrices, [worlds, 3, 3]."""
+    table, _ = _entries(q.device, q.dtype)
+    products = (gradient.flatten(1) @ table.t()).unflatten(-1, (4, 4))
+    return torch.bmm(products + products.mT, q.unsqueeze(-1)).squeeze(-1)
+
+
 def turn_rows(rows: Rows, matrix: Matrices) -> Rows:
     """Return rows times a rotation matrix, i.e. R^T v for each row v, shape [..., vectors, 3].
 
@@ -46,7 +53,7 @@ def turn_rows(rows: Rows, matrix: Matrices) -> Rows:
 def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
     """Return rows @ matrix in full precision on every device."""
     if rows.device.type == "cpu":  # where matrix products are exact, and fastest
-        return rows @ matrix
+        return torch.bmm(rows, matrix) if rows.ndim == matrix.ndim == 3 else rows @ matrix
     return (rows.unsqueeze(-1) * (matrix if matrix.ndim == 2 else matrix.unsqueeze(-3))).sum(-2)
 
 

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,33 +35,36 @@ class GradientWindow:
 
 
 class _LimitedAction(torch.autograd.Function):
-    """Clip actions; gradients pass within the limit, and beyond it if they lead the mean back."""
+    """Clip actions; gradients are seen, and pass within the limit, and beyond it if they lead the mean back."""
 
     @staticmethod
-    def forward(ctx: Any, action: Tensor, mean: Tensor, limit: float) -> Tensor:
+    def forward(ctx: Any, action: Tensor, mean: Tensor, limit: float, see: Callable[[Tensor], Tensor] | None) -> Tensor:
         ctx.save_for_backward(action, mean)
-        ctx.limit = limit
+        ctx.limit, ctx.see = limit, see
         return action.clamp(-limit, limit)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (action, mean), (gradient,), limit = ctx.saved_tensors, gradients, ctx.limit
+        if ctx.see is not None:
+            gradient = ctx.see(gradient)
         # Gradient descent moves an action against its gradient, so an equal sign leads back.
         beyond = torch.where(mean.abs() > limit, mean, 0.0)
         # For booleans, a > b is "a and not b". NaN blocks the gradient.
-        return gradient.masked_fill((action.abs() > limit) > (gradient * beyond > 0.0), 0.0), None, None
+        return gradient.masked_fill((action.abs() > limit) > (gradient * beyond > 0.0), 0.0), None, None, None
 
 
-def held(action: Tensor, mean: Tensor, limit: float) -> Tensor:
+def held(action: Tensor, mean: Tensor, limit: float, see: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Clip actions to a limit, with gradients that can lead a mean back from beyond it.
 
     The gradient of a plain clip is zero beyond the limit, so that a policy whose mean is far beyond would never return.
     Here, gradients that lead back pass if the mean itself is beyond the limit. If only the noise took an action beyond
     the limit, they are blocked, because they would pull every mean towards zero.
 
-    Sampled and mean actions have shape [worlds, actions].
+    Sampled and mean actions have shape [worlds, actions]. `see` is given the gradient by the clipped actions first, and
+    returns what takes its place.
     """
-    result = _LimitedAction.apply(action, mean, limit)
+    result = _LimitedAction.apply(action, mean, limit, see)
     assert isinstance(result, Tensor)
     return result
 
@@ -71,7 +75,7 @@ def roll(
     value: Callable[[Tensor], Tensor],
     frames: int,
     gamma: float,
-    watch: Callable[[Tensor], Tensor],
+    watch: "GradientWatch",
 ) -> GradientWindow:
     """Roll a policy out for a window.
 
@@ -81,15 +85,15 @@ def roll(
         value: From observations, shape [rows, observations], to values, shape [rows].
         frames: Length of the window.
         gamma: Discount factor per frame.
-        watch: Receives the actions of each frame and returns them (`GradientWatch`).
+        watch: Sees the gradients by the actions of each frame.
     """
     world.cut()
     observation = world.get_observations()["policy"]
     seen, rolled = [], []
     for _ in range(frames):
         seen.append(observation)
-        action = held(*act(observation), world.task.limit)
-        frame = world.step_tracked(watch(action))
+        action = held(*act(observation), world.task.limit, watch.following())
+        frame = world.step_tracked(action)
         observation = frame.observation
         rolled.append(frame)
     reward = world.settle(rolled)
@@ -139,17 +143,14 @@ class GradientWatch:
         self._most, self._frame = most, 0
         self._scale = float(frames * worlds)  # the loss is the mean over frames and worlds
 
-    def __call__(self, action: Tensor) -> Tensor:
-        """Return the actions of the next frame, with a hook on their gradients."""
-        frame, seen = self._frame, action.view_as(action)
-        self._frame += 1
-        if seen.requires_grad:
-            seen.register_hook(lambda gradient: self._see(frame, gradient))
-        return seen
+    def following(self) -> Callable[[Tensor], Tensor]:
+        """Return what sees the gradients of the next frame, and returns those that go on."""
+        frame, self._frame = self._frame, self._frame + 1
+        return partial(self._see, frame)
 
     def _see(self, frame: int, gradient: Tensor) -> Tensor:
-        norm = self._scale * gradient.norm(dim=-1)
-        if not math.isfinite(float(norm.sum())):
+        norm = self._scale * torch.linalg.vector_norm(gradient, dim=-1)
+        if not math.isfinite(norm.sum().item()):
             finite = gradient.isfinite().all(-1)
             self.lost += int((~finite).sum())
             gradient = torch.where(finite[:, None], gradient, 0.0)

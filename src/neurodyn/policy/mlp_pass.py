@@ -2,14 +2,18 @@
 """Gradients of an MLP over many rows on a CPU: forward and backward chunk by chunk, in memory that is used again.
 
 Automatic differentiation holds the activations of all rows: with thousands of rows that is more than a core's cache
-holds, and each layer writes and reads them in slower memory.
+holds, and each layer writes and reads them in slower memory. With few rows, in one frame of a window after another, its
+many small operations take longer than what they compute: there, gradients of weights wait for the end of the window.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
+from rsl_rl.modules import EmpiricalNormalization
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 CHUNK = 1024
 """Rows of a chunk: few enough for the cache, and enough that calls cost little."""
@@ -28,19 +32,13 @@ class InPlaceActivation:
     backward_: Callable[[Tensor, Tensor, Tensor], object]
 
 
-def _elu_(x: Tensor, spare: Tensor) -> None:
-    torch.clamp(x, max=0.0, out=spare)
-    spare.exp_().sub_(1.0)
-    x.relu_().add_(spare)
-
-
 def _elu_backward_(gradient: Tensor, y: Tensor, spare: Tensor) -> None:
     torch.clamp(y, max=0.0, out=spare)
     gradient.addcmul_(gradient, spare)
 
 
 ACTIVATIONS: dict[type[nn.Module], InPlaceActivation] = {
-    nn.ELU: InPlaceActivation(_elu_, _elu_backward_),
+    nn.ELU: InPlaceActivation(lambda x, _: nn.functional.elu(x, inplace=True), _elu_backward_),
     nn.ReLU: InPlaceActivation(
         lambda x, _: x.relu_(), lambda gradient, y, spare: gradient.mul_(torch.gt(y, 0.0, out=spare))
     ),
@@ -50,6 +48,14 @@ ACTIVATIONS: dict[type[nn.Module], InPlaceActivation] = {
     ),
 }
 """Activations that a pass knows, ELU with alpha 1."""
+
+
+class _Space(NamedTuple):
+    """Work space for some rows, by layer: outputs, gradients by outputs, and what activations need."""
+
+    outputs: list[Tensor]
+    gradients: list[Tensor]
+    spare: list[Tensor]
 
 
 class MlpPass:
@@ -63,6 +69,13 @@ class MlpPass:
             [layer.weight.new_empty(CHUNK, layer.out_features) for layer in self._layers] for _ in range(3)
         )
         self._inputs: list[Tensor] = []
+        self._spaces: dict[int, _Space] = {}
+        self._weights = [layer.weight for layer in self._layers]
+        self._biases = [layer.bias for layer in self._layers]
+        self._parameters = [parameter for layer in self._layers for parameter in (layer.weight, layer.bias)]
+        self._whole = self._parameters[0].new_zeros(sum(parameter.numel() for parameter in self._parameters))
+        parts = self._whole.split([parameter.numel() for parameter in self._parameters])
+        self._parts = [part.view_as(parameter) for part, parameter in zip(parts, self._parameters, strict=True)]
 
     @staticmethod
     def fits(mlp: nn.Module) -> bool:
@@ -79,34 +92,152 @@ class MlpPass:
 
     def begin(self) -> None:
         """Set the gradients to zero."""
-        for layer in self._layers:
-            for parameter in layer.parameters():
-                parameter.grad = torch.zeros_like(parameter)
+        self._whole.zero_()
+        for parameter, part in zip(self._parameters, self._parts, strict=True):
+            parameter.grad = part
+
+    def clip(self, limit: float) -> Tensor:
+        """Scale the gradients down to a norm of at most `limit`; return their norm, shape []."""
+        norm = self._whole.norm()
+        self._whole.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
+        return norm
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs for at most CHUNK rows, valid until the next call, shape [rows, outputs]."""
-        self._inputs = []
-        for number, layer in enumerate(self._layers):
-            self._inputs.append(x)
-            y = self._outputs[number][: len(x)]
-            torch.addmm(layer.bias, x, layer.weight.t(), out=y)
-            if number < len(self._layers) - 1:
-                self._activation.apply_(y, self._spare[number][: len(x)])
+        rows = self._space(x.shape[0])
+        self._inputs = [x]
+        for weight, bias, y, spare in zip(self._weights, self._biases, rows.outputs, rows.spare, strict=True):
+            torch.addmm(bias, x, weight.t(), out=y)
+            if y is not rows.outputs[-1]:
+                self._activation.apply_(y, spare)
+                self._inputs.append(y)
             x = y
         return x
 
     def backward(self, gradient: Tensor) -> None:
         """Add the gradients of the parameters, given the gradient of the last outputs, shape [rows, outputs]."""
-        rows = len(gradient)
-        for number in reversed(range(len(self._layers))):
-            layer, x = self._layers[number], self._inputs[number]
-            weight, bias = layer.weight.grad, layer.bias.grad
-            assert weight is not None
-            assert bias is not None
-            weight.addmm_(gradient.t(), x)
-            bias.add_(gradient.sum(0))
+        rows = self._space(gradient.shape[0])
+        for number in range(len(self._weights) - 1, -1, -1):
+            x = self._inputs[number]
+            self._parts[2 * number].addmm_(gradient.t(), x)
+            self._parts[2 * number + 1].add_(gradient.sum(0))
             if number:
-                before = self._gradients[number - 1][:rows]
-                torch.mm(gradient, layer.weight, out=before)
-                self._activation.backward_(before, x, self._spare[number - 1][:rows])
+                before = torch.mm(gradient, self._weights[number], out=rows.gradients[number - 1])
+                self._activation.backward_(before, x, rows.spare[number - 1])
                 gradient = before
+
+    def _space(self, rows: int) -> _Space:
+        """Return the work space of a number of rows."""
+        found = self._spaces.get(rows)
+        if found is None:
+            parts = (self._outputs, self._gradients, self._spare)
+            found = self._spaces[rows] = _Space(*([whole[:rows] for whole in part] for part in parts))
+        return found
+
+
+class WindowPass:
+    """Noisy actions of one MLP in the frames of a window, within automatic differentiation.
+
+    Gradients of observations and noise pass frame by frame; those of the weights come from `finish`, in one product for
+    all frames.
+    """
+
+    def __init__(self, mlp: nn.Sequential, normaliser: nn.Module) -> None:
+        """Take an MLP that `fits`, and what normalises its inputs."""
+        self._layers = [layer for layer in mlp if isinstance(layer, nn.Linear)]
+        self._weights = [layer.weight for layer in self._layers]
+        self._biases = [layer.bias for layer in self._layers]
+        self._activation = ACTIVATIONS[type(mlp[1])]
+        self._normaliser = normaliser if isinstance(normaliser, EmpiricalNormalization) else None
+        self._inputs: list[Tensor] = []
+        self._gradients: list[Tensor] = []
+        self._rows: list[tuple[list[Tensor], list[Tensor]]] = []
+        self._spare: list[Tensor] = []
+        self._frame, self._scale = 0, torch.ones(())
+
+    @staticmethod
+    def fits(mlp: nn.Module, normaliser: nn.Module) -> bool:
+        """Return whether a pass knows all parts of an MLP and of what normalises its inputs."""
+        return MlpPass.fits(mlp) and isinstance(normaliser, EmpiricalNormalization | nn.Identity)
+
+    @torch.no_grad()
+    def begin(self, frames: int, worlds: int) -> None:
+        """Prepare for a window, in which weights and normalisation stay as they are."""
+        if not self._inputs or self._inputs[0].shape[:2] != (frames, worlds):
+            like = self._layers[0].weight
+            self._inputs = [like.new_empty(frames, worlds, layer.in_features) for layer in self._layers]
+            self._gradients = [like.new_empty(frames, worlds, layer.out_features) for layer in self._layers]
+            self._spare = [like.new_empty(worlds, layer.out_features) for layer in self._layers]
+            frames_of = [[part.unbind() for part in parts] for parts in (self._inputs, self._gradients)]
+            self._rows = [([x[t] for x in frames_of[0]], [g[t] for g in frames_of[1]]) for t in range(frames)]
+        for gradient in self._gradients:  # frames that nothing depends on are not visited
+            gradient.zero_()
+        if self._normaliser is not None:
+            self._scale = self._normaliser.std + self._normaliser.eps
+        self._frame = 0
+
+    def __call__(self, seen: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the actions of the next frame and their means, without gradients, each of shape [worlds, actions].
+
+        Args:
+            seen: Observations, shape [worlds, observations].
+            std: Standard deviations of the actions, shape [actions].
+            noise: Noise in standard deviations, shape [worlds, actions].
+        """
+        frame, self._frame = self._frame, self._frame + 1
+        action, mean = _Acting.apply(seen, std, noise, self, frame)  # type: ignore[misc]
+        return action, mean
+
+    def forward(self, seen: Tensor, frame: int) -> Tensor:
+        """Return the outputs of a frame, shape [worlds, outputs]."""
+        inputs, _ = self._rows[frame]
+        x = inputs[0]
+        if self._normaliser is None:
+            x.copy_(seen)
+        else:
+            torch.sub(seen, self._normaliser._mean, out=x).div_(self._scale)
+        for number in range(len(inputs) - 1):
+            x = torch.addmm(self._biases[number], x, self._weights[number].t(), out=inputs[number + 1])
+            self._activation.apply_(x, self._spare[number])
+        return torch.addmm(self._biases[-1], x, self._weights[-1].t())
+
+    def backward(self, gradient: Tensor, frame: int) -> Tensor:
+        """Return the gradient of a frame's observations, given that of its outputs, which is kept for `finish`."""
+        inputs, gradients = self._rows[frame]
+        gradient = gradients[-1].copy_(gradient)
+        for number in range(len(inputs) - 1, 0, -1):
+            gradient = torch.mm(gradient, self._weights[number], out=gradients[number - 1])
+            self._activation.backward_(gradient, inputs[number], self._spare[number - 1])
+        found = gradient @ self._weights[0]
+        return found if self._normaliser is None else found.div_(self._scale)
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Leave the gradients of all frames in the weights."""
+        for layer, x, gradient in zip(self._layers, self._inputs, self._gradients, strict=True):
+            rows = gradient.flatten(0, 1)
+            layer.weight.grad = rows.t() @ x.flatten(0, 1)
+            layer.bias.grad = rows.sum(0)
+
+
+class _Acting(torch.autograd.Function):
+    """See `WindowPass.__call__`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, seen: Tensor, std: Tensor, noise: Tensor, within: WindowPass, frame: int
+    ) -> tuple[Tensor, Tensor]:
+        mean = within.forward(seen, frame)
+        ctx.noise, ctx.within, ctx.frame = noise, within, frame
+        ctx.mark_non_differentiable(mean)
+        ctx.set_materialize_grads(False)
+        return torch.addcmul(mean, std, noise), mean
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:  # type: ignore[override]
+        gradient = gradients[0]
+        if gradient is None:
+            return None, None, None, None, None
+        by_std = (gradient * ctx.noise).sum(0)
+        return ctx.within.backward(gradient, ctx.frame), by_std, None, None, None

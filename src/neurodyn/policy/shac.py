@@ -10,13 +10,14 @@ from rsl_rl.models import MLPModel
 from rsl_rl.modules import GaussianDistribution
 from tensordict import TensorDict
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep, TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
-from neurodyn.policy.mlp_pass import CHUNK, MlpPass
+from neurodyn.policy.mlp_pass import CHUNK, MlpPass, WindowPass
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
 
@@ -57,9 +58,11 @@ class CriticRegression:
     def __init__(self, mlp: nn.Sequential, optimiser: torch.optim.Optimizer, clip: float) -> None:
         """Take the network, its optimiser, and the greatest norm of a gradient."""
         self._mlp, self._optimiser, self._clip = mlp, optimiser, clip
-        self._parameters = list(mlp.parameters())  # to walk through the modules takes a tenth of a small step
+        # Walking through the modules would take a tenth of a small step.
+        self._parameters: list[Tensor] = list(mlp.parameters())
         device = next(mlp.parameters()).device
         self._pass = MlpPass(mlp) if device.type == "cpu" and MlpPass.fits(mlp) else None
+        self._moments: tuple[list[Tensor], ...] = ()
 
     def fit(self, seen: Tensor, targets: Tensor, epochs: int, minibatches: int) -> float:
         """Run `epochs` passes of `minibatches` steps; return the mean squared error before the steps.
@@ -73,10 +76,31 @@ class CriticRegression:
             for begin in range(0, size * minibatches, size):
                 error = self._backward(rows[begin : begin + size], wanted[begin : begin + size])
                 current_ranks().average([error, *(p.grad for p in self._parameters if p.grad is not None)])
-                nn.utils.clip_grad_norm_(self._parameters, self._clip)
-                self._optimiser.step()
+                if self._pass is None:
+                    nn.utils.clip_grad_norm_(self._parameters, self._clip)
+                else:
+                    self._pass.clip(self._clip)
+                self._step()
                 total += error / size
         return float(total) / (epochs * minibatches)
+
+    def _step(self) -> None:
+        """Step the optimiser: Adam, whose wrappers, where all parameters always move, take as long as its step."""
+        state, first = self._optimiser.state, self._parameters[0]
+        if self._pass is None or first not in state:
+            self._optimiser.step()
+            return
+        if not self._moments or self._moments[0][0] is not state[first]["exp_avg"]:  # a state was loaded
+            names = ("exp_avg", "exp_avg_sq", "step")
+            self._moments = tuple([state[parameter][name] for parameter in self._parameters] for name in names)
+        group, gradients = self._optimiser.param_groups[0], [p.grad for p in self._parameters if p.grad is not None]
+        mean, square, steps = self._moments
+        with torch.no_grad():
+            adam(
+                self._parameters, gradients, mean, square, [], steps, fused=True, amsgrad=False,
+                beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"], weight_decay=group["weight_decay"],
+                eps=group["eps"], maximize=False,
+            )  # fmt: skip
 
     def _backward(self, rows: Tensor, wanted: Tensor) -> Tensor:
         """Leave the gradients of the mean squared error in the parameters; return the sum of squares."""
@@ -125,6 +149,9 @@ class ShacLearner(PolicyLearner):
             for model, rate in ((self._actor, settings.rate), (self.critic, settings.critic_rate))
         )
         self._regression = CriticRegression(self.critic.mlp, self._critic_optimiser, settings.gradient)
+        mlp, normaliser = self._actor.mlp, self._actor.obs_normalizer
+        fits = torch.device(device).type == "cpu" and WindowPass.fits(mlp, normaliser)
+        self._pass = WindowPass(mlp, normaliser) if fits else None
         self._frames, self._median = 0, 0.0
         self._noise: Tensor | None = None
         self._watch = GradientWatch(settings.horizon, settings.worlds)
@@ -168,12 +195,16 @@ class ShacLearner(PolicyLearner):
         self._watch = GradientWatch(frames, settings.worlds, most)
         with torch.enable_grad():
             std = self._std
-            act = partial(self.act, std=std)
+            act = partial(self.act, std=std) if self._pass is None else partial(self._act_in_window, self._pass, std)
+            if self._pass is not None:
+                self._pass.begin(frames, settings.worlds)
             window = roll(self._world, act, self.value, frames, settings.gamma, self._watch)
             # Of a Gaussian, the entropy is the sum of the logarithms of its deviations, and a constant.
             loss = window.loss - settings.entropy * std.log().sum()
             self._optimiser.zero_grad()
             loss.backward()
+            if self._pass is not None:
+                self._pass.finish()
         loss = loss.detach()
         current_ranks().average([loss, *(p.grad for p in self._actor.parameters() if p.grad is not None)])
         self._median = current_ranks().mean(self._watch.median)
@@ -194,6 +225,10 @@ class ShacLearner(PolicyLearner):
         """
         mean = self._actor.mlp(self._actor.obs_normalizer(observation))
         return torch.addcmul(mean, self._std if std is None else std, self._drawn(mean)), mean
+
+    def _act_in_window(self, acting: WindowPass, std: Tensor, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `act` does; the gradients of the weights come at the end of the window."""
+        return acting(observation, std, self._drawn(observation.new_empty(observation.shape[0], std.shape[0])))
 
     def _drawn(self, like: Tensor) -> Tensor:
         """Return the noise of a frame, in standard deviations: of worlds side by side, each its own AR(1) process."""

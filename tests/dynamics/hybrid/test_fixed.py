@@ -110,3 +110,34 @@ def test_a_frame_is_moved_to_another_plane_in_place(hopper):
     frame.run()
     expected = hopper.step(hopper.begin(state, lower), state, control)[1].state
     assert torch.equal(frame.q_next, expected.q)
+
+
+def test_gradients_of_a_frame_are_those_of_the_rollout_and_of_differences_also_after_a_change(hopper):
+    state, control, environment = given()
+    carry = hopper.begin(state, environment)
+    torque = control.torque
+
+    def after(q, qd, torque):
+        found = hopper.step(carry, State.unchecked(q=q, qd=qd, channels=None), Control(torque=torque))[1].state
+        return found.q, found.qd
+
+    def rolled(q, qd, torque):
+        path, _ = hopper._run(carry.environment, State(q, qd), torque[:, None])
+        return path.q[:, 1], path.qd[:, 1]
+
+    leaves = [x.clone().requires_grad_() for x in (state.q, state.qd, torque)]
+    assert torch.autograd.gradcheck(after, leaves, rtol=1e-5, atol=1e-7)
+    towards = [torch.randn_like(state.q), torch.randn_like(state.qd)]
+
+    def same() -> None:
+        found, expected = (torch.autograd.grad(run(*leaves), leaves, towards) for run in (after, rolled))
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+    same()
+    before = after(*leaves)[1]
+    hopper.physical.raw += 0.5
+    assert not torch.allclose(after(*leaves)[1], before), "a value that was kept shall be read anew"
+    same()
+    hopper.physical.raw -= 0.5
+    (alone,) = torch.autograd.grad(after(*leaves)[1].sum(), leaves[2])  # of the velocities and by torques only
+    torch.testing.assert_close(alone, torch.autograd.grad(rolled(*leaves)[1].sum(), leaves[2])[0])

@@ -200,6 +200,23 @@ class TracedProgram(OperatorHandle):
             return self.forward(run, x)
         return _Rollout.apply(self, run, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
 
+    def frame_after(
+        self, q: Tensor, qd: Tensor, *, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor,
+        weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Return positions and velocities one frame later; differentiable by these and by the control alone.
+
+        Arguments: see `rollout`; control and held inputs have shapes [worlds, control] and [worlds, held].
+        """
+        state = torch.cat([q.detach(), qd.detach()], dim=-1)
+        run = self.run(
+            state, frames=1, substeps=substeps, control=control.detach()[:, None],
+            held=None if held is None else held[:, None], parameters=parameters, weights=weights,
+        )  # fmt: skip
+        after = _Frame.apply(self, run, state, q, qd, control)
+        assert isinstance(after, tuple)
+        return after
+
     def run(
         self,
         state: Tensor,
@@ -462,3 +479,30 @@ class _Rollout(torch.autograd.Function):
         by = ctx.program.adjoint(ctx.run, tape, gradients[0])
         by_parameters = by.parameters if ctx.run.parameters.ndim == 2 else by.parameters.sum(0)
         return None, None, by.state, by.control, by.held, by_parameters, by.weights
+
+
+class _Frame(torch.autograd.Function):
+    """Autograd function of one frame, which spares the graph what cuts and joins states."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, program: TracedProgram, run: ProgramRun, state: Tensor, q: Tensor, qd: Tensor, control: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Run; see `TracedProgram.frame_after`."""
+        path, tape = program.record(run, state)
+        ctx.program, ctx.run, ctx.tape, ctx.nq = program, run, tape, q.shape[1]
+        ctx.save_for_backward(q, qd, control)  # to check that none was modified in place
+        ctx.set_materialize_grads(False)
+        return path[:, 1, : ctx.nq], path[:, 1, ctx.nq :]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:  # type: ignore[override]
+        """Return the gradients with respect to positions, velocities and control."""
+        (q, _, _), nq = ctx.saved_tensors, ctx.nq
+        seeds = q.new_zeros(q.shape[0], 2, ctx.program.sizes.state)
+        for part, gradient in zip((seeds[:, 1, :nq], seeds[:, 1, nq:]), gradients, strict=True):
+            if gradient is not None:
+                part.copy_(gradient)
+        by = ctx.program.adjoint(ctx.run, ctx.tape, seeds)
+        return None, None, None, by.state[:, :nq], by.state[:, nq:], by.control[:, 0]
