@@ -3,8 +3,9 @@
 
 Takes a finished loop of `neurodyn policy online` with neural dynamics. The last model is fitted once more to all data
 of the loop, the last policy's log included, in equal CPU time by each variant, and the last policy is played in the
-result. No ratio of times is claimed: the figures are returns in the model and in the log, how far they are apart, and
-the error of one frame's change of velocity on the last log, as a share of the change.
+result. No ratio of times is claimed: the figures are returns in the model and in the log, how far they are apart, the
+error of one frame's change of velocity on the last log, as a share of the change, and the mean difference of the base's
+forward speed from the log 64 frames after logged states of the policy [m/s].
 
     python benchmarks/refits.py loops/ant --variants absolute squared
 """
@@ -17,16 +18,19 @@ import msgspec
 import torch
 
 from _common import require, single_thread, write_result
-from cartpole_policies import neurodyn
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.config import read_plain, to_yaml
+from neurodyn.core.config import read_plain
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
-from neurodyn.dynamics import State, load
-from neurodyn.learn.neural.settings import load_finetuning
+from neurodyn.dynamics import Dynamics, State, load
+from neurodyn.learn import finetune
+from neurodyn.learn.neural.policy_rollouts import LoggedActor, PolicyRolloutTerm
+from neurodyn.learn.neural.settings import PolicyRollouts, load_finetuning
 from neurodyn.learn.neural.train import read_run_config
 from neurodyn.policy import load_policy
 from neurodyn.policy.evaluation import SEED, play
+from neurodyn.policy.online.refit import logged_actor
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task
 from neurodyn.tasks import load as load_task
@@ -39,8 +43,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "squared-best": {"loss": "squared", "balance": None, "keep": "best"},
     "squared-one-frame": {"loss": "squared", "balance": None, "forecast": 0},
     "squared-far": {"loss": "squared", "balance": None, "forecast": 24},
+    "rollouts": {},
 }
-"""Refits by what differs from the robot's settings; `forecast` of the last phase."""
+"""Refits by what differs from the robot's settings; `forecast` of the last phase. "rollouts" are the settings as they
+are, the others leave out the phases in which policies are rolled out."""
 RANDOM, LAST = 0.3, 0.5
 """Shares of the data before the loop, and of the last log among the logs, as in the loop."""
 
@@ -63,7 +69,7 @@ def main() -> None:
         if name != "before":
             run = str(arguments.keep / name)
             refit(arguments, task, name, loop, run)
-        found = measure(task, run, last["policy"]["folder"], Store.open(last["log"]["path"]))
+        found = measure(task, run, last["policy"]["folder"], last["log"]["path"])
         both = found["return"], figures["return_in_simulator"]
         apart = abs(both[0] - both[1]) / max(*map(abs, both), 1e-9)
         figures |= {f"{name}_{what}": value for what, value in {**found, "apart": apart}.items()}
@@ -80,31 +86,46 @@ def refit(arguments: argparse.Namespace, task: Task, name: str, loop: dict[str, 
     first, logs = read_plain(arguments.loop / "config.yaml")["data"], [one["log"]["path"] for one in loop["rounds"]]
     before = loop["rounds"][-1]["model"]["run"]
     known = load_finetuning("finetune", read_run_config(before).settings.net, load_robot(task.robot))
+    rolled = name == "rollouts"
+    known = known if rolled else known.with_windows_alone()
     phases = [msgspec.structs.replace(phase, **changes) for phase in known.phases]
     if forecast is not None:
         phases[-1] = msgspec.structs.replace(phases[-1], forecast=forecast)
     settings = msgspec.structs.replace(
         known, phases=tuple(phases), minutes=arguments.minutes, steps=None, clock="cpu", keep=keep, seed=arguments.seed
     )
-    file = Path(run).with_suffix(".yaml")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(to_yaml(settings))
     last = LAST if len(logs) > 1 else 1.0
     of_logs = [(1 - last) / max(1, len(logs) - 1)] * (len(logs) - 1) + [last]
     shares = [*([RANDOM / len(first)] * len(first)), *((1 - RANDOM) * share for share in of_logs)]
-    neurodyn("finetune", before, "--data", *first, *logs, "--shares", *shares, "--size", file, "--out", run)
+    actors = [logged_actor(task, one["log"]["path"], one["policy"]["folder"]) for one in loop["rounds"]]
+    finetune(before, [*first, *logs], run, size=settings, shares=shares, actors=actors if rolled else ())
 
 
-def measure(task: Task, run: str, policy: str, log: Store) -> dict[str, float]:
-    """Return the return of the policy in a model, and the model's error of one frame on its log."""
-    model = load(run)
+def measure(task: Task, run: str, policy: str, path: str) -> dict[str, float]:
+    """Return the return of the policy in a model, and the model's errors of one frame and of many on its log."""
+    model, log = load(run), Store.open(path)
     where, (_, network) = ResolvedDynamics(run, model), load_policy(policy)
     played = play(network, task, model, where.starts(task, SEED), 128, seed=SEED)
     state, after = _frames(log)
     predicted = model.rollout(State(*state[:2]), state[2][:, None])
     require(bool(predicted.qd.isfinite().all()), f"{run}: a frame is not finite")
     error = (predicted.qd[:, -1] - after).square().mean(0) / (after - state[1]).square().mean(0)
-    return {"return": played.returns_in(run).mean, "one_frame": float(error.sqrt().mean())}
+    return {
+        "return": played.returns_in(run).mean,
+        "one_frame": float(error.sqrt().mean()),
+        "drift": drift(model, log, logged_actor(task, path, policy)),
+    }
+
+
+def drift(model: Dynamics, log: Store, actor: LoggedActor) -> float:
+    """Return how much faster the base is than in the log 64 frames after logged states [m/s]."""
+    frames = PolicyRollouts(worlds=1000)
+    term = PolicyRolloutTerm(model, Mixture.of([log], None, [actor.log]), [actor], frames, 0, torch.device("cpu"))
+    term.draw()
+    with torch.no_grad():
+        state, logged, kept = list(term.rolled())[-1]
+    speed = [model.quantities(one)["base_linear_velocity"][kept, 0] for one in (state, logged)]
+    return float((speed[0] - speed[1]).mean())
 
 
 def _frames(log: Store) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:

@@ -11,7 +11,7 @@ from neurodyn.control.planning.sampling import AnnealedSettings, CemSettings, Gr
 from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
 from neurodyn.core.requests import settings_table
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.learn.neural.settings import Phase, Settings
+from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.nets.ensemble import EnsembleConfig
@@ -30,7 +30,7 @@ file. An empty default is none, or required; an empty meaning, as above.
 
 SECTIONS: dict[str, tuple[str, tuple[type, ...]]] = {
     "Models": ("Plan; each of `phases`.", (TrainingPlan, TrainingPhase)),
-    "Neural models": ("Plan, phases, `net`.", (Settings, Phase, NetConfig)),
+    "Neural models": ("Plan, phases, `policy_rollouts`, `net`.", (Settings, Phase, PolicyRollouts, NetConfig)),
     "World models": ("Plan, phases, `net`.", (WorldSettings, WorldPhase, EnsembleConfig)),
     "Identification": ("", (IdentificationSettings,)),
     "Policies": ("All algorithms; `network`; `clone`.", (TrainingSettings, NetworkSettings, CloneSettings)),

@@ -33,11 +33,14 @@ from neurodyn.identify.certainty import Certainty, certainty, values_by_log
 from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
+    RunFit,
     baselines,
     forecast_errors,
     hybrid_forecast,
     model_forecast,
     noise_floor,
+    run_errors,
+    whole_runs,
 )
 from neurodyn.identify.identifiability import identifiability, require_blocks, require_seen, warning
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
@@ -51,7 +54,6 @@ from neurodyn.identify.result import (
     IdentificationFigures,
     IdentifiedParameter,
     Insensitive,
-    RunFit,
     Sample,
     SearchMinima,
     SensorErrors,
@@ -60,7 +62,6 @@ from neurodyn.identify.result import (
 from neurodyn.identify.sensors import LogSensors
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, lead, start_of, started
-from neurodyn.identify.whole_runs import run_errors, whole_runs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Record
-from neurodyn.identify.held_out import HorizonErrors
+from neurodyn.identify.held_out import HorizonErrors, RunErrors
 
 
 class LogValue(Record, frozen=True):
@@ -65,22 +65,6 @@ class ProfileCurve(Record, frozen=True):
     values: list[float]
     rise: list[float | None]
     bound: float
-
-
-class RunErrors(Record, frozen=True):
-    """Root mean square residuals of a whole run, by consecutive roll-outs.
-
-    Attributes:
-        run: Name of the log or episode.
-        seconds: Duration [s].
-        q: Position residuals by model [rad or m].
-        floor: Position residuals of a perfect model under the sensor noise [rad or m].
-    """
-
-    run: str
-    seconds: float
-    q: dict[str, float]
-    floor: float
 
 
 class Insensitive(Record, frozen=True):
@@ -194,29 +178,3 @@ class Sample(Record, frozen=True):
     names: list[str]
     logged: list[list[float]]
     paths: dict[str, list[list[float]]]
-
-
-class RunFit(Record, frozen=True):
-    """Fit of a whole held-out run by consecutive roll-outs, each from the state that the log provides.
-
-    Attributes:
-        run: Name of the log or episode.
-        dt: Frame time [s].
-        horizon: Frames of a roll-out.
-        names: Names of the positions.
-        logged: Logged positions, shape [nq, T].
-        paths: Predicted positions by model, shape [nq, T].
-        residuals: Predicted minus logged positions by model, shape [nv, T].
-        tangent_names: Names of the residuals.
-        floor: Standard deviation of each residual from the sensor noise alone.
-    """
-
-    run: str
-    dt: float
-    horizon: int
-    names: list[str]
-    logged: list[list[float]]
-    paths: dict[str, list[list[float]]]
-    residuals: dict[str, list[list[float]]]
-    tangent_names: list[str]
-    floor: list[float]

@@ -43,16 +43,16 @@ class IdentificationSettings(Config, frozen=True):
             `identify.inverse_dynamics`; it decides what torques do not.
         horizon: Length of the roll-outs that are compared with the log [s].
         windows: Most windows of the parameter stage; they do not overlap, so that their noise is independent.
-        moving: Windows whose mean joint speed is lower are left out of the fits [rad/s or m/s]; None for all windows.
+        moving: Windows of a lower mean joint speed are left out [rad/s or m/s]; None for all windows.
         positions: Whether positions are compared.
         velocities: Whether velocities are compared.
         noise_q: Standard deviation of each position (by degree of freedom); empty to estimate it from the log.
         noise_qd: Standard deviation of each velocity; empty to estimate it from the log.
-        reweigh: Whether each channel is weighed anew by the size of its residuals after a first fit: a model that does
+        reweigh: Whether channels are weighed anew by their residuals after a first fit: a model that does
             not fit to within the sensors' noise errs more in one channel than in another.
         huber: Residuals beyond so many scales count linearly instead of squared; None for squared throughout.
         initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
-        torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
+        torque_offset: Standard deviation of a constant torque of each log [N m or N]; 0 for none.
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
         sensors: Sensors beside those of the joints, whose readings are compared (`core.description.sensors`), by
             name; they add to those that the robot declares, of which the ones that the data hold are compared.
@@ -71,11 +71,11 @@ class IdentificationSettings(Config, frozen=True):
         prior: Standard deviations of normal distributions about nominal values, by name or pattern of free quantities:
             in their unit, or as a share of the nominal value ("20%").
         bootstrap: Resamples of the logs that intervals come from; 0 for the sandwich covariance.
-        profile: Points at which the profile likelihood of each quantity is computed for the page; 0 for none.
+        profile: Points of the profile likelihood of each quantity on the page; 0 for none.
         start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
             log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
-        context: Frames of the past that a starting state is estimated from.
-        history: Frames of the past that memories of drives and networks begin from, where there are any.
+        context: Past frames that a starting state is estimated from.
+        history: Past frames that memories of drives and networks begin from, where there are any.
         substeps: Steps of the engine in a frame; unset for as many as the simulator takes where contacts are soft, else
             for 4.
         contact: Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for

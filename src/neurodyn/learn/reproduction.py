@@ -157,7 +157,11 @@ def train_again(again: TrainingAgain) -> None:
 
 
 def finetune_again(again: TrainingAgain) -> None:
-    """Fine-tune dynamics once more."""
+    """Fine-tune dynamics once more, or refuse, with an InputError, what policies of a loop took part in."""
+    if any(phase.get("policy_rollouts") for phase in again.record.settings.get("phases", ())):
+        raise InputError(
+            f"{again.run}: was made with the policies of its logs; valid: the folder of the loop that it belongs to"
+        )
     finetune(
         str(again.record.base), list(again.data), again.out, size=_settings(again), shares=_shares(again),
         device=again.device, progress=again.progress,

@@ -11,6 +11,7 @@ from neurodyn.core.requests import IN_PYTHON, Flag
 if TYPE_CHECKING:
     from neurodyn.core.progress import Progress
     from neurodyn.learn.loop import Callback
+    from neurodyn.learn.neural.policy_rollouts import LoggedActor
     from neurodyn.learn.plan import TrainingPlan
     from neurodyn.learn.run_folder import Data
     from neurodyn.learn.tracking.tracker import Logger
@@ -100,6 +101,8 @@ class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
             is that of the model.
         keep: Which weights are kept: best, by held-out roll-outs and the model before included, or last; by default as
             in the settings (best).
+        actors: Policies that acted in the data (`learn.neural.policy_rollouts.LoggedActor`), for the phases of the
+            settings that have `policy_rollouts`; without any these are left out.
     """
 
     run: Annotated[str | Path, Flag(str)]
@@ -107,6 +110,7 @@ class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
     out: Annotated[str | Path, Flag(Path)]
     size: Annotated["str | TrainingPlan", Flag(str)] = "finetune"
     keep: Literal["best", "last"] | None = None
+    actors: Annotated["Sequence[LoggedActor]", IN_PYTHON] = ()
 
 
 class ReproduceRequest(Config, frozen=True, kw_only=False):

@@ -87,6 +87,7 @@ class FinetuningJob(JobOptions, Generic[P_co]):
         store: The trajectories, of one or several stores.
         out: Run directory.
         settings: Settings of the training.
+        actors: Policies that acted in the data, for settings with roll-outs of them (`learn.neural.policy_rollouts`).
     """
 
     base: str
@@ -94,6 +95,7 @@ class FinetuningJob(JobOptions, Generic[P_co]):
     store: Store | Mixture
     out: Path
     settings: P_co
+    actors: Sequence[Any] = ()
 
 
 _FREE = ("data", "versions")

@@ -64,7 +64,7 @@ def finetune(request: FinetuneRequest) -> TrainState:
         return KINDS[kind_of(request.run)].finetune.get(request.run)(
             FinetuningJob(
                 str(request.run), place_of(mixture), mixture, Path(request.out), settings, resume=request.resume,
-                progress=request.progress, device=request.device, callbacks=request.callbacks,
+                progress=request.progress, device=request.device, callbacks=request.callbacks, actors=request.actors,
             )
         )  # fmt: skip
 

@@ -28,7 +28,7 @@ class EnsembleConfig(Config, frozen=True):
     Attributes:
         kind: Layers of the trunk: "gru" (recurrent) or "mlp" (no memory).
         members: Number of members.
-        trunk: "own" for independent members, "shared" for one trunk with the heads of all members.
+        trunk: "own" for independent members, "shared" for one trunk with all heads.
         width: Size of a hidden state or layer of the trunk.
         depth: Number of layers of the trunk.
         head: Size of the hidden layer of each head.

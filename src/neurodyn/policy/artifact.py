@@ -179,6 +179,11 @@ class ActingPolicy:
         self._last = action
         return action
 
+    def cut(self) -> None:
+        """End the gradients of what is remembered."""
+        self._frames, self._last = (None if x is None else x.detach() for x in (self._frames, self._last))
+        self._hidden = None if self._hidden is None else tuple(h.detach() for h in self._hidden)
+
     def restart(self, done: Tensor) -> None:
         """Forget worlds whose episode has ended, shape [worlds], bool."""
         self._begun = done if self._begun is None else self._begun | done

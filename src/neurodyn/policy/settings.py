@@ -378,7 +378,7 @@ class ShacSettings(TrainingSettings, frozen=True):
             what is played and kept. 0 for the policy itself.
         entropy: Weight of the entropy of actions in the loss, as in PPO. Noise smooths what contacts make of a return,
             and gradients alone take it away early.
-        correlation: Correlation of the noise of actions with that of the frame before; 0 for white noise. Noise that
+        correlation: Correlation of action noise with that of the frame before; 0 for white noise. Noise that
             lasts moves joints far enough for a stride, and keeps a policy from shuffling at the rate of the frames.
         action_gradient: Greatest gradient of a world's return by one of its actions, as a multiple of the median over
             the frames and worlds of the window; what is greater is scaled down. None for no limit.

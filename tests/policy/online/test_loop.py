@@ -30,7 +30,9 @@ TASK = "cartpole-swingup"
 SMALL = """
 net: {kind: mlp, width: 16, depth: 1}
 steps: 40
-phases: [{share: 1.0, rate: 1.0e-2, batch: 64, loss: absolute}]
+phases:
+  - {share: 1.0, rate: 1.0e-2, batch: 64, loss: absolute}
+  - {share: 0.25, rate: 1.0e-3, batch: 64, policy_rollouts: {frames: 4, cut: 2, worlds: 8}}
 validations: 1
 validation_rollouts: 8
 validation_frames: 10
@@ -120,6 +122,15 @@ def test_the_second_policy_begins_with_the_first(whole):
     out, _, _ = whole
     record = (out / "rounds" / "02" / "policy" / "config.yaml").read_text()
     assert f"base: {out / 'rounds' / '01' / 'policy'}" in record
+
+
+def test_refits_roll_out_the_policies_of_their_logs(whole):
+    out, _, _ = whole
+    rolled = [
+        sum(line.get("policy_rollouts", 0.0) > 0 for line in read_metrics(out / "rounds" / number / "model-run"))
+        for number in ("01", "02")
+    ]
+    assert rolled == [0, 1]
 
 
 @pytest.mark.parametrize(

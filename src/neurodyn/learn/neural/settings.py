@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import load_preset, read_config, settings_file
+from neurodyn.core.config import Config, load_preset, read_config, require_numbers, settings_file
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError, choices, require, unknown
 from neurodyn.dynamics.neural.base_prediction import BASES
@@ -19,6 +19,26 @@ from neurodyn.robots import Robot
 Size = Literal["small", "paper"]
 _GENERAL = Path(__file__).resolve().parent / "presets"
 _SUITING = {"small": "mlp", "paper": "transformer"}
+
+
+class PolicyRollouts(Config, frozen=True, kw_only=True):
+    """Roll-outs in which the logged policies act on the states of the model (`learn.neural.policy_rollouts`).
+
+    Attributes:
+        frames: Frames of a roll-out.
+        cut: Frames after which gradients are cut, and worlds compared with the log.
+        worlds: Roll-outs in a step.
+        spread: Weight of standard deviations beside means.
+    """
+
+    frames: int = 64
+    cut: int = 8
+    worlds: int = 192
+    spread: float = 0.25
+
+    def __post_init__(self) -> None:
+        require_numbers(self, above=("frames", "cut"))
+        require(self.worlds >= 2, "worlds", self.worlds, "at least 2, which have a spread")
 
 
 class Phase(TrainingPhase, frozen=True, kw_only=True):
@@ -33,6 +53,9 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
         loss: "squared" or "absolute" error.
         balance: Added to the motion in a window (mean change of velocity over its standard deviation), whose inverse is
             the weight of the window, so that slow motion is learned as well as fast; None for equal weights.
+        policy_rollouts: Roll-outs of logged policies, whose gradient is added to that of the windows, each clipped by
+            itself. A phase that has them is left out where no log has a known policy, as in `neurodyn finetune` and the
+            first round of `policy online`. None for windows alone.
     """
 
     forecast: int = 0
@@ -40,6 +63,7 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
     context: int = 0
     loss: Literal["squared", "absolute"] = "absolute"
     balance: float | None = None
+    policy_rollouts: PolicyRollouts | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,6 +112,13 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
             BASES.require(self.base)
         if self.base_from is not None and self.base != "contact":
             raise ValueError(f"base_from is given with base {self.base!r}; valid: base: contact")
+
+    def with_windows_alone(self) -> "Settings":
+        """Return the settings without the phases that have roll-outs of policies, or an InputError if all have them."""
+        phases = tuple(phase for phase in self.phases if phase.policy_rollouts is None)
+        if not phases:
+            raise InputError("all phases have policy_rollouts, and no policy of the data is known; valid: one without")
+        return msgspec.structs.replace(self, phases=phases)
 
 
 def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:

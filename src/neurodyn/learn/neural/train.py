@@ -2,7 +2,7 @@
 """Training and fine-tuning of neural dynamics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -135,7 +135,8 @@ def train(job: TrainingJob[Settings]) -> TrainState:
     Raises:
         InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
     """
-    settings = job.settings
+    settings = job.settings.with_windows_alone()
+    job = replace(job, settings=settings)
     mixture = Mixture.of(job.store).differing_in(settings.conditions)
     robot = _commanded(job.robot, mixture)
     record, going_on = start_job(job, "neural", job.robot_name, ("torch", "newton"), base=None)
@@ -176,12 +177,14 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     """Adapt the weights of trained neural dynamics to other data of the robot and write them to a new run.
 
     Normalisation and encoding are as in the base model. The best model by held-out roll-outs is kept, the base model
-    included, so that the result is not worse on the validation episodes; with `keep: last` the last one.
+    included, so that the result is not worse on the validation episodes; with `keep: last` the last one. Phases with
+    roll-outs of policies are left out where the job names none.
 
     Raises:
         InputError: The data are of another robot, or the run exists or cannot be resumed.
     """
-    settings, mixture = job.settings, Mixture.of(job.store)
+    settings = job.settings if job.actors else job.settings.with_windows_alone()
+    job, mixture = replace(job, settings=settings), Mixture.of(job.store)
     config, _ = NEURAL.read(job.base)
     model = NEURAL.load(job.base).requires_grad_(True).train()
     mixture = known_conditions(mixture, model.conditions)
@@ -191,7 +194,7 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     if model.training_range is not None:
         model.training_range = model.training_range.joined(training_range(mixture))
     samples = _transitions(mixture, model.encoding.coordinates)
-    learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device)
+    learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device, actors=job.actors)
     return train_by_plan(learner, job, record, resume=going_on)
 
 

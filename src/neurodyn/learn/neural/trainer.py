@@ -26,6 +26,7 @@ from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, re
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import TrainState, Validation, WindowLearner
+from neurodyn.learn.neural.policy_rollouts import LoggedActor, PolicyRolloutTerm
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
@@ -156,10 +157,12 @@ class NeuralLearner(WindowLearner):
         *,
         device: str = "cpu",
         record: Recorder = cuda_graph,
+        actors: Sequence[LoggedActor] = (),
     ) -> None:
         self.device, self._record = require_device(device), record
         self._run, self._model = run, model.to(self.device)
         self._data, self._settings, self._scale = Mixture.of(store), settings, scale.to(self.device)
+        self._actors, self._rollouts = actors, None
         self.schedule, self.clip = settings.schedule, settings.clip
         self._validation = RolloutValidation(self._data, settings, self.device)
         self._environments = [
@@ -187,9 +190,16 @@ class NeuralLearner(WindowLearner):
                 seed=derive_seed(settings.seed, "batches", phase), device=self.device, stream=IN_MEMORY,
                 rows=ranks.rows,
             )  # fmt: skip
+        self._rollouts, asked = None, self._phase.policy_rollouts
+        if asked is not None:
+            seed = derive_seed(settings.seed, "policy rollouts", phase)
+            term = PolicyRolloutTerm(self._model, self._data, self._actors, asked, seed, self.device)
+            self._rollouts = term if term.usable else None
 
     def draw(self) -> None:
-        """Draw the next windows."""
+        """Draw the next windows, and roll-outs of the phases that have them."""
+        if self._rollouts is not None:
+            self._rollouts.draw()
         drawn = self._sampler.draw_rows()
         if len(drawn) > 1 and self._capturable and self._alike:
             drawn = [(0, joined([batch for _, batch, _ in drawn]), None)]  # of one shape in every step
@@ -200,7 +210,25 @@ class NeuralLearner(WindowLearner):
         return training_loss(self._model, self._batch, self._phase, self._scale)
 
     def differentiate(self, share: Tensor | float = 1.0) -> Tensor:
-        """See `GradientLearner.differentiate`; on a GPU as a graph, where that is possible."""
+        """See `GradientLearner.differentiate`; the gradient of roll-outs is added, both of them clipped."""
+        loss = self._differentiate(share)
+        if self._rollouts is not None:
+            weights = [p for p in self._model.parameters() if p.requires_grad]
+            for p, own, further in zip(
+                weights, self._limited([p.grad for p in weights]), self._limited(self._rollouts.gradients(weights)),
+                strict=True,
+            ):  # fmt: skip
+                p.grad = further if own is None else own + further
+        return loss
+
+    def _limited(self, gradients: Sequence[Tensor | None]) -> list[Any]:
+        """Return gradients of the norm `clip` at most."""
+        norm = torch.stack([g.norm() for g in gradients if g is not None]).norm()
+        factor = (self.clip / (norm + 1e-12)).clamp_max(1.0)
+        return [None if g is None else factor * g for g in gradients]
+
+    def _differentiate(self, share: Tensor | float) -> Tensor:
+        """Set the gradients of the windows; on a GPU as a graph, where that is possible."""
         sizes = tuple((part.store, len(part.batch.q)) for part in self._batch)
         new, whole = sizes not in self._captured, not isinstance(share, Tensor) and share == 1.0
         if not (whole and self._capturable) or (new and len(self._captured) == _MOST_GRAPHS):
@@ -301,10 +329,12 @@ class NeuralLearner(WindowLearner):
     def validate(self, at: TrainState) -> Validation:
         """Roll out along held-out windows."""
         error, spec = self._validation.measure(self._model), self._model.spec
-        values = {
+        values: dict[str, Any] = {
             "rollout_q": dict(zip(spec.tangent_names, error.q, strict=True)),
             "rollout_qd": dict(zip(spec.qd_names, error.qd, strict=True)),
         }
+        if self._rollouts is not None:
+            values["policy_rollouts"] = self._rollouts.mismatch
         shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(spec, error.q))
         return Validation(error.score, values, f"held-out roll-out error: {shown}")
 
@@ -332,6 +362,16 @@ class NeuralLearner(WindowLearner):
         """Return the best score and that of the base alone, if the base is whole."""
         base = self._validation.base_score(self._model)
         return {} if base is None else {"base_score": base, "best_score": at.best}
+
+    def state(self) -> dict[str, Any]:
+        """Return the states of model, optimiser, sampler and roll-outs."""
+        return super().state() | ({} if self._rollouts is None else {"policy_rollouts": self._rollouts.state_dict()})
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        super().load(saved)
+        if self._rollouts is not None:
+            self._rollouts.load_state_dict(saved["policy_rollouts"])
 
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""

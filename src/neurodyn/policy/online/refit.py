@@ -2,23 +2,39 @@
 """How the model of each kind is fitted to all data so far; see `dynamics.kinds.Kind.refit`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import torch
 
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.robot.in_loop import RobotDynamics
+from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress, showing
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Batch
+from neurodyn.dynamics.batch import State, Window, device_generator
+from neurodyn.dynamics.capture import detached
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.artifact import RANDOM, STILL, Behaviour, behaviour, load_policy
+from neurodyn.learn.neural.policy_rollouts import LoggedActor
+from neurodyn.policy.artifact import (
+    RANDOM,
+    STILL,
+    ActingPolicy,
+    Behaviour,
+    PolicyNetwork,
+    acting,
+    behaviour,
+    load_policy,
+)
 from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
@@ -52,6 +68,7 @@ class Fit:
         data: Files, random data first.
         shares: Share of each in what the model learns from; None for that of its transitions.
         previous: Run of the previous model; None for a new one.
+        policies: Folder of the policy that acted in each log of a policy, by the file's path.
     """
 
     task: Task
@@ -63,6 +80,7 @@ class Fit:
     resume: bool = False
     device: str = "cpu"
     progress: Progress | None = field(default=None, compare=False)
+    policies: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def robot(self) -> Robot:
@@ -175,8 +193,9 @@ class NeuralRefit(Refit):
         return found.simulated
 
     def fit(self, fit: Fit) -> None:
-        """Train a new model, or fine-tune the one before."""
-        _train_or_finetune(fit, "neural")
+        """Train a new model, or fine-tune the one before, with the policies of the logs where the settings say so."""
+        actors = tuple(logged_actor(fit.task, log, policy) for log, policy in fit.policies.items())
+        _train_or_finetune(fit, "neural", actors)
 
 
 class WorldModelRefit(Refit):
@@ -334,7 +353,57 @@ def _inside(value: float, lower: float | None, upper: float | None) -> float:
     return value if upper is None else min(value, upper - room)
 
 
-def _train_or_finetune(fit: Fit, kind: str) -> None:
+@dataclass(frozen=True)
+class PolicyInModel:
+    """Rolls a policy out in a model, as `learn.neural.policy_rollouts.Follow` asks, without noise."""
+
+    task: Task
+    policy: PolicyNetwork
+
+    def __call__(self, dynamics: Dynamics, windows: Batch, lead: int, cut: int, seed: int) -> Iterator[State]:
+        """Give the states after each frame behind the first `lead`."""
+        task, frames = self.task, TaskFrames(self.task, dynamics)
+        act, drawing = acting(self.policy.to(dynamics.device)), device_generator(windows.q.device, seed)
+        logged = [State.unchecked(q=q, qd=qd) for q, qd in zip(windows.q.unbind(1), windows.qd.unbind(1), strict=True)]
+        memory = None
+        with torch.no_grad():
+            for state, after in pairwise(logged[: lead + 1]):
+                now = frames.quantities(state, None, frames.no_torque(state))
+                memory = task.begin(now, drawing) if memory is None else memory
+                action = act(task.observe(now, memory))
+                now = frames.quantities(after, None, frames.no_torque(after))
+                memory = task.advance(memory, now, action, drawing)
+        past = Window(windows.q[:, : lead + 1], windows.qd[:, : lead + 1], windows.control[:, :lead])
+        at = frames.begin(past if dynamics.spec.context else logged[lead], drawing, memory=memory)
+        for number, truth in enumerate(logged[lead + 1 :], 1):
+            action = act(task.observe(at.now, at.memory)).clamp(-task.limit, task.limit)
+            at, _ = frames.advance(at, action, drawing, tracked=True)
+            yield at.state
+            if number % cut == 0:
+                at = _cut(frames, at, truth)
+                if isinstance(act, ActingPolicy):
+                    act.cut()
+
+
+def logged_actor(task: Task, log: str, policy: str | Path) -> LoggedActor:
+    """Return the policy of a log of `policy online`, which acts without noise in the first of its groups.
+
+    Where a task draws commands, which logs do not hold, roll-outs start where episodes do.
+    """
+    commanded = task.commands(1, torch.Generator()).shape[1] > 0
+    return LoggedActor(log, 0, PolicyInModel(task, load_policy(policy)[1]), beginnings=commanded)
+
+
+def _cut(frames: TaskFrames, at: Moment, truth: State) -> Moment:
+    """End gradients, and begin anew with the logged state where that of a world is implausible."""
+    carry, state, torque, memory = detached((at.carry, at.state, at.torque, at.memory))
+    lost = frames.bounds.outside(state.q, state.qd)
+    if bool(lost.any()):
+        state, carry = truth.where(lost, state), frames.dynamics.reset(carry, truth, lost)
+    return Moment(carry, state, torque, memory, frames.quantities(state, None, torque))
+
+
+def _train_or_finetune(fit: Fit, kind: str, actors: Sequence[LoggedActor] = ()) -> None:
     from neurodyn.learn.train import finetune, train
 
     settings = fit.settings
@@ -348,7 +417,7 @@ def _train_or_finetune(fit: Fit, kind: str) -> None:
         finetune(
             fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
             seed=settings.seed, shares=fit.shares, device=fit.device, keep="last", resume=fit.resume,
-            progress=fit.progress,
+            progress=fit.progress, actors=actors,
         )  # fmt: skip
 
 

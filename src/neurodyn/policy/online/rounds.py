@@ -71,6 +71,11 @@ class EarlierRounds:
         return tuple(one.log.path for one in self.rounds if one.log is not None)
 
     @property
+    def policies(self) -> dict[str, Path]:
+        """Folder of each log's policy."""
+        return {one.log.path: Path(one.policy.folder) for one in self.rounds if one.log and one.policy}
+
+    @property
     def data(self) -> tuple[str, ...]:
         """All files."""
         return (*self.first, *self.logs)
@@ -123,7 +128,7 @@ class RoundInProgress:
         problem.refit.fit(
             Fit(
                 problem.task, problem.settings, run, known.data, known.shares(problem.settings.random_share), previous,
-                _begun(run), problem.device, self._stage("model"),
+                _begun(run), problem.device, self._stage("model"), known.policies,
             )
         )  # fmt: skip
         seconds = time.process_time() - began

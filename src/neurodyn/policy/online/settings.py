@@ -29,7 +29,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
             default 64, in a hybrid model 0.
         task_share: Share of short roll-outs that start where episodes do.
         random_share: Share of random and given data, once there are logs of policies, in what the model learns from.
-        further: Updates of the policy in each round after the first, as a share of those in the first.
+        further: Updates of the policy in later rounds, as a share of those in the first.
         stop_when_exploiting: End rounds so, with the last policy whose imagined return is supported by what was held
             out (`policy.support`), after at most the updates of the policy's settings.
         tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Roll-outs of a model in which the policies act whose logs it learns from.
+
+A model that is right on average along logged torques is not where a policy answers its states: the policy steers into
+its small errors, and they add up. From logged states the policy acts on the states of the model, and its worlds are
+compared with the log k frames later. Contacts make single motions diverge, so only distributions are compared: over the
+quantities $x_j$ in units of the log's standard deviation $\sigma_j$,
+
+$$L = \sum_k \sum_j \frac{(\bar x_j - \bar x^{log}_j)^2 + w\,(s_j - s^{log}_j)^2}{\sigma_j^2}$$
+
+with mean and standard deviation over the batch. Gradients reach back to the last comparison: over a longer time those
+through contacts explode.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, choices, notice
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import Split
+from neurodyn.data.mixture import Mixture, beginnings
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Batch, WindowSampler
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.guard import guard_bounds_of
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.learn.neural.settings import PolicyRollouts
+
+LEAD = 4
+"""Logged frames before a roll-out, from which policy and task remember what they did."""
+QUANTITIES = (
+    "base_height", "projected_gravity", "base_linear_velocity", "base_angular_velocity", "joint_position",
+    "joint_velocity",
+)  # fmt: skip
+"""What is compared, as far as the robot has it; base frame."""
+_FAR = 5.0
+"""Distance from the log's mean [standard deviations] beyond which a world counts as that far away."""
+_LEAST = 1e-3
+"""Least standard deviation of a quantity, in its own unit."""
+
+Follow = Callable[[Dynamics, Batch, int, int, int], Iterator[State]]
+"""Rolls a model out: follow(dynamics, windows, lead, cut, seed) gives the state after each frame behind the first
+`lead` of the windows, during which the policy only watches. Every `cut` frames gradients end, and worlds in implausible
+states begin anew where the log is."""
+
+
+@dataclass(frozen=True)
+class LoggedActor:
+    """A policy that acted in some episodes of a log.
+
+    Attributes:
+        log: Path of the log, one of those that the model learns from.
+        group: Group of the episodes without noise.
+        follow: Rolls the policy out.
+        beginnings: Whether roll-outs start where episodes do, as where the log does not hold the task's commands.
+    """
+
+    log: str
+    group: int
+    follow: Follow
+    beginnings: bool = False
+
+
+class PolicyRolloutTerm:
+    """Draws roll-outs of logged policies and differentiates how far they are from the logs.
+
+    Attributes:
+        mismatch: That of the last roll-outs, the mean over comparisons; NaN before the first.
+    """
+
+    def __init__(
+        self, model: Dynamics, data: Mixture, actors: Sequence[LoggedActor], settings: PolicyRollouts, seed: int,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        """Index the windows of the actors' episodes; an actor without a long enough one is left out, with a notice.
+
+        Raises:
+            InputError: An actor's log is none of the data.
+        """
+        self._model, self._settings, self.mismatch = model, settings, math.nan
+        self._actors, self._leads, self._samplers, shares = [], [], [], []
+        for number, actor in enumerate(actors):
+            if actor.log not in data.names:
+                raise InputError(f"policy of {actor.log!r}: no such data; valid: {choices(data.names)}")
+            place = data.names.index(actor.log)
+            lead = max(model.spec.context, 0 if actor.beginnings else LEAD)
+            frames = lead + settings.frames
+            store, episodes = _episodes(data.stores[place], actor, frames)
+            if not len(episodes):
+                notice(f"{actor.log}: no episode without noise has {frames} frames; its policy is not rolled out")
+                continue
+            self._actors.append(actor)
+            self._leads.append(lead)
+            self._samplers.append(
+                WindowSampler(
+                    store, frames, batch=settings.worlds, seed=derive_seed(seed, "policy rollouts", number),
+                    device=device, episodes=episodes,
+                )
+            )  # fmt: skip
+            shares.append(data.shares[place])
+        self._shares = torch.tensor(shares, dtype=torch.float64)
+        self._generator = torch.Generator().manual_seed(derive_seed(seed, "policy rollouts"))
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self._actors)
+
+    def draw(self) -> None:
+        """Draw the policy of the next step by the shares of the logs, and windows of its log."""
+        self._chosen = int(torch.multinomial(self._shares, 1, generator=self._generator))
+        self._seed = int(torch.randint(1 << 31, (), generator=self._generator))
+        self._windows = self._samplers[self._chosen].draw()
+
+    def rolled(self) -> Iterator[tuple[State, State, Tensor]]:
+        """Roll out what was drawn; return states, those of the log, and the worlds that count, at each comparison.
+
+        Worlds count until they are in an implausible state; indices have shape [kept]. It ends where less than two do.
+        """
+        windows, lead, cut = self._windows, self._leads[self._chosen], self._settings.cut
+        bounds, lost = guard_bounds_of(self._model), None
+        follow = self._actors[self._chosen].follow
+        for frame, state in enumerate(follow(self._model, windows, lead, cut, self._seed), 1):
+            outside = bounds.outside(state.q, state.qd)
+            lost = outside if lost is None else lost | outside
+            if frame % cut == 0:
+                kept = (~lost).nonzero()[:, 0]
+                if len(kept) < 2:
+                    return
+                yield state, State(windows.q[:, lead + frame], windows.qd[:, lead + frame]), kept
+
+    def losses(self) -> Iterator[Tensor]:
+        """Return the difference from the log at each comparison, shape [], for the roll-outs that were drawn."""
+        windows, model, lead = self._windows, self._model, self._leads[self._chosen]
+        q, qd = (x[:, lead :: self._settings.cut].flatten(0, 1) for x in (windows.q, windows.qd))
+        usual = compared(model, State(q, qd))
+        center, scale = usual.mean(0), usual.std(0).clamp_min(_LEAST)
+        for state, logged, kept in self.rolled():
+            own, its = (((compared(model, x)[kept] - center) / scale).clamp(-_FAR, _FAR) for x in (state, logged))
+            spread = (_spread(own) - _spread(its)).square()
+            yield ((own.mean(0) - its.mean(0)).square() + self._settings.spread * spread).sum()
+
+    def gradients(self, parameters: Sequence[Tensor]) -> list[Tensor]:
+        """Return the gradients of the sum of the differences; comparisons whose gradient is not finite are left out."""
+        found, far = [torch.zeros_like(p) for p in parameters], []
+        for loss in self.losses():
+            own = torch.autograd.grad(loss, parameters, allow_unused=True)
+            norm = torch.stack([g.norm() for g in own if g is not None])
+            far.append(loss.detach())
+            if bool(norm.isfinite().all()):
+                for total, gradient in zip(found, own, strict=True):
+                    if gradient is not None:
+                        total += gradient
+        self.mismatch = float(torch.stack(far).mean()) if far else math.nan
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the draws."""
+        states = {str(number): sampler.state_dict() for number, sampler in enumerate(self._samplers)}
+        return {"generator": self._generator.get_state(), "actors": states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        self._generator.set_state(state["generator"])
+        for number, sampler in enumerate(self._samplers):
+            sampler.load_state_dict(state["actors"][str(number)])
+
+
+def compared(dynamics: Dynamics, state: State) -> Tensor:
+    """Return the quantities of states that are compared, shape [worlds, quantities]."""
+    seen = dynamics.quantities(state)
+    parts = [seen[name] for name in QUANTITIES if name in seen]
+    for name in dynamics.spec.objects:
+        parts += [seen[f"{name}.{part}"] for part in ("position", "linear_velocity", "angular_velocity")]
+    return torch.cat(parts, dim=-1)
+
+
+def _episodes(store: Store, actor: LoggedActor, frames: int) -> tuple[Store, np.ndarray]:
+    """Return a store and which of its episodes are the actor's, for training and long enough; or their beginnings."""
+    chosen = episodes_of(store, Split.TRAIN)
+    chosen = chosen[(store.group[chosen] == actor.group) & (store.lengths[chosen] >= frames)]
+    if not len(chosen) or not actor.beginnings:
+        return store, chosen
+    return beginnings(store.select(chosen), frames), np.arange(len(chosen))
+
+
+def _spread(x: Tensor) -> Tensor:
+    """Return the standard deviation over worlds, whose gradient is finite where all are equal."""
+    return (x.var(0) + 1e-12).sqrt()
