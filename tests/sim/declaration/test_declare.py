@@ -281,6 +281,18 @@ def test_a_table_meshes_of_an_included_file_and_narrow_limits_are_kept(tmp_path)
     assert touching == {frozenset(("arm", "table"))}  # the cube was taken out
 
 
+def test_links_touch_each_other_where_it_is_asked_for(tmp_path):
+    alone = declare(GYMNASIUM / "hopper.xml", tmp_path / "alone", budget=2)
+    assert not alone.robot.self_contacts
+    assert alone.robot.colliders != ("*",)  # two points are not enough for all of its shapes
+    made = declare(GYMNASIUM / "hopper.xml", tmp_path / "made", budget=2, self_contacts=True)
+    assert made.robot.self_contacts
+    assert made.robot.colliders == ("*",)
+    found = neurodyn.sim.mechanism(neurodyn.sim.articulation(made.robot), made.robot)
+    pairs = {frozenset((one.first.name, one.second.name)) for one in found.shape_contacts or ()}
+    assert len(pairs) == 3  # torso and leg, torso and foot, thigh and foot
+
+
 def test_a_floating_body_that_touches_nothing_is_drawn_about_its_place(tmp_path):
     text = """<mujoco><worldbody><body name="fish" pos="0 0 .7"><freejoint/>
 <geom size=".1" contype="0" conaffinity="0"/><body><joint name="tail" axis="0 0 1"/>
