@@ -5,13 +5,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
@@ -23,7 +22,7 @@ from neurodyn.sim.fingerprint import columns
 from neurodyn.sim.newton_articulation import imported_limits, newton_articulation
 from neurodyn.sim.newton_parameters import NewtonParameters
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
-from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
+from neurodyn.sim.simulators import Simulator, SimulatorKind, SimulatorOptions, checked_pose
 
 _ROWS = 4  # constraints per contact: the edges of a friction pyramid
 _AT_ONCE = 2  # assumed number of scene shapes that a shape of the robot touches at once
@@ -131,47 +130,29 @@ class ReferenceSimulator(Simulator):
         substeps: Solver steps in one frame.
     """
 
-    def __init__(
-        self,
-        robot: Robot,
-        worlds: int,
-        *,
-        substeps: int | None = None,
-        device: str = "cpu",
-        gravity: Gravity | None = None,
-        capture: bool = True,
-        scene: Scene | None = None,
-    ) -> None:
-        """Build the worlds and the solver.
+    def __init__(self, robot: Robot, worlds: int, *, capture: bool = True, **options: Unpack[SimulatorOptions]) -> None:
+        """Build the worlds and the solver; other numbers of substeps than declared update the mass matrix in each.
 
         Args:
             robot: The declared robot.
             worlds: Number of worlds.
-            substeps: Solver steps in one frame; None for the declared number. Another number updates the mass matrix at
-                every step.
-            device: Warp device.
-            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's.
             capture: Whether to capture a frame as a graph and replay it, instead of launching kernel by kernel.
-            scene: Shapes around the robot; None, or a scene without shapes, for free space.
-
-        Raises:
-            InputError: The robot or the scene cannot be built, the robot's solver does not support contacts, or
-                `substeps` is below 1.
+            **options: See `sim.simulators.simulator`, and for errors.
         """
-        scene = scene if scene is not None and scene.shapes else None
+        super().__init__(robot, worlds, **options)
+        scene, gravity, device = self.scene, options.get("gravity"), options.get("device", "cpu")
         if scene is not None and robot.simulator.solver != "mujoco":
             raise InputError(
                 f"robot {robot.name!r}: its simulator knows no contacts; declare simulator: {{solver: mujoco}}"
             )
-        self.robot, self.worlds, self.scene = robot, worlds, scene
-        self.substeps = self._replayed = solver_steps(robot, substeps)  # the latter are in the recorded graph
+        self._replayed = self.substeps  # in the recorded graph
         import warp as wp
 
         self._newton, self._wp = import_newton(), wp
         self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
         self.built = newton_articulation(self.model, robot)
         self._step_length = robot.dt / self.substeps
-        self._as_declared = substeps is None
+        self._as_declared = options.get("substeps") is None
         self._capture = capture
         self._placer = ScenePlacer(self.model)
         self._capacity = Capacity.of(self.model, self._newton) if scene is not None else None

@@ -4,6 +4,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 import msgspec
 import torch
@@ -22,6 +23,15 @@ from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.build import Gravity, gravity_vectors
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane, rounded_boxes
+
+
+class SimulatorOptions(TypedDict, total=False):
+    """Options of a simulator; see `simulator`."""
+
+    substeps: int | None
+    device: str
+    gravity: Gravity | None
+    scene: Scene | None
 
 
 class Simulator(ABC):
@@ -44,6 +54,13 @@ class Simulator(ABC):
     scene: Scene | None
     substeps: int
     memory: Tensor | None = None
+
+    def __init__(self, robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> None:
+        """Keep what all simulators have; arguments and errors: see `simulator`."""
+        scene = options.get("scene")
+        self.robot, self.worlds = robot, worlds
+        self.scene = scene if scene is not None and scene.shapes else None
+        self.substeps = solver_steps(robot, options.get("substeps"))
 
     @property
     @abstractmethod
@@ -209,11 +226,11 @@ def simulator(
         InputError: The robot or the scene cannot be built, the robot's solver does not support contacts, or `substeps`
             is below 1.
     """
-    options = {"device": device, "gravity": gravity, "scene": scene}
+    options = SimulatorOptions(substeps=substeps, device=device, gravity=gravity, scene=scene)
     kind = SIMULATORS[robot.simulator.solver]
     if robot.drives and not (kind.commands is not None and kind.commands(robot)):
-        return DrivenSimulator(robot, worlds, substeps=substeps, **options)
-    return kind.worlds(robot, worlds, substeps=substeps, **options)
+        return DrivenSimulator(robot, worlds, **options)
+    return kind.worlds(robot, worlds, **options)
 
 
 class DrivenSimulator(Simulator):
@@ -222,13 +239,13 @@ class DrivenSimulator(Simulator):
     Positions are encoder readings.
     """
 
-    def __init__(self, robot: Robot, worlds: int, *, substeps: int | None = None, **options: object) -> None:
+    def __init__(self, robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> None:
         """Build the worlds; arguments: see `simulator`."""
-        self.robot, self.worlds, self.substeps = robot, worlds, solver_steps(robot, substeps)
+        super().__init__(robot, worlds, **options)
         single = msgspec.structs.replace(robot.simulator, substeps=1, mass_matrix_interval=1)
         part = msgspec.structs.replace(robot.without_drives(), dt=robot.dt / self.substeps, simulator=single)
-        self._inner = SIMULATORS[robot.simulator.solver].worlds(part, worlds, **options)
-        self.scene, self.built = self._inner.scene, self._inner.built
+        self._inner = SIMULATORS[robot.simulator.solver].worlds(part, worlds, **{**options, "substeps": None})
+        self.built = self._inner.built
         self._drives = DriveProgram(robot.drives, robot.spec, part.dt)
         self._numbers: Tensor | None = None
 
@@ -282,16 +299,7 @@ class CompiledSimulator(Simulator):
     The numbers are MuJoCo's to rounding, tens of times faster.
     """
 
-    def __init__(
-        self,
-        robot: Robot,
-        worlds: int,
-        *,
-        substeps: int | None = None,
-        device: str = "cpu",
-        gravity: Gravity | None = None,
-        scene: Scene | None = None,
-    ) -> None:
+    def __init__(self, robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> None:
         """Build the worlds; arguments: see `simulator`.
 
         Raises:
@@ -305,14 +313,13 @@ class CompiledSimulator(Simulator):
             )
         if robot.drives:
             raise InputError(f"robot {robot.name!r} has actuators of its own, which are not compiled; valid: analytic")
-        self.robot, self.worlds, self._place = robot, worlds, torch.device(device)
-        self.scene = scene if scene is not None and scene.shapes else None
-        self.substeps, self.built = solver_steps(robot, substeps), articulation(robot)
+        super().__init__(robot, worlds, **options)
+        self._place, self.built = torch.device(options.get("device", "cpu")), articulation(robot)
         tree = mechanism(self.built, robot, every_contact=True)
         self._motion = ContactMotion(tree, robot.spec, self.substeps, contact, limits=not tree.points)
         self._scene = None if self.scene is None else Ground(self.scene)
         self._ground = self._scene
-        self.set_gravity(gravity)
+        self.set_gravity(options.get("gravity"))
 
     @property
     def device(self) -> torch.device:

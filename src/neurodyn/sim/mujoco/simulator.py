@@ -4,14 +4,13 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Link
-from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointPlace
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
@@ -22,7 +21,7 @@ from neurodyn.sim.engine import heard, import_mujoco
 from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import BodyTree, compiled_limits, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
-from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
+from neurodyn.sim.simulators import Simulator, SimulatorKind, SimulatorOptions, checked_pose
 
 
 class MujocoSimulator(Simulator):
@@ -32,24 +31,14 @@ class MujocoSimulator(Simulator):
         model: The `mujoco.MjModel` of one world.
     """
 
-    def __init__(
-        self,
-        robot: Robot,
-        worlds: int,
-        *,
-        substeps: int | None = None,
-        device: str = "cpu",
-        gravity: Gravity | None = None,
-        scene: Scene | None = None,
-    ) -> None:
+    def __init__(self, robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> None:
         """Build the worlds; arguments and errors: see `sim.simulators.simulator`."""
+        device, gravity = options.get("device", "cpu"), options.get("gravity")
         if device != "cpu":
             raise InputError(f"device is {device!r}; valid for mujoco-c: cpu; on a GPU declare solver: mujoco")
         if worlds < 1:
             raise InputError(f"worlds is {worlds}; valid: at least 1")
-        self.robot, self.worlds = robot, worlds
-        self.scene = scene if scene is not None and scene.shapes else None
-        self.substeps = solver_steps(robot, substeps)
+        super().__init__(robot, worlds, **options)
         mujoco = import_mujoco()
         built = build_model(robot, self.scene)
         self.model = built.model
