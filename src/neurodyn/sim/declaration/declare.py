@@ -34,7 +34,7 @@ from neurodyn.sim.declaration.pose import (
     lowest_point,
     rest_position,
 )
-from neurodyn.sim.declaration.text import declaration_text, joint_entry
+from neurodyn.sim.declaration.text import declaration_text, joint_entry, listed
 from neurodyn.sim.declaration.trial import SimulatorTrial, run_trial
 from neurodyn.sim.energy import EnergyMeter
 from neurodyn.sim.simulators import articulation, simulator
@@ -190,7 +190,7 @@ class _Draft:
         driven = len(self.tree["actuated"])
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
         if self.facts.drives:
-            self._decide("drives", ", ".join(self.facts.drives), "the asset's actuators are the control vector")
+            self._decide("drives", listed(self.facts.drives), "the asset's actuators are the control vector")
             self._commands()
         if not driven:
             self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
@@ -230,7 +230,7 @@ class _Draft:
         intervals = dict(zip(self.tree["actuated"], self.robot(sampling={}).control_intervals(), strict=True))
         unsaid = [name for name, drive in self.facts.drives.items() if "command_range" not in drive]
         if unsaid:
-            ranges = ", ".join(f"{name} {intervals[name][0]:g} to {intervals[name][1]:g}" for name in unsaid)
+            ranges = listed([f"{name} {intervals[name][0]:g} to {intervals[name][1]:g}" for name in unsaid])
             self._decide("commands", ranges, "the asset has no `ctrlrange`: joint limits, a turn, or the effort")
 
     def _stand(self) -> None:
@@ -310,7 +310,7 @@ class _Draft:
         if self.facts.floating:
             self.tree["ground_sampling"] = {"ground": "flat", "height": [-0.2, 0.2], "tilt": 0.15, "absent": 0.03}
             self.tree["material"] = {"friction": 0.8}
-        on = ", ".join(f"{shape} ({joint})" for shape, joint in chosen.shapes.items())
+        on = listed([f"{shape} ({joint})" for shape, joint in chosen.shapes.items()])
         self._decide(
             "contact_points", f"{len(layout.contact_points)} on {on}",
             f"ends of limbs first, at most {self.budget}; {chosen.left_out} shapes left out",
