@@ -28,17 +28,18 @@ def evaluate(
         neurodyn evaluate pretrained:anymal-c --ground steps
     """
     from neurodyn.cli.terminal.console import ProgressBar, keep_figures
-    from neurodyn.cli.terminal.results import evaluation_tables, print_evaluation
     from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run
     from neurodyn.evaluate import evaluate as measure
     from neurodyn.learn.metrics import require_followed, show_results
-    from neurodyn.report import report_path, write_report
 
     run = str(request.run)
     require_writable(json, report, text=True)
     require_followed(logger, run)
     with ProgressBar(f"evaluating {run}"):
         result = measure(request)
+    from neurodyn.cli.terminal.results import evaluation_tables, print_evaluation  # the measurement should not wait
+    from neurodyn.report import report_path, write_report
+
     print_evaluation(result)
     keep_figures(json, result.plain())
     if report is not None or not run.startswith(PRETRAINED):  # what ships with the package is not written to

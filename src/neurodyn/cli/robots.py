@@ -182,7 +182,6 @@ def check(request: CheckRequest, *, json: Path | None = None, report: Path | Non
         neurodyn check my-arm --report check.html
     """
     from neurodyn.cli.terminal.console import ProgressBar, keep_figures
-    from neurodyn.cli.terminal.results import print_check
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate import check as measure
@@ -191,6 +190,8 @@ def check(request: CheckRequest, *, json: Path | None = None, report: Path | Non
     require_writable(json, report, text=True)
     with ProgressBar(f"checking {request.robot}"):
         result = measure(request)
+    from neurodyn.cli.terminal.results import print_check  # the measurement should not wait for it
+
     print_check(result)
     keep_figures(json, result.plain())
     if report is not None:

@@ -26,8 +26,7 @@ def position_difference(spec: StateSpec, q: Positions, reference: Positions) -> 
     origin [m] and the rotation vector [rad] of q q_ref^-1, both in world axes. Ball joints: the rotation vector [rad],
     in the joint's parent frame.
     """
-    shape = torch.broadcast_shapes(q.shape, reference.shape)
-    q, reference = q.expand(shape), reference.expand(shape)
+    q, reference = torch.broadcast_tensors(q, reference)
     blocks = []
     for kind, first, last in _blocks(spec):
         a, b = q[..., first:last], reference[..., first:last]

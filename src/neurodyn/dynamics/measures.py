@@ -149,7 +149,8 @@ def displace(spec: StateSpec, q: Positions, tangent: Velocities) -> Positions:
         parts.append(here[..., :-4] + shift[..., :-3])
         turned = rotation.multiply(rotation.exponential(shift[..., -3:]), here[..., -4:])
         parts.append(rotation.normalise(turned))
-    shape = torch.broadcast_shapes(q.shape[:-1], tangent.shape[:-1])
+    # torch.broadcast_shapes would import sympy: half a second.
+    shape = torch.broadcast_tensors(q[..., 0], tangent[..., 0])[0].shape
     return torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], dim=-1)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import warp as wp
 
+from neurodyn.geometry import prisms
 from neurodyn.geometry.chain import advance
 from neurodyn.geometry.distances import BLOCK
 from neurodyn.geometry.prisms.pair import (
@@ -29,10 +30,10 @@ from neurodyn.geometry.prisms.polytope import box_in_prism
 MOST = wp.constant(50)
 """Maximum number of prisms in contact with a body: MuJoCo's `mjMAXCONPAIR`."""
 
-CONTACTS = wp.constant(4)
+CONTACTS = wp.constant(prisms.CONTACTS)
 """Maximum number of contacts of a body."""
 
-NUMBERS = wp.constant(20)
+NUMBERS = wp.constant(prisms.NUMBERS)
 """Numbers that describe a contact: `Pair.kind`, the radius, and six vectors, `Pair.core` to `Pair.across_too`."""
 
 _APART_FROM_OTHERS = wp.constant(wp.float64(1e-3))

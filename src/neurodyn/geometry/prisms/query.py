@@ -15,12 +15,8 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator, start_warp, warp_device
-from neurodyn.geometry.prisms.contacts import CONTACTS, prism_contacts_kernel
-from neurodyn.geometry.prisms.contacts import NUMBERS as _NUMBERS
+from neurodyn.geometry.prisms import CONTACTS, NUMBERS
 from neurodyn.geometry.tensors import Positions, Velocities
-
-NUMBERS = int(_NUMBERS)
-"""Numbers that describe a contact; see `prisms.contacts.NUMBERS`."""
 
 _MOST = 8
 """Maximum number of contacts of a link; more only arise if its shapes overlap."""
@@ -29,7 +25,7 @@ _MOST = 8
 def contact_slots(shapes: Sequence[RoundedBox]) -> dict[int, int]:
     """Return the maximum number of contacts of each link with shapes, by joint index."""
     joints = sorted({shape.joint for shape in shapes})
-    return {joint: min(_MOST, int(CONTACTS) * sum(shape.joint == joint for shape in shapes)) for joint in joints}
+    return {joint: min(_MOST, CONTACTS * sum(shape.joint == joint for shape in shapes)) for joint in joints}
 
 
 class PrismContacts(OperatorHandle):
@@ -69,6 +65,8 @@ class PrismContacts(OperatorHandle):
             start, _, origin, rotation, size, _, _, _, _, grid, heights, ranges = shapes.arrays
             fields = [start, origin, rotation, size, grid, heights, ranges]
             arguments = [*changing, *self._robot(q.device), *fields, (out, None)]
+            from neurodyn.geometry.prisms.contacts import prism_contacts_kernel  # few robots touch heightfields
+
             return Launch(prism_contacts_kernel, (len(q), len(self._slots)), q.device, arguments, keep=shapes)
 
         self._launches.get((len(q), q.device, len(pose), id(shapes)), record)([*changing, (out, None)])

@@ -16,7 +16,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Heightfield, Plane, Shape, Terrain
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.prisms.query import NUMBERS as CONTACT_NUMBERS
+from neurodyn.geometry.prisms import NUMBERS as CONTACT_NUMBERS
 from neurodyn.geometry.prisms.query import PrismContacts, contact_slots
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.geometry.solids import Solid
