@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from neurodyn.control.resolve import open_dynamics
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError
@@ -19,6 +20,7 @@ from neurodyn.data.header import EPISODE, Status, StoreHeader
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.learn import finetune
 from neurodyn.learn.metrics import read_metrics
@@ -27,7 +29,8 @@ from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
 from neurodyn.learn.neural.train import read_run_config
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.nets.networks import NetConfig
-from neurodyn.policy.artifact import PolicyNetwork, policy_config, save_policy
+from neurodyn.policy.artifact import Behaviour, PolicyNetwork, policy_config, save_policy
+from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.refit import PolicyInModel, _cut, logged_actor
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.robots.plausible import PlausibleBounds
@@ -76,7 +79,7 @@ def log_of(model: NeuralDynamics, policy: PolicyNetwork, noise: float = 0.3) -> 
     return Store(header, torch.stack(rows, 1).flatten(0, 1).numpy(), table)
 
 
-def term_of(model: NeuralDynamics, log: Store, actor: LoggedActor, **settings) -> PolicyRolloutTerm:
+def term_of(model: Dynamics, log: Store, actor: LoggedActor, **settings) -> PolicyRolloutTerm:
     mixture = Mixture.of([log], None, [actor.log])
     chosen = PolicyRollouts(**{"frames": FRAMES, "cut": CUT, "worlds": 64, **settings})
     return PolicyRolloutTerm(model, mixture, [actor], chosen, 0, torch.device("cpu"))
@@ -121,6 +124,23 @@ def test_the_policy_answers_what_the_model_predicts(model):
             carry, step = model.step(carry, state, TASK.control(action, now, TASK.begin(now, torch.Generator())))
             state = step.state
             torch.testing.assert_close(got.qd, state.qd, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cartpole-swingup", "anymal-forward"])
+def test_what_made_a_log_does_not_differ_from_it(name, tmp_path):
+    """ANYmal's policy sees its last action, which it remembers from the frames before a roll-out."""
+    pytest.importorskip("newton")
+    task, path = load(name), str(tmp_path / "log.h5")
+    dynamics = open_dynamics(task, "hybrid").dynamics
+    policy = policy_config(task, NetworkSettings(hidden=(8,))).build().requires_grad_(False).eval()
+    quiet, noisy = Behaviour("policy", policy, quiet=True), Behaviour("policy with noise", policy)
+    record_log(task, dynamics, (quiet, noisy), path, transitions=400, worlds=20, coordinates=True, test=0.0)
+    same, noisier = (
+        max(far(term_of(dynamics, Store.open(path), LoggedActor(path, group, PolicyInModel(task, policy)))))
+        for group in (0, 1)
+    )
+    assert same < 1e-4
+    assert noisier > 10 * same
 
 
 def test_episodes_with_noise_are_left_out(model):
