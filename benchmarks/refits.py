@@ -3,7 +3,7 @@
 
 Takes a finished loop of `neurodyn policy online` with neural dynamics. The last model is fitted once more to all data
 of the loop, the last policy's log included, in equal CPU time by each variant, and the last policy is played in the
-result. No ratio of times is claimed: the figures are returns in the model and in the log, how far they are apart, the
+result; the variant "calibrated" has not seen its log. No ratio of times is claimed: the figures are returns in the model and in the log, how far they are apart, the
 error of one frame's change of velocity on the last log, as a share of the change, and the mean difference of the base's
 forward speed from the log 64 frames after logged states of the policy [m/s].
 
@@ -43,10 +43,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "squared-best": {"loss": "squared", "balance": None, "keep": "best"},
     "squared-one-frame": {"loss": "squared", "balance": None, "forecast": 0},
     "squared-far": {"loss": "squared", "balance": None, "forecast": 24},
-    "rollouts": {},
+    "calibrated": {},
 }
-"""Refits by what differs from the robot's settings; `forecast` of the last phase. "rollouts" are the settings as they
-are, the others leave out the phases in which policies are rolled out."""
+"""Refits by what differs from the robot's settings; `forecast` of the last phase. "calibrated" is the copy in which the
+loop judges the last policy: of the last model, by the logs of the policies before."""
 RANDOM, LAST = 0.3, 0.5
 """Shares of the data before the loop, and of the last log among the logs, as in the loop."""
 
@@ -83,22 +83,24 @@ def refit(arguments: argparse.Namespace, task: Task, name: str, loop: dict[str, 
         return
     changes = dict(VARIANTS[name])
     keep, forecast = changes.pop("keep", "last"), changes.pop("forecast", None)
-    first, logs = read_plain(arguments.loop / "config.yaml")["data"], [one["log"]["path"] for one in loop["rounds"]]
+    calibrated = name == "calibrated"
+    rounds = loop["rounds"][:-1] if calibrated else loop["rounds"]
+    first, logs = read_plain(arguments.loop / "config.yaml")["data"], [one["log"]["path"] for one in rounds]
     before = loop["rounds"][-1]["model"]["run"]
     known = load_finetuning("finetune", read_run_config(before).settings.net, load_robot(task.robot))
-    rolled = name == "rollouts"
-    known = known if rolled else known.with_windows_alone()
-    phases = [msgspec.structs.replace(phase, **changes) for phase in known.phases]
+    known = msgspec.structs.replace(known, minutes=arguments.minutes, steps=None, clock="cpu", seed=arguments.seed)
+    settings = known.with_rollouts_alone() if calibrated else known.with_windows_alone()
+    require(settings is not None, f"{task.robot}: its settings have no policy_rollouts")
+    assert settings is not None
+    phases = [msgspec.structs.replace(phase, **changes) for phase in settings.phases]
     if forecast is not None:
         phases[-1] = msgspec.structs.replace(phases[-1], forecast=forecast)
-    settings = msgspec.structs.replace(
-        known, phases=tuple(phases), minutes=arguments.minutes, steps=None, clock="cpu", keep=keep, seed=arguments.seed
-    )
+    settings = msgspec.structs.replace(settings, phases=tuple(phases), keep=keep)
     last = LAST if len(logs) > 1 else 1.0
     of_logs = [(1 - last) / max(1, len(logs) - 1)] * (len(logs) - 1) + [last]
     shares = [*([RANDOM / len(first)] * len(first)), *((1 - RANDOM) * share for share in of_logs)]
-    actors = [logged_actor(task, one["log"]["path"], one["policy"]["folder"]) for one in loop["rounds"]]
-    finetune(before, [*first, *logs], run, size=settings, shares=shares, actors=actors if rolled else ())
+    actors = [logged_actor(task, one["log"]["path"], one["policy"]["folder"]) for one in rounds if calibrated]
+    finetune(before, [*first, *logs], run, size=settings, shares=shares, actors=actors)
 
 
 def measure(task: Task, run: str, policy: str, path: str) -> dict[str, float]:

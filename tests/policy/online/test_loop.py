@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from msgspec import UNSET
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
@@ -67,7 +68,7 @@ def figures(out: Path) -> dict:
 
     def bare(value):
         if isinstance(value, dict):
-            left_out = ("cpu_seconds", "run", "folder", "path", "dynamics")
+            left_out = ("cpu_seconds", "run", "calibrated", "folder", "path", "dynamics")
             return {key: bare(entry) for key, entry in value.items() if key not in left_out}
         return [bare(entry) for entry in value] if isinstance(value, list) else value
 
@@ -124,13 +125,27 @@ def test_the_second_policy_begins_with_the_first(whole):
     assert f"base: {out / 'rounds' / '01' / 'policy'}" in record
 
 
-def test_refits_roll_out_the_policies_of_their_logs(whole):
-    out, _, _ = whole
-    rolled = [
-        sum(line.get("policy_rollouts", 0.0) > 0 for line in read_metrics(out / "rounds" / number / "model-run"))
-        for number in ("01", "02")
-    ]
-    assert rolled == [0, 1]
+def test_a_copy_that_knows_the_policies_of_the_logs_judges(whole):
+    out, result, lines = whole
+    first, second = (one.measured for one in result.rounds)
+    models = [one.model for one in result.rounds]
+    assert first is not None
+    assert second is not None
+    assert first.uncalibrated is UNSET  # there was no policy yet
+    assert models[0] is not None
+    assert models[0].calibrated is UNSET
+    copy = out / "rounds" / "02" / "calibrated-run"
+    assert models[1] is not None
+    assert models[1].calibrated == second.returns.dynamics == str(copy)
+    assert second.uncalibrated is not UNSET
+    assert second.uncalibrated.dynamics == models[1].run
+    assert f"(before calibration {second.uncalibrated.mean:.4g})" in lines[1]
+    for folder, steps in ((copy, 10), (out / "rounds" / "02" / "model-run", 40)):  # .25 of the others' share
+        metrics = read_metrics(folder)
+        assert metrics[-1]["step"] == steps
+        assert any((line.get("policy_rollouts") or 0.0) > 0 for line in metrics) == (folder == copy)
+    record = (out / "rounds" / "02" / "policy" / "config.yaml").read_text()
+    assert "calibrated" not in record  # policies do not learn in it
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
         balance: Added to the motion in a window (mean change of velocity over its standard deviation), whose inverse is
             the weight of the window, so that slow motion is learned as well as fast; None for equal weights.
         policy_rollouts: Roll-outs of logged policies, whose gradient is added to that of the windows, each clipped by
-            itself. A phase that has them is left out where no log has a known policy, as in `neurodyn finetune` and the
-            first round of `policy online`. None for windows alone.
+            itself. A phase that has them is left out where no log has a known policy, as in `neurodyn finetune`; in
+            `policy online` it trains a copy of the model, which judges policies. None for windows alone.
     """
 
     forecast: int = 0
@@ -119,6 +119,21 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
         if not phases:
             raise InputError("all phases have policy_rollouts, and no policy of the data is known; valid: one without")
         return msgspec.structs.replace(self, phases=phases)
+
+    def with_rollouts_alone(self) -> "Settings | None":
+        """Return the settings of the phases that have roll-outs of policies; None without any.
+
+        Their budget is that of the other phases by their shares.
+        """
+        phases = tuple(phase for phase in self.phases if phase.policy_rollouts is not None)
+        if not phases:
+            return None
+        shares = [sum(phase.share for phase in part) for part in (phases, self.with_windows_alone().phases)]
+        part = shares[0] / shares[1]
+        return msgspec.structs.replace(
+            self, phases=phases, minutes=None if self.minutes is None else part * self.minutes,
+            steps=None if self.steps is None else max(1, round(part * self.steps)),
+        )  # fmt: skip
 
 
 def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:

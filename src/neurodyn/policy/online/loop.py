@@ -96,19 +96,22 @@ def _plots(result: OnlineResult) -> list[str]:
 def rounds_table(result: OnlineResult) -> Table:
     """Return returns, errors and costs by round."""
     head = [
-        "Round", "Return in the model", f"Return in {result.reference}", "Standard deviation", "Apart", "Model error",
+        "Round", "Return in the model", "Before calibration", f"Return in {result.reference}",
+        "Standard deviation", "Apart", "Model error",
         frames_of(result.reference).capitalize(), "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
         "In the judge", "Frames outside of the log", "Updates",
     ]  # fmt: skip
     frames = list(accumulate((one.frames for one in result.rounds), initial=result.first_frames))[1:]
-    return Table("Rounds", head, [_row(*row) for row in zip(result.rounds, frames, strict=True)], strong=2)
+    return Table("Rounds", head, [_row(*row) for row in zip(result.rounds, frames, strict=True)], strong=3)
 
 
 def _row(one: Round, frames: int) -> list[str]:
     assert one.model is not None
     assert one.policy is not None
     return [
-        str(one.number), f"{one.imagined.mean:.5g}", f"{one.real.mean:.5g}", f"{one.real.std:.3g}", f"{one.gap:.1%}",
+        str(one.number), f"{one.imagined.mean:.5g}",
+        MISSING if one.uncalibrated is None else f"{one.uncalibrated.mean:.5g}",
+        f"{one.real.mean:.5g}", f"{one.real.std:.3g}", f"{one.gap:.1%}",
         MISSING if one.model_error is None else f"{one.model_error:.3g}", f"{frames:,}", f"{one.model.cpu_seconds:.0f}",
         f"{one.policy.cpu_seconds:.0f}", f"{one.policy.frames:,}", *_support(one.policy),
     ]  # fmt: skip
@@ -322,6 +325,8 @@ def _caveat(one: Round) -> str:
 def line(one: Round, frames: int) -> str:
     """Return a round in a line."""
     told = f" ({caveat})" if (caveat := _caveat(one)) else ""
+    if one.uncalibrated is not None:
+        told += f" (before calibration {one.uncalibrated.mean:.4g})"
     error = "not known" if one.model_error is None else f"{one.model_error:.3g}"
     return (
         f"round {one.number}: return {one.imagined.mean:.4g} in the model{told}, {one.real.mean:.4g} in "

@@ -24,10 +24,14 @@ from neurodyn.policy.support import PolicySupport
 
 
 class FittedModel(Record, frozen=True):
-    """The model of a round: its run directory, processor time of its fit since it last went on [s], and caveat."""
+    """The model of a round: its run directory, processor time of its fit since it last went on [s], and caveat.
+
+    `calibrated` is the run of the copy that judges policies; UNSET where there is none.
+    """
 
     run: str
     cpu_seconds: float
+    calibrated: str | UnsetType = UNSET
     caveat: str | UnsetType = UNSET
 
 
@@ -62,10 +66,14 @@ class LoggedPolicy(Record, frozen=True):
 
 
 class PolicyComparison(Record, frozen=True):
-    """Returns of the policy in its model, without noise, and `model_error` on the policy's log, which is new to it."""
+    """Returns of the policy in its model, without noise, and `model_error` on the policy's log, which is new to it.
+
+    Where a calibrated copy judges, `returns` are those in the copy, and `uncalibrated` those in the model itself.
+    """
 
     returns: Returns
     model_error: float | None
+    uncalibrated: Returns | UnsetType = UNSET
 
 
 class Round(Record, frozen=True):
@@ -82,6 +90,12 @@ class Round(Record, frozen=True):
         """Returns in the model."""
         assert self.measured is not None
         return self.measured.returns
+
+    @property
+    def uncalibrated(self) -> Returns | None:
+        """Returns in the model in which the policy was trained, where a calibrated copy judges."""
+        assert self.measured is not None
+        return self.measured.uncalibrated or None
 
     @property
     def model_error(self) -> float | None:

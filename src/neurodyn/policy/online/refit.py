@@ -153,21 +153,31 @@ class Refit(ABC):
     def fit(self, fit: Fit) -> None:
         """Fit a model and write its run directory."""
 
+    def calibrate(self, fit: Fit) -> bool:
+        """Write a copy of the model `fit.previous` in which the policies of the logs return what they did, if it can.
+
+        It judges policies. One that is trained in it finds other errors than those that are gone, so none is.
+        """
+        return False
+
 
 class NeuralRefit(Refit):
     """Neural dynamics: trained on the first data, and fine-tuned on all of them from then on."""
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Refuse a new model without data, parameters, and missing settings."""
-        from neurodyn.learn.neural.settings import load_finetuning
-
         _require_none_free(settings, "neural")
         _require_some_data(settings, "neural", new=new, data=data)
-        load_finetuning(settings.finetune or _FINETUNE, self._first(task, settings).net, task.declaration())
+        self._later(task, settings).with_windows_alone()
 
     def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
         """Return whether there are several members."""
         return self._first(task, settings).members > 1
+
+    def _later(self, task: Task, settings: OnlineSettings) -> "Settings":
+        from neurodyn.learn.neural.settings import load_finetuning
+
+        return load_finetuning(settings.finetune or _FINETUNE, self._first(task, settings).net, task.declaration())
 
     def _first(self, task: Task, settings: OnlineSettings) -> "Settings":
         from neurodyn.learn.neural.settings import load_settings
@@ -193,9 +203,24 @@ class NeuralRefit(Refit):
         return found.simulated
 
     def fit(self, fit: Fit) -> None:
-        """Train a new model, or fine-tune the one before, with the policies of the logs where the settings say so."""
+        """Train a new model, or fine-tune the one before."""
+        _train_or_finetune(fit, "neural")
+
+    def calibrate(self, fit: Fit) -> bool:
+        """Roll the policies of the logs out, where there are any and the settings say so."""
+        from neurodyn.learn.plan import with_budget
+        from neurodyn.learn.train import finetune
+
+        settings = self._later(fit.task, fit.settings)
+        settings = with_budget(settings, fit.settings.model_minutes, None, fit.settings.seed).with_rollouts_alone()
+        if settings is None or not fit.policies or fit.previous is None:
+            return False
         actors = tuple(logged_actor(fit.task, log, policy) for log, policy in fit.policies.items())
-        _train_or_finetune(fit, "neural", actors)
+        finetune(
+            fit.previous, fit.data, fit.out, size=settings, shares=fit.shares, device=fit.device, keep="last",
+            resume=fit.resume, progress=fit.progress, actors=actors,
+        )  # fmt: skip
+        return True
 
 
 class WorldModelRefit(Refit):
@@ -403,7 +428,7 @@ def _cut(frames: TaskFrames, at: Moment, truth: State) -> Moment:
     return Moment(carry, state, torque, memory, frames.quantities(state, None, torque))
 
 
-def _train_or_finetune(fit: Fit, kind: str, actors: Sequence[LoggedActor] = ()) -> None:
+def _train_or_finetune(fit: Fit, kind: str) -> None:
     from neurodyn.learn.train import finetune, train
 
     settings = fit.settings
@@ -417,7 +442,7 @@ def _train_or_finetune(fit: Fit, kind: str, actors: Sequence[LoggedActor] = ()) 
         finetune(
             fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
             seed=settings.seed, shares=fit.shares, device=fit.device, keep="last", resume=fit.resume,
-            progress=fit.progress, actors=actors,
+            progress=fit.progress,
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ point goes on with the step that was under way.
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import Returns
 from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
 from neurodyn.core.progress import Progress, showing
@@ -125,14 +126,19 @@ class RoundInProgress:
         if not known.data and previous is not None:
             return FittedModel(run=previous, cpu_seconds=0.0)
         run, began = self.folder / "model-run", time.process_time()
-        problem.refit.fit(
-            Fit(
-                problem.task, problem.settings, run, known.data, known.shares(problem.settings.random_share), previous,
-                _begun(run), problem.device, self._stage("model"), known.policies,
-            )
+        fit = Fit(
+            problem.task, problem.settings, run, known.data, known.shares(problem.settings.random_share), previous,
+            _begun(run), problem.device, self._stage("model"), known.policies,
         )  # fmt: skip
-        seconds = time.process_time() - began
-        return FittedModel(run=str(run), cpu_seconds=seconds, caveat=load(run, device=problem.device).caveat or UNSET)
+        problem.refit.fit(fit)
+        copy = self.folder / "calibrated-run"
+        calibrated = problem.refit.calibrate(
+            replace(fit, out=copy, previous=str(run), resume=_begun(copy), progress=self._stage("calibration"))
+        )
+        return FittedModel(
+            run=str(run), cpu_seconds=time.process_time() - began, calibrated=str(copy) if calibrated else UNSET,
+            caveat=load(run, device=problem.device).caveat or UNSET,
+        )  # fmt: skip
 
     def _train(self) -> TrainedPolicy:
         problem, out, where = self.problem, self.folder / "policy", self._where
@@ -176,14 +182,26 @@ class RoundInProgress:
     def _measure(self) -> PolicyComparison:
         problem, where = self.problem, self._where
         assert self.round.log is not None
+        assert self.round.model is not None
         log = problem.refit.open(problem.task.declaration(), self.round.log.path)
-        _, network = load_policy(self.folder / "policy")
+        copy = self.round.model.calibrated
         with showing(self._stage("comparison")):
-            outcome = play(
-                network.to(where.dynamics.device), problem.task, where.dynamics, where.starts(problem.task, SEED),
-                problem.settings.episodes, seed=SEED,
-            )  # fmt: skip
-        return PolicyComparison(returns=outcome.returns_in(where.name), model_error=model_error(where.dynamics, log))
+            own = self._returns_in(where)
+            judged = None
+            if copy:
+                judged = self._returns_in(replace(where, name=copy, dynamics=load(copy, device=problem.device)))
+        return PolicyComparison(
+            returns=judged or own, model_error=model_error(where.dynamics, log),
+            uncalibrated=UNSET if judged is None else own,
+        )  # fmt: skip
+
+    def _returns_in(self, where: "ModelOfRound") -> Returns:
+        """Play the policy of this round in a model, without noise."""
+        problem, (_, network) = self.problem, load_policy(self.folder / "policy")
+        return play(
+            network.to(where.dynamics.device), problem.task, where.dynamics, where.starts(problem.task, SEED),
+            problem.settings.episodes, seed=SEED,
+        ).returns_in(where.name)  # fmt: skip
 
     def _policy_settings(self) -> PolicySettings:
         """Return how the policy of this round is trained; only the first imitates data, and only where it is new."""
