@@ -3,9 +3,10 @@
 
 Takes a finished loop of `neurodyn policy online` with neural dynamics. The last model is fitted once more to all data
 of the loop, the last policy's log included, in equal CPU time by each variant, and the last policy is played in the
-result; the variant "calibrated" has not seen its log. No ratio of times is claimed: the figures are returns in the model and in the log, how far they are apart, the
-error of one frame's change of velocity on the last log, as a share of the change, and the mean difference of the base's
-forward speed from the log 64 frames after logged states of the policy [m/s].
+result; the variant "calibrated" has not seen its log. No ratio of times is claimed: the figures are returns in the
+model and in the log, how far they are apart, the error of one frame's change of velocity on the last log, as a share of
+the change, and the mean difference of the base's forward speed from the log 64 frames after logged states of the policy
+[m/s].
 
     python benchmarks/refits.py loops/ant --variants absolute squared
 """
