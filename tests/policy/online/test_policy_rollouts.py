@@ -22,7 +22,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
-from neurodyn.learn import finetune
+from neurodyn.learn import finetune, train
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.policy_rollouts import LEAD, LoggedActor, PolicyRolloutTerm
 from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
@@ -303,6 +303,25 @@ def test_a_refit_that_is_stopped_goes_on_bitwise(trained_run, data, tmp_path, op
     assert read_metrics(tmp_path / "whole")[-2]["policy_rollouts"] > 0
     alone = [read_metrics(tmp_path / name)[-2]["rollout_score"] for name in ("whole", "part")]
     assert alone[0] == alone[1]
+
+
+@pytest.mark.parametrize(
+    ("net", "members"),
+    [(NetConfig(kind="mlp", width=16, depth=1), 2), (NetConfig(kind="gru", width=8, depth=1, head=6, warmup=3), 1)],
+    ids=["members", "memory"],
+)
+def test_models_with_members_and_with_a_memory_are_calibrated(net, members, cartpole, data, tmp_path):
+    settings = msgspec.structs.replace(SETTINGS, net=net, members=members)
+    train(cartpole, data, tmp_path / "run", size=settings, logger="none")
+    only = msgspec.structs.replace(settings, phases=SETTINGS.phases[1:], keep="last")
+    refit(tmp_path / "run", data, tmp_path / "whole", settings=only)
+    with pytest.raises(Stopped):
+        refit(tmp_path / "run", data, tmp_path / "part", settings=only, callbacks=(StopAt(5),))
+    refit(tmp_path / "run", data, tmp_path / "part", settings=only, resume=True)
+    before, whole, part = (NEURAL.load(tmp_path / name).state_dict() for name in ("run", "whole", "part"))
+    moved = [name for name, value in whole.items() if not torch.equal(value, before[name])]
+    assert moved
+    assert all(torch.equal(value, part[name]) for name, value in whole.items())
 
 
 def test_phases_without_a_policy_are_left_out(trained_run, data, tmp_path):

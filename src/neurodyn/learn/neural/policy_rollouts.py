@@ -10,6 +10,9 @@ $$L = \sum_k \sum_j \frac{(\bar x_j - \bar x^{log}_j)^2 + w\,(s_j - s^{log}_j)^2
 
 with mean and standard deviation over the batch. Gradients reach back to the last comparison: over a longer time those
 through contacts explode.
+
+Such a model judges a policy that it does not know, but is none to train one in: policies find other errors than those
+that are gone, and learn less than in the model before (docs/benchmarks.md, ant run).
 """
 
 import math
