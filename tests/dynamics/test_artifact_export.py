@@ -86,8 +86,9 @@ def hopping(base, kind, scene=PLANE):
     return NeuralDynamics(encoding, predictor, scene=scene).requires_grad_(False)
 
 
-def test_contact_points_and_bases_are_in_the_file(tmp_path):
-    model = hopping("contact", "gru")
+@pytest.mark.parametrize("base", ["contact", "impulses"])
+def test_contact_points_and_bases_are_in_the_file(base, tmp_path):
+    model = hopping(base, "gru")
     assert export_model(model, tmp_path / "model.onnx") < 1e-4
     session = ort.InferenceSession(tmp_path / "model.onnx")
     first = random_states(60, seed=7).float()

@@ -36,8 +36,10 @@ from neurodyn.walking.plant import declared_quadruped
 from neurodyn.walking.state import CONTACT, FEATURES
 from tests.dynamics.hybrid.test_memory import RECURRENT, stirred
 from tests.dynamics.neural.test_compiled import make
+from tests.dynamics.test_artifact_export import hopping
 from tests.interop.c_programs import Program
 from tests.interop.runs import network_run
+from tests.multibody.constraints.test_soft_contact import random_states
 
 STEPS = 1000
 
@@ -145,6 +147,20 @@ def test_neural_dynamics_predict_as_in_python(tmp_path: Path, net: str) -> None:
     np.testing.assert_allclose(found_q, q_next, atol=1e-6)
     np.testing.assert_allclose(found_qd, qd_next, atol=1e-6, rtol=1e-6)
     assert np.abs(qd_next).max() > 0.1
+
+
+@torch.no_grad()
+def test_impulses_of_a_network_move_a_base_as_in_python(tmp_path: Path) -> None:
+    states = random_states(60, seed=7)
+    state = State(states[:, :8], states[:, 8:])
+    torque = torch.randn(len(states), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    unit = neural_unit(hopping("impulses", "mlp"))
+    found = Program(unit, tmp_path)(state.q.numpy(), state.qd.numpy(), torque.numpy())
+    above, alone = (hopping("impulses", "mlp", scene).double() for scene in (Scene(shapes=(Plane(),)), None))
+    wanted, free = (one.step(one.begin(state), state, Control(torque=torque))[1].state for one in (above, alone))
+    np.testing.assert_allclose(found[0], wanted.q, atol=1e-6)
+    np.testing.assert_allclose(found[1], wanted.qd, atol=1e-5, rtol=1e-6)
+    assert (wanted.qd - free.qd)[:, :6].abs().amax(1).gt(0.01).float().mean() > 0.3  # many are near the ground
 
 
 @pytest.mark.parametrize("name", ["cartpole", "cube", "pendulum"])

@@ -168,6 +168,22 @@ class _Body(NamedTuple):
     spin: Tensor
 
 
+class PointsOverGround(NamedTuple):
+    """Contact points over the ground, in world axes.
+
+    Attributes:
+        distance: Distance of the points from the ground [m], shape [..., points].
+        normal: Normal of the ground, shape [..., points, 3].
+        position: Positions [m], shape [..., points, 3].
+        velocity: Velocities [m/s], shape [..., points, 3].
+    """
+
+    distance: Tensor
+    normal: Tensor
+    position: Tensor
+    velocity: Tensor
+
+
 class PlaneContacts(nn.Module):
     """Contact features of a robot, and of free bodies beside it, over fixed planes."""
 
@@ -207,17 +223,24 @@ class PlaneContacts(nn.Module):
     def forward(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features, shape [worlds, 18 contact points], in base axes if the base floats."""
         bodies = self._bodies(q, qd)
-        place, moving = self._moved(bodies)
-        # The nearest plane counts; on a tie, the first.
-        distances = torch.stack([((place - plane[:3]) * plane[3:]).sum(-1) for plane in self._planes.unbind()], -1)
-        distance, nearest = distances.min(-1)
-        upward = self._planes[nearest][..., 3:]
+        distance, upward, place, moving = self._over_planes(bodies)
         if self._layout.floating:
             to_base = rotation.conjugate(bodies.turn[:, 1:2]).expand(-1, len(self._on), -1)  # after the world
             place, moving, upward = (
                 rotation.rotate(to_base, x) for x in (place - bodies.origin[:, self._roots], moving, upward)
             )
         return contact_inputs(distance, upward, moving, place - distance[..., None] * upward, self._sight).flatten(1)
+
+    def measured(self, q: Tensor, qd: Tensor) -> PointsOverGround:
+        """Return the contact points over the nearest plane."""
+        return self._over_planes(self._bodies(q, qd))
+
+    def _over_planes(self, bodies: _Body) -> PointsOverGround:
+        place, moving = self._moved(bodies)
+        # The nearest plane counts; on a tie, the first.
+        distances = torch.stack([((place - plane[:3]) * plane[3:]).sum(-1) for plane in self._planes.unbind()], -1)
+        distance, nearest = distances.min(-1)
+        return PointsOverGround(distance, self._planes[nearest][..., 3:], place, moving)
 
     def points(self, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions [m] and velocities [m/s] of the contact points, world axes, shapes [worlds, points, 3]."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models (one frame, with the memory as input and output) and policies as ONNX files, for runtimes without Python."""
 
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.geometry import rotation
+from neurodyn.multibody.trace import Graph
+from neurodyn.multibody.trace.text import live_nodes
 from neurodyn.nets.onnx_file import write_onnx
 from neurodyn.nets.predictor import StreamingPredictor
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged
@@ -89,6 +93,26 @@ def describe(model: Dynamics, frame: OnnxFrame) -> dict[str, Any]:
     }
 
 
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
+    "sqrt": torch.sqrt, "sin": torch.sin, "cos": torch.cos,
+}  # fmt: skip
+
+
+def _evaluated(graph: Graph, nodes: Sequence[int], inputs: Mapping[str, Sequence[Tensor]]) -> list[Any]:
+    """Return the values of nodes of a graph, those of constants as numbers."""
+    values: dict[int, Any] = {}
+    for index in live_nodes(graph, nodes):
+        kind, *rest = graph.nodes[index]
+        if kind == "constant":
+            values[index] = rest[0]
+        elif kind == "input":
+            values[index] = inputs[rest[0]][rest[1]]
+        else:
+            values[index] = _OPERATIONS[kind](*(values[i] for i in rest))
+    return [values[index] for index in nodes]
+
+
 class NeuralFrame(nn.Module):
     """One frame of neural dynamics in their own environment; with members, their mean and standard deviation."""
 
@@ -111,11 +135,20 @@ class NeuralFrame(nn.Module):
 
     def _after(self, base_prediction: BasePrediction, inputs: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         output, *memory_next = self.predictor(inputs if self.members == 1 else inputs[None], *memory)
-        state = self.encoding.decode(base_prediction, output if self.members == 1 else output.mean(0))
+        state = self.decoded(base_prediction, output if self.members == 1 else output.mean(0))
         if self.members == 1:
             return (state.q, state.qd, *memory_next)
-        each = self.encoding.decode(base_prediction.repeated(self.members), output)
+        changes = torch.stack([self.changes(base_prediction, one) for one in output])
+        each = self.encoding.decode(base_prediction.repeated(self.members), changes)
         return (state.q, state.qd, deviation(torch.cat([each.q, each.qd], -1)), *memory_next)
+
+    def decoded(self, base_prediction: BasePrediction, output: Tensor) -> State:
+        """Return the state after the frame from the network's outputs."""
+        return self.encoding.decode(base_prediction, self.changes(base_prediction, output))
+
+    def changes(self, base_prediction: BasePrediction, output: Tensor) -> Tensor:
+        """Return dqd and r from the network's outputs."""
+        return self.encoding.changes(base_prediction, output, self.environment)
 
 
 class PlainFrame(NeuralFrame):
@@ -127,10 +160,6 @@ class PlainFrame(NeuralFrame):
 
     def __init__(self, model: NeuralDynamics) -> None:
         super().__init__(model)
-        if self.encoding.impulses is not None:
-            raise InputError(
-                f"model of {model.spec.robot!r}: its impulses have no form in ONNX or C; valid: base: free"
-            )
         self._contacts = None
         contact, layout = self.encoding.config.contact, self.encoding.layout
         if contact is not None and layout is not None:
@@ -155,13 +184,30 @@ class PlainFrame(NeuralFrame):
 
     def begun(self, q: Tensor, qd: Tensor, *ahead: Tensor) -> BasePrediction:
         """Return the state that the network corrects; `ahead` are q and qd after a base motion, if there is one."""
-        start = BasePrediction(ahead[0], ahead[1], ahead[1] - qd) if ahead else BasePrediction(q, qd)
+        start = BasePrediction(ahead[0], ahead[1], ahead[1] - qd, start=q) if ahead else BasePrediction(q, qd)
         return self.encoding.viewed(start, self.environment)
 
     def encoded(self, start: BasePrediction, control: Tensor) -> Tensor:
         """Return the network's inputs."""
         contacts = None if self._contacts is None else self._seen
         return self.encoding.encode(start, control, self.environment, contacts)
+
+    def changes(self, base_prediction: BasePrediction, output: Tensor) -> Tensor:
+        """Return dqd and r from the network's outputs."""
+        impulses = self.encoding.impulses
+        if impulses is None:
+            return output
+        points = None if self._contacts is None else self._contacts.measured(base_prediction.q, base_prediction.qd)
+        return impulses.moved(base_prediction, output, points, self._velocity_change)
+
+    def _velocity_change(self, q: Tensor, points: Tensor, pushes: Tensor, joints: Tensor) -> Tensor:
+        """Return what `Impulses.velocity_change` does, operation by operation."""
+        impulses, graph = self.encoding.impulses, Graph()
+        assert impulses is not None
+        held = torch.cat([points, pushes], -1).flatten(-2)
+        after = [graph.lift(x).index for x in impulses.response(impulses.sizes.inputs(graph))][q.shape[-1] :]
+        columns = {name: x.unbind(-1) for name, x in (("x", q), ("u", joints), ("h", held))}
+        return torch.stack([x + torch.zeros_like(q[..., 0]) for x in _evaluated(graph, after, columns)], -1)
 
     def _seen(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features of contacts with the ground and with objects."""

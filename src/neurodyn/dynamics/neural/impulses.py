@@ -10,6 +10,7 @@ Whatever the network says, contact points only push, near the ground alone, and 
 else moves the whole robot. What no contact could do is therefore nothing that a policy could exploit.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +24,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction, ground_of
 from neurodyn.geometry import rotation
+from neurodyn.geometry.contact_features import PointsOverGround
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
@@ -108,11 +110,16 @@ class Impulses(nn.Module):
         from neurodyn.multibody.motion import ProgramFrame
         from neurodyn.multibody.trace.program import TracedProgram
 
-        nq, nv = self._mechanism.nq, self._mechanism.nv
-        sizes = ProgramSizes(state=nq + nv, control=nv - _BASE, held=_PUSH * self.points)
-        return ProgramFrame(TracedProgram(sizes, self._step), nq, 1)
+        return ProgramFrame(TracedProgram(self.sizes, self.response), self._mechanism.nq, 1)
 
-    def _step(self, inputs: ProgramInputs) -> list[Scalar]:
+    @property
+    def sizes(self) -> ProgramSizes:
+        """Lengths of the arrays of `response`."""
+        nv = self._mechanism.nv
+        return ProgramSizes(state=self._mechanism.nq + nv, control=nv - _BASE, held=_PUSH * self.points)
+
+    def response(self, inputs: ProgramInputs) -> list[Scalar]:
+        """Trace q and the change of velocity by pushes, each a point and an impulse, and those of the joints."""
         from neurodyn.multibody.articulated import Tree, Wrenches
         from neurodyn.multibody.points import Kinematics, add_wrench
         from neurodyn.multibody.vectors import array, cross
@@ -149,27 +156,35 @@ class Impulses(nn.Module):
 
         The environment's worlds run along the first axis.
         """
-        raw, joints, r = output.split([self.untold, self._mechanism.nv - _BASE, self._mechanism.nv], dim=-1)
-        assert base.view is not None
-        turn = base.view.rotation
-        points, pushes = self._pushes(base, raw.unflatten(-1, (self.points, POINT_OUTPUTS)), turn, environment)
-        dqd = self.velocity_change(_at_impulses(base), points, pushes, joints)
-        first = rotation.turn_rows(dqd[..., :_BASE].unflatten(-1, (2, 3)), turn).flatten(-2)
-        return torch.cat([first, joints, r], dim=-1)
-
-    def _pushes(
-        self, base: BasePrediction, raw: Tensor, turn: Tensor, environment: Environment | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return points of application and impulses in world axes, shape [..., contact points, 3] each."""
         batch = base.q.shape[:-1]
         ground = None if environment is None else ground_of(environment, batch)
         if ground is None:
-            nothing = raw.new_zeros(*batch, self.points, 3)
-            return nothing, nothing
+            return self.moved(base, output, None, self.velocity_change)
         seen = self._proximity(ground, base.q.flatten(0, -2), base.qd.flatten(0, -2))
-        distance, normal, position, velocity = (
-            x.unflatten(0, batch) for x in (seen.distance, seen.normal, seen.position, seen.velocity)
+        measured = PointsOverGround(
+            *(x.unflatten(0, batch) for x in (seen.distance, seen.normal, seen.position, seen.velocity))
         )
+        return self.moved(base, output, measured, self.velocity_change)
+
+    def moved(
+        self, base: BasePrediction, output: Tensor, measured: PointsOverGround | None,
+        velocity_change: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+    ) -> Tensor:  # fmt: skip
+        """Return what `forward` does, with points over the ground (None: free space) and the response as given."""
+        raw, joints, r = output.split([self.untold, self._mechanism.nv - _BASE, self._mechanism.nv], dim=-1)
+        assert base.view is not None
+        turn = base.view.rotation
+        raw = raw.unflatten(-1, (self.points, POINT_OUTPUTS))
+        points = pushes = raw.new_zeros(*raw.shape[:-1], 3)
+        if measured is not None:
+            points, pushes = self._pushes(raw, turn, measured)
+        dqd = velocity_change(_at_impulses(base), points, pushes, joints)
+        first = rotation.turn_rows(dqd[..., :_BASE].unflatten(-1, (2, 3)), turn).flatten(-2)
+        return torch.cat([first, joints, r], dim=-1)
+
+    def _pushes(self, raw: Tensor, turn: Tensor, measured: PointsOverGround) -> tuple[Tensor, Tensor]:
+        """Return points of application and impulses in world axes, shape [..., contact points, 3] each."""
+        distance, normal, position, velocity = measured
         # A point that leaves the ground within the frame was lower at its start.
         lowest = distance - self.radii - self._dt * (normal * velocity).sum(-1).relu()
         near = (1.0 - lowest / _REACH).clamp(0.0, 1.0)

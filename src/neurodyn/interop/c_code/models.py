@@ -54,7 +54,7 @@ def neural_unit(model: NeuralDynamics) -> CUnit:
         return frame.encoded(frame.begun(q, qd, *ahead), control)
 
     def decode(q: Tensor, qd: Tensor, output: Tensor, *ahead: Tensor) -> tuple[Tensor, Tensor]:
-        after = frame.encoding.decode(frame.begun(q, qd, *ahead), output)
+        after = frame.decoded(frame.begun(q, qd, *ahead), output)
         return after.q, after.qd
 
     writer = NetworkWriter(model.encoding.inputs, what)

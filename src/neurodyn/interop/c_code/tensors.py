@@ -24,6 +24,7 @@ from neurodyn.multibody.trace.expression import (
     minimum,
     select_less,
     sin,
+    softplus,
     tanh,
 )
 
@@ -326,6 +327,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "sqrt": _folded(_root),
     "rsqrt": _folded(lambda a: 1.0 / _root(a)),
     "sigmoid": _folded(lambda a: 1.0 / (1.0 + exp(-a))),
+    "softplus": _folded(softplus),
     "atan2": _folded(arctan2),
     "abs": _folded(absolute),
     "square": _folded(lambda a: a * a),
