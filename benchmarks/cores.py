@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`generate` and `evaluate` on one core and on two: the same result, and how the work is shared.
+"""`generate`, `evaluate` and `identify` on one core and on two: the same result, and how the work is shared.
 
-On a busy machine wall time says how busy it is. What counts is the processor time of the busiest of the processes: it
-is the wall time on cores that are free, and the time of one process over it is the speed-up there.
+On a busy machine wall time says how busy it is. What counts is the processor time of the busiest of the processes, or
+of the threads of `identify`: it is the wall time on cores that are free, and the time of one over it is the speed-up
+there. Trainings in several processes: `benchmarks/ranks.py`.
 """
 
 import argparse
@@ -21,14 +22,17 @@ from _common import require, write_result
 
 WORK = {"ant": (300_000, 300), "cartpole": (8_000_000, 1000)}
 """Transitions that are generated, and frames of the roll-outs that are evaluated."""
+VERBS = ["generate", "evaluate", "identify"]
+WINDOWS = 1024
+"""Windows that `identify` compares, of a log of the compiled ant."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--robot", default="ant", choices=list(WORK))
-    parser.add_argument("--verbs", nargs="+", default=["generate", "evaluate"], choices=["generate", "evaluate"])
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on transitions and frames, for a quick look")
+    parser.add_argument("--verbs", nargs="+", default=VERBS, choices=VERBS)
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the work, for a quick look")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run is not None:
@@ -39,6 +43,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for verb in arguments.verbs:
             outs = [Path(scratch) / f"{verb}{threads}.h5" for threads in (1, 2)]
+            if verb == "identify":  # the log, and kernels that both find compiled
+                apart(verb, arguments.robot, 1, Path(scratch) / "first", 0.02)
             one, two = (apart(verb, arguments.robot, 1 + n, out, arguments.scale) for n, out in enumerate(outs))
             require(same(verb, *outs), f"{verb} gives the same on one core and on two")
             name = f"{arguments.robot}_{verb}"
@@ -68,6 +74,15 @@ def measure(verb: str, robot: str, threads: int, out: Path, scale: float) -> dic
         from neurodyn.sim import generate
 
         generate(load(robot), transitions=transitions, out=out, threads=threads)
+    elif verb == "identify":
+        begun, whole = time.thread_time(), time.process_time()
+        out.write_text(json.dumps(identified(out, robot, threads, scale)))
+        main = time.thread_time() - begun
+        return {
+            "own_cpu_s": main,
+            "others_cpu_s": time.process_time() - whole - main,
+            "wall_s": time.perf_counter() - start,
+        }
     else:
         from neurodyn.evaluate import evaluate
 
@@ -80,8 +95,28 @@ def measure(verb: str, robot: str, threads: int, out: Path, scale: float) -> dic
     }
 
 
+def identified(out: Path, robot: str, threads: int, scale: float) -> dict[str, float]:
+    """Identify dampings and the mass of the base from a log of the compiled robot; return them by name."""
+    from neurodyn.identify import IdentificationSettings, identify
+    from neurodyn.robots import load
+    from neurodyn.sim import generate
+
+    log = out.with_name("log.h5")
+    if not log.exists():
+        amounts = {"transitions": 40_000, "frames": 200, "ground": "flat", "threads": 1}
+        generate(load(robot), dynamics="hybrid", out=log, **amounts)
+    settings = IdentificationSettings(
+        parameters=("*.damping", "root.mass"), windows=max(8, round(scale * WINDOWS)), horizon=0.3, iterations=6,
+        starts=1, initial="logged", start="logged", rollouts=64, seconds=(0.1,), threads=threads,
+    )  # fmt: skip
+    result = identify(robot, log, out.with_name(f"{out.stem}-run"), settings=settings)
+    return {one["name"]: one["value"] for one in result.figures.plain()["parameters"]}
+
+
 def same(verb: str, one: Path, other: Path) -> bool:
     """Return whether two results are equal, but for times."""
+    if verb == "identify":
+        return one.read_text() == other.read_text()
     if verb == "evaluate":
         return timeless(json.loads(one.read_text())) == timeless(json.loads(other.read_text()))
     with h5py.File(one) as first, h5py.File(other) as second:

@@ -11,7 +11,7 @@ import pytest
 from neurodyn.core import workers
 from neurodyn.core import workers as cores
 from neurodyn.core.errors import InputError
-from neurodyn.core.workers import Workers, available_cores, resolve_threads
+from neurodyn.core.workers import Workers, available_cores, in_threads, resolve_threads
 
 
 class Slow:
@@ -87,3 +87,15 @@ def test_cores_are_those_of_affinity_quota_and_environment(monkeypatch, tmp_path
     assert resolve_threads(None) == 1
     with pytest.raises(InputError, match="threads is 0; valid: a whole number of at least 1"):
         resolve_threads(0)
+
+
+def test_calls_in_threads_come_in_order_and_an_error_ends_them():
+    assert in_threads(lambda number: number * number, 7, 3) == [0, 1, 4, 9, 16, 25, 36]
+    assert in_threads(lambda number: number, 0, 3) == []
+
+    def broken(number: int) -> int:
+        raise InputError(f"call {number}")
+
+    for threads in (1, 2):
+        with pytest.raises(InputError, match="call "):
+            in_threads(broken, 4, threads)

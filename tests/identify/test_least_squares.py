@@ -2,6 +2,8 @@
 """Residuals and their least squares: known parameters come back, with the intervals that noise leaves."""
 
 import dataclasses
+import threading
+import time
 
 import msgspec
 import numpy as np
@@ -68,6 +70,27 @@ def test_angles_that_wrap_in_the_log_make_no_difference(model):
     unwrapped = pendulum.windows(model, TRUTH)
     one, other = (found_values(*solved(model, w)) for w in (windows, unwrapped))
     assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
+
+
+def test_threads_change_no_bit_of_a_linearisation(monkeypatch):
+    model = pendulum.dynamics(*ASKED)
+    windows = pendulum.windows(model, TRUTH, count=6, logs=2)
+    residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(huber=2.0))
+    alone = residuals.normal(start(residuals))
+    where = set()
+    difference = Residuals._difference
+
+    def noted(self, *given, **named):
+        where.add(threading.get_ident())
+        time.sleep(0.01)  # so that no thread makes all calls
+        return difference(self, *given, **named)
+
+    monkeypatch.setattr(Residuals, "_difference", noted)
+    model.threads = 3
+    shared = residuals.normal(start(residuals))
+    assert len(where) == 3
+    for one, other in zip(vars(alone).values(), vars(shared).values(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_the_adjoint_and_differences_give_the_same_gradient(model):

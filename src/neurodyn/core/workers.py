@@ -17,6 +17,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,27 @@ T = TypeVar("T")
 R = TypeVar("R")
 T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
+
+
+def in_threads(call: Callable[[int], R], count: int, threads: int) -> list[R]:
+    """Return call(0), ..., call(count - 1), made on this and on other threads; one that is done makes the next call."""
+    found: dict[int, R] = {}
+    following = iter(range(count))  # next() of a range is atomic
+
+    def work() -> None:
+        for number in following:
+            found[number] = call(number)
+
+    others = min(threads, count) - 1
+    if others < 1:
+        work()
+    else:
+        with ThreadPoolExecutor(others) as pool:
+            started = [pool.submit(work) for _ in range(others)]
+            work()
+            for one in started:
+                one.result()
+    return [found[number] for number in range(count)]
 
 
 class Calls(Protocol[T_contra, R_co]):

@@ -26,9 +26,11 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.workers import in_threads
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
 from neurodyn.identify.priors import Prior, UnitPrior
@@ -41,6 +43,9 @@ _STEP = 1e-5
 _JUMP = 10.0
 _WORLDS = 2048
 """Worlds of a launch up to which several coordinates share it."""
+
+_COLUMNS = 8
+"""Most derivatives that threads compute at once, because each holds its roll-outs."""
 
 
 @dataclass(frozen=True)
@@ -348,7 +353,12 @@ class Residuals:
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)
-            columns = [self._difference(values, point, step=steps[:, k], column=k, sets=sets) for k in searched]
+
+            @torch.no_grad()  # which holds for the thread that asks
+            def column(k: int) -> Tensor:
+                return self._difference(values, point, step=steps[:, k], column=k, sets=sets)
+
+            columns = in_threads(column, len(searched), self._threads)
         blocks = [torch.stack(columns, -1)] if columns else [base.new_zeros(*base.shape, 0)]
         if columns and self.physical and not physical:
             blocks[0] = torch.einsum("swtcp,spn->swtcn", blocks[0], self.chain(point.x))
@@ -356,6 +366,15 @@ class Residuals:
             if count:
                 blocks.append(torch.stack([self._shifted(values, point, name, k) for k in range(count)], -1))
         return base, torch.nan_to_num(torch.cat(blocks, -1), nan=0.0, posinf=0.0, neginf=0.0)
+
+    @property
+    def _threads(self) -> int:
+        """Threads that may simulate at once."""
+        dynamics, ground = self.dynamics, self.windows.ground
+        if type(dynamics) is not HybridDynamics:  # a controller may keep what it did
+            return 1
+        around = None if self._environments is None else self._environments.at(None if ground is None else ground[:1])
+        return min(dynamics.threads, _COLUMNS) if dynamics.parallel(dynamics.resolve_environment(around)) else 1
 
     def _difference(self, values: Tensor, point: Point, *, step: Tensor, column: int, sets: int) -> Tensor:
         both = torch.cat([values, values])

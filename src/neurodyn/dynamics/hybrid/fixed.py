@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame of hybrid dynamics on a plane or in free space as a `FixedFrame`: one recorded kernel launch."""
+"""A frame of hybrid dynamics on a plane or in free space, faster than a roll-out of one frame.
+
+As a `FixedFrame` it is one recorded kernel launch. Differentiated by state and torques alone, it converts parameters
+and weights once.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -99,3 +103,52 @@ class HybridFixedFrame:
             parameters.to(self._like).contiguous().clone(),
             weights.to(self._like).contiguous().clone(),
         )
+
+
+class TrackedFrames:
+    """Frames of one model that are differentiated by state and torques alone, on a CPU."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._values: tuple[Tensor | None, Tensor, Tensor] | None = None
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Copy and pickle without what is kept."""
+        return TrackedFrames, ()
+
+    def after(self, dynamics: "HybridDynamics", environment: Environment, state: State, torque: Tensor) -> State | None:
+        """Return the states one frame later; None where more is to be differentiated, or the ground is no plane.
+
+        Torques [N m or N] have shape [worlds, nu]; the environment is resolved.
+        """
+        if not _tracked(dynamics, environment, state, torque):
+            return None
+        key = (dynamics.versions(environment), state.worlds, state.q.dtype, environment)
+        if self._values is None or self._key != key:
+            with torch.no_grad():
+                held, parameters, weights = dynamics.values(environment, state.q, state.qd)
+                self._values, self._key = (held, parameters.to(state.q), weights.to(state.q)), key
+        held, parameters, weights = self._values
+        q, qd = dynamics.plane_engine.program.frame_after(
+            state.q, state.qd, substeps=dynamics.config.substeps, control=torque, held=held, parameters=parameters,
+            weights=weights,
+        )  # fmt: skip
+        return State.unchecked(q=q, qd=qd, channels=None)
+
+
+def _tracked(dynamics: "HybridDynamics", environment: Environment, state: State, torque: Tensor) -> bool:
+    """Return whether a frame is differentiated, by state and torques alone, on a CPU and a plane."""
+    q, qd, given, ground = state.q, state.qd, environment.parameters, environment.ground
+    others = [
+        dynamics.weights, dynamics.physical.raw, environment.gravity, None if given is None else given.numbers,
+        None if ground is None else ground.pose,
+    ]  # fmt: skip
+    return (
+        torch.is_grad_enabled()
+        and (q.requires_grad or qd.requires_grad or torque.requires_grad)
+        and q.is_cpu
+        and not dynamics.memory
+        and q.dtype == qd.dtype == torque.dtype
+        and not any(other is not None and other.requires_grad for other in others)
+        and dynamics.parallel(environment)
+    )

@@ -26,7 +26,7 @@ from neurodyn.dynamics.base import LearnedDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.capture import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.control import frame_command, require_torques
-from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
+from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame, TrackedFrames
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask, index
@@ -104,7 +104,8 @@ class HybridDynamics(LearnedDynamics):
             InputError: A named quantity does not exist, or the blueprint has a cycle.
         """
         self._hidden = mechanism.hidden or 0
-        self._whole = with_joints(spec, mechanism.names[len(mechanism.names) - self._hidden :])
+        more = tuple(JointSpec(name=name, kind="revolute") for name in mechanism.names[-self._hidden :] if self._hidden)
+        self._whole = msgspec.structs.replace(spec, joints=(*spec.joints, *more)) if more else spec
         reach = max([drive.reach for drive in mechanism.drives.values()], default=0.0)
         super().__init__(spec.with_context(max(config.context, math.ceil(reach / spec.dt - 1e-9))), declaration)
         self.mechanism, self.scene, self.fingerprint = mechanism, scene, fingerprint
@@ -122,7 +123,7 @@ class HybridDynamics(LearnedDynamics):
         ground = Ground(scene) if scene is not None and self._feels_ground else None
         self._home = Environment(gravity=home, ground=ground)
         self._kept = KeptFrames()
-        self._frame_values: tuple[object, Tensor, Tensor] | None = None
+        self._tracked = TrackedFrames()
         self.memory = 2 * self._hidden + self._engine("plane").memory  # tracing now reports wrong names early
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
@@ -131,7 +132,7 @@ class HybridDynamics(LearnedDynamics):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the compiled engines; the receiving process compiles them for its number of cores."""
-        return _arrived, (type(self), {**self.__dict__, "_engines": {}, "_frame_values": None})
+        return _arrived, (type(self), {**self.__dict__, "_engines": {}})
 
     @property
     def threads(self) -> int:
@@ -203,46 +204,18 @@ class HybridDynamics(LearnedDynamics):
         frame = None if self.memory else self._frame_between_buffers(carry.environment, state, torque)
         if frame is not None:
             return carry, Step.unchecked(state=frame.after(state, torque))
-        if self._differentiates_frames(carry.environment, state, torque):
-            return carry, Step.unchecked(state=self._differentiated(carry.environment, state, torque))
+        after = self._tracked.after(self, carry.environment, state, torque)
+        if after is not None:
+            return carry, Step.unchecked(state=after)
         path, memory = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
         after = State.unchecked(q=path.q[:, 1], qd=path.qd[:, 1], channels=None)
         return HybridCarry(carry.environment, memory), Step.unchecked(state=after)
 
     step_ = torch.no_grad()(step)
 
-    def _differentiates_frames(self, environment: Environment, state: State, torque: Tensor) -> bool:
-        """Return whether a frame is differentiated by state and torques alone, on a CPU and on planes."""
-        q, qd, given, ground = state.q, state.qd, environment.parameters, environment.ground
-        return (
-            torch.is_grad_enabled()
-            and (q.requires_grad or qd.requires_grad or torque.requires_grad)
-            and q.is_cpu
-            and not self.memory
-            and self.compute_device is None
-            and q.dtype == qd.dtype == torque.dtype
-            and not (self.weights.requires_grad or self.physical.raw.requires_grad)
-            and not (given is not None and given.numbers.requires_grad)
-            and not (environment.gravity is not None and environment.gravity.requires_grad)
-            and not (ground is not None and ground.pose is not None and ground.pose.requires_grad)
-            and self._mode(environment) == "plane"
-        )
-
-    def _differentiated(self, environment: Environment, state: State, torque: Tensor) -> State:
-        """Return the states after such a frame."""
-        worlds, versions = state.worlds, self.versions(environment)
-        key = (versions, worlds, state.q.dtype, environment)
-        if self._frame_values is None or self._frame_values[0] != key:
-            with torch.no_grad():
-                _, parameters, weights = self.values(environment, state.q, state.qd)
-                self._frame_values = key, parameters.to(state.q), weights.to(state.q)
-        _, parameters, weights = self._frame_values
-        engine, held = self._engine_on(environment, state, 1, parameters)
-        q, qd = engine.program.frame_after(
-            state.q, state.qd, substeps=self.config.substeps, control=torque,
-            held=None if held is None else held[:, 0], parameters=parameters, weights=weights,
-        )  # fmt: skip
-        return State.unchecked(q=q, qd=qd, channels=None)
+    def parallel(self, environment: Environment) -> bool:
+        """Return whether threads may `simulate` at once in a resolved environment: on planes, in free space; a CPU."""
+        return self.compute_device is None and self._mode(environment) == "plane"
 
     def _frame_between_buffers(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
         """Return the frame with fixed buffers for a step; None if it cannot be used or does not pay."""
@@ -618,12 +591,6 @@ class HybridDynamics(LearnedDynamics):
             config = msgspec.structs.replace(self.config, ground=mode)
             self._engines[mode] = shared_engine(self.mechanism, self._whole, config, self._threads)
         return self._engines[mode]
-
-
-def with_joints(spec: StateSpec, hidden: Sequence[str]) -> StateSpec:
-    """Return a state with further revolute joints at its end; the same one without any."""
-    more = tuple(JointSpec(name=name, kind="revolute") for name in hidden)
-    return msgspec.structs.replace(spec, joints=(*spec.joints, *more)) if more else spec
 
 
 def _arrived(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:

@@ -138,10 +138,11 @@ class HeldGround:
             return _plane(ground, q).repeat(1, pieces)
         version = None if ground.pose is None else ground.pose._version
         key = (version, pieces, len(q), q.device, q.dtype)
-        if self._last is None or self._last[0] is not ground or self._last[1] != key:
+        last = self._last  # which another thread may replace
+        if last is None or last[0] is not ground or last[1] != key:
             with torch.inference_mode(False):  # kept for later calls, which may want gradients
-                self._last = (ground, key, _plane(ground, q).repeat(1, pieces))
-        return self._last[2]
+                last = self._last = (ground, key, _plane(ground, q).repeat(1, pieces))
+        return last[2]
 
 
 def _plane(ground: Ground, q: Tensor) -> Tensor:
