@@ -15,8 +15,8 @@ from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.encoding import EncodingConfig, fit_encoding
 from neurodyn.dynamics.neural.impulses import POINT_OUTPUTS, Impulses
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, build_model
+from neurodyn.geometry.contact_features import PointsOverGround
 from neurodyn.geometry.ground import Ground
-from neurodyn.interop.onnx import PlainFrame
 from neurodyn.nets.networks import NetConfig
 from tests.multibody import reference
 from tests.multibody.reference import random_mechanism, random_motion
@@ -101,8 +101,9 @@ def test_contact_points_push_within_a_cone_and_only_near_the_ground():
     encoding = model().encoding
     base = encoding.viewed(type(encoding.predict_base(q, qd, torch.zeros(64, 1).double(), None))(q, qd))
     raw = 10 * torch.randn(64, 2, POINT_OUTPUTS, dtype=torch.float64)
-    _, pushes = impulses._pushes(base, raw, base.view.rotation, Environment(ground=GROUND))
     seen = impulses._proximity(GROUND, q, qd)
+    over = PointsOverGround(seen.distance, seen.normal, seen.position, seen.velocity)
+    _, pushes = impulses._pushes(raw, base.view.rotation, over)
     along = (pushes * seen.normal).sum(-1)
     side = (pushes - along[..., None] * seen.normal).norm(dim=-1)
     assert (along >= 0).all()
@@ -173,8 +174,3 @@ def test_what_a_robot_lacks_is_said(lacking):
         mechanism = None
     with pytest.raises(InputError, match=f"base 'impulses' needs .*{lacking}"):
         Impulses(spec, layout, mechanism)
-
-
-def test_impulses_have_no_form_in_onnx_or_c():
-    with pytest.raises(InputError, match="valid: base: free"):
-        PlainFrame(model())
