@@ -12,7 +12,7 @@ with mean and standard deviation over the batch. Gradients reach back to the las
 through contacts explode.
 
 Such a model judges a policy that it does not know, but is none to train one in: policies find other errors than those
-that are gone, and learn less than in the model before (docs/benchmarks.md, ant run).
+that are gone, and returned less than those that were trained in the model before (docs/benchmarks.md, ant run).
 """
 
 import math
