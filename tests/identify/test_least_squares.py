@@ -86,7 +86,7 @@ def test_threads_change_no_bit_of_a_linearisation(monkeypatch):
         return difference(self, *given, **named)
 
     monkeypatch.setattr(Residuals, "_difference", noted)
-    model.threads = 3
+    model.threads, model.compute_device = 3, "cpu"
     shared = residuals.normal(start(residuals))
     assert len(where) == 3
     for one, other in zip(vars(alone).values(), vars(shared).values(), strict=True):

@@ -215,7 +215,7 @@ class HybridDynamics(LearnedDynamics):
 
     def parallel(self, environment: Environment) -> bool:
         """Return whether threads may `simulate` at once in a resolved environment: on planes, in free space; a CPU."""
-        return self.compute_device is None and self._mode(environment) == "plane"
+        return (self.compute_device or "cpu") == "cpu" and self._mode(environment) == "plane"
 
     def _frame_between_buffers(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
         """Return the frame with fixed buffers for a step; None if it cannot be used or does not pay."""
