@@ -23,7 +23,7 @@ from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.drives.drive import pd_torque
-from neurodyn.policy.artifact import Behaviour
+from neurodyn.policy.artifact import Behaviour, Excitation, behaviour
 from neurodyn.policy.logs import LogSummary, record_log, row_layout, usual_worlds
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task
@@ -285,3 +285,30 @@ def test_a_floating_robot_without_rows_logs_what_it_measures_and_a_world_model_o
     seen, reward, _, _ = world.step(torch.zeros(3, 8))
     assert seen["policy"].shape == (3, len(task.observations))
     assert reward.isfinite().all()
+
+
+def _added(noise: float, correlation: float, behaviours: list[Behaviour], frames: int = 300) -> torch.Tensor:
+    """Return what is added to the actions of two episodes of each behaviour, shape [frames, episodes, actions]."""
+    number, draws = torch.arange(2 * len(behaviours)) // 2, torch.Generator().manual_seed(3)
+    excitation = Excitation(AnymalVelocity(), behaviours, number, noise, correlation, draws)
+    return torch.stack([excitation.frame() for _ in range(frames)])
+
+
+def test_all_actions_swing_at_one_frequency_of_the_episode() -> None:
+    added = _added(1.5, 0.9, [behaviour("swing", AnymalVelocity()), behaviour("still", AnymalVelocity())])
+    spectrum = torch.fft.rfft(added[:, :2] * torch.hann_window(300)[:, None, None], dim=0).abs().sum(-1)
+    hertz = torch.fft.rfftfreq(300, 0.02)[spectrum.argmax(0)]
+    assert ((hertz > 0.9) & (hertz < 3.1)).all()
+    assert hertz[0] != hertz[1]
+    peak = torch.stack([spectrum[at - 2 : at + 3, k].square().sum() for k, at in enumerate(spectrum.argmax(0))])
+    assert (peak > 0.5 * spectrum.square().sum(0)).all()  # the rest is noise
+    quiet = Behaviour("swing", _still, quiet=True, swings=True)
+    assert not _added(1.5, 0.9, [quiet]).any()
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_noise_of_an_episode_lasts(correlation: float) -> None:
+    added = _added(0.5, correlation, [Behaviour("still", _still)], 4000)
+    unit = (added - added.mean(0)) / added.std(0)
+    assert (added.std(0) < 0.6).all()
+    assert (unit[1:] * unit[:-1]).mean().item() == pytest.approx(correlation, abs=0.02)

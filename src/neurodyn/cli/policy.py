@@ -242,10 +242,10 @@ def log(request: LogPolicyRequest) -> None:
 
 
 _PLACES = {
-    "kind": ("reference", "rounds", "frames"),
+    "kind": ("reference", "rounds", "frames", "first"),
     "data": (
-        "log_frames", "noise", "correlation", "rollout", "random_share", "parameters", "size", "finetune", "members",
-        "model_minutes",
+        "log_frames", "noise", "correlation", "rollout", "random_share", "last_share", "parameters", "size", "finetune",
+        "members", "model_minutes",
     ),
     "settings": ("iterations", "worlds", "further", "stop_when_exploiting", "penalty", "tolerance", "patience", "seed"),
 }  # fmt: skip

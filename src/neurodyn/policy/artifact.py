@@ -397,31 +397,81 @@ class Behaviour:
         act: From observations, shape [worlds, observations], to actions without noise, shape [worlds, actions]; None
             for uniformly random actions.
         quiet: Whether no noise is added to its actions.
+        swings: Whether sines are added to its actions, with weaker noise (`Excitation`).
     """
 
     name: str
     act: Callable[[Tensor], Tensor] | None = None
     quiet: bool = False
+    swings: bool = False
 
     def begun(self) -> Callable[[Tensor], Tensor] | None:
         """Return `act` for a batch of worlds whose episodes begin."""
         return None if self.act is None else acting(self.act)
 
 
-RANDOM, STILL = "random", "still"
-"""Names of the behaviours without a policy: uniformly random actions, and zero actions."""
-BEHAVIOURS = (RANDOM, STILL)
+class Excitation:
+    """What is added to the actions of a batch of episodes, in units of their scale.
+
+    Noise, white or an Ornstein-Uhlenbeck process. Where a behaviour swings, sines, which all actions have at the
+    frequency of the episode, each with its own amplitude and phase, beside weaker noise: legs step, where noise that
+    leaves a robot upright only shakes it.
+
+    Attributes:
+        strength: Of each episode, uniform between 0 and that of the log: the standard deviation of its noise, or the
+            greatest amplitude of its sines; shape [worlds, 1].
+    """
+
+    def __init__(
+        self, task: Task, behaviours: "Sequence[Behaviour]", number: Tensor, noise: float, correlation: float,
+        generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        """Draw what holds for whole episodes, whose behaviours have the numbers `number`, shape [worlds]."""
+        worlds, actions = len(number), len(task.actions)
+        self._correlation, self._generator, self._drawn, self._frame = correlation, generator, None, 0
+        loud = torch.tensor([not behaviour.quiet for behaviour in behaviours])[number]
+        self.strength = noise * torch.rand(worlds, 1, generator=generator) * loud[:, None]
+        self._shape, self._deviation, self._sines = (worlds, actions), self.strength, None
+        swings = torch.tensor([behaviour.swings for behaviour in behaviours])[number][:, None]
+        if swings.any():
+            low, high = _HERTZ
+            drawn = torch.rand(worlds, 2 + 2 * actions, generator=generator)
+            hertz, noisy, amplitude, phase = drawn.split([1, 1, actions, actions], 1)
+            self._deviation = torch.where(swings & loud[:, None], _BESIDE * noise * noisy, self.strength)
+            turn = 2.0 * math.pi * task.declaration().dt * (low + (high - low) * hertz)
+            self._sines = turn, self.strength * swings * amplitude, 2.0 * math.pi * phase
+
+    def frame(self) -> Tensor:
+        """Return what is added in the next frame, shape [worlds, actions]."""
+        drawn = torch.randn(self._shape, generator=self._generator)
+        if self._drawn is not None and self._correlation:
+            drawn = self._correlation * self._drawn + math.sqrt(1.0 - self._correlation**2) * drawn
+        self._drawn = drawn  # of unit variance in every frame
+        added = self._deviation * drawn
+        if self._sines is not None:
+            turn, amplitude, phase = self._sines
+            added = added + amplitude * torch.sin(turn * self._frame + phase)
+        self._frame += 1
+        return added
+
+
+_HERTZ, _BESIDE = (1.0, 3.0), 0.3
+"""Frequencies of steps [Hz]; greatest noise beside sines, as a share of their greatest amplitude."""
+
+RANDOM, STILL, SWING = "random", "still", "swing"
+"""Names of the behaviours without a policy: uniformly random actions, zero actions, and sines."""
+BEHAVIOURS = (RANDOM, STILL, SWING)
 
 
 def behaviour(name: str, task: Task) -> Behaviour:
     """Return one of `BEHAVIOURS`, without a policy.
 
     `still` with action noise resembles an untrained policy: a legged robot stands and totters for whole episodes, where
-    uniformly random actions throw it over at once.
+    uniformly random actions throw it over at once. `swing` makes it step.
     """
     if name == RANDOM:
         return Behaviour(RANDOM)
-    return Behaviour(STILL, lambda seen: seen.new_zeros(len(seen), len(task.actions)))
+    return Behaviour(name, lambda seen: seen.new_zeros(len(seen), len(task.actions)), swings=name == SWING)
 
 
 def common_task(names: Sequence[str], configs: Mapping[str, PolicyConfig], task: str | None) -> Task:

@@ -48,7 +48,7 @@ from neurodyn.dynamics.batch import Control, State, Step
 from neurodyn.dynamics.control import frame_torque, pushed
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.artifact import BEHAVIOURS, Behaviour, behaviour, common_task, load_policy
+from neurodyn.policy.artifact import BEHAVIOURS, Behaviour, Excitation, behaviour, common_task, load_policy
 from neurodyn.policy.disturbances import Disturbances
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.robots.plausible import PlausibleBounds
@@ -418,9 +418,9 @@ class _Batch:
         self._bounds, self._measured, self._measurement = bounds, plan.rows, plan.measurement
         self._generator = torch.Generator().manual_seed(seed)
         self.policy = policy
-        loud = torch.tensor([not behaviour.quiet for behaviour in plan.behaviours])[torch.from_numpy(policy)]
-        self._noise = plan.noise * torch.rand(worlds, 1, generator=self._generator) * loud[:, None]
-        self._correlation, self._drawn = plan.correlation, None
+        self._excitation = Excitation(
+            task, plan.behaviours, torch.from_numpy(policy), plan.noise, plan.correlation, self._generator
+        )
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
         self._late: list[int] = []  # transitions of a robot that lasted longer than a frame
@@ -545,12 +545,7 @@ class _Batch:
                 action[rows] = self._task.limit * (2.0 * drawn - 1.0)
             else:
                 action[rows] = act(observation[rows])
-        drawn = torch.randn(action.shape, generator=self._generator)
-        if self._drawn is not None and self._correlation:
-            drawn = self._correlation * self._drawn + math.sqrt(1.0 - self._correlation**2) * drawn
-        self._drawn = drawn  # of unit variance in every frame
-        action = action + self._noise * drawn
-        return action.clamp(-self._task.limit, self._task.limit)
+        return (action + self._excitation.frame()).clamp(-self._task.limit, self._task.limit)
 
     def _count(self, frame: int, end: FrameEnd, state: State) -> None:
         """Record failures. A failure in the first frame, which is not logged, leaves an episode without transitions."""

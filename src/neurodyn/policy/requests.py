@@ -233,13 +233,14 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
     """A log of policies at work.
 
     Attributes:
-        folder: Folders of policies of one task, pretrained-policy:NAME, "random" for uniformly random actions, or
-            "still" for actions of zero; each makes as many episodes as the others.
+        folder: Folders of policies of one task, pretrained-policy:NAME, "random" for uniformly random actions,
+            "still" for actions of zero, or "swing" for sines, each episode at a frequency of its own; each makes as
+            many episodes as the others.
         out: File to write (.h5).
         transitions: Least number of transitions; by default 200,000, of your robot 20,000.
         worlds: Episodes that are made at once; by default 256, or fewer where their frames would be more than twice as
             many as are asked for.
-        noise: Greatest standard deviation of the noise on actions; each episode has its own.
+        noise: Greatest standard deviation of the noise on actions, or amplitude of sines; each episode has its own.
         correlation: Correlation of that noise from one frame to the next: 0 for white noise, .9 for smooth commands.
         seed: Seed of starts, commands, pushes and noise.
         position_noise: Standard deviation of measured positions, which the policies see and the log holds [rad or m].
@@ -253,8 +254,8 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
         coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
         measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
             joints, and of a floating base height, orientation and velocities.
-        task: Name of the task, where no policy says it ("random" and "still" do not); FILE.py:CLASS for policies of a
-            task of your own, whose code runs only if you name it.
+        task: Name of the task, where no policy says it (behaviours without one do not); FILE.py:CLASS for policies of
+            a task of your own, whose code runs only if you name it.
         overwrite: Replace a finished file.
     """
 

@@ -258,7 +258,8 @@ def test_fine_tuning_refuses_another_robot(robot: Robot, tmp_path: Path):
     store = worlds.make_store()
     spec = msgspec.structs.replace(store.header.spec, dt=0.5)
     other = dataclasses.replace(store, header=msgspec.structs.replace(store.header, spec=spec))
-    settings = load_world_finetuning("finetune", worlds.SMALL, 6)
+    settings = load_world_finetuning("online", worlds.SMALL, 6)
+    assert {phase.context for phase in settings.phases} == {6}
     with pytest.raises(MismatchError, match="not the robot that the model of 'spring' was trained on"):
         finetune_world_model(str(tmp_path / "first"), "other.h5", other, tmp_path / "second", settings)
     assert not (tmp_path / "second").exists()

@@ -250,12 +250,15 @@ def test_smooth_first_data_have_no_uniform_actions(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(RoundInProgress, "run", stop)
-    with pytest.raises(Interrupted):
-        online(
-            TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD, correlation=0.9),
-            logger="none",
-        )  # fmt: skip
-    assert Store.open(tmp_path / "out" / "random.h5").header.groups == ("still",)
+    for first, groups in (((), ("still",)), (("swing",), ("swing",))):
+        chosen = settings(tmp_path, WORLD, correlation=0.9, first=first)
+        with pytest.raises(Interrupted):
+            online(TASK, tmp_path / groups[0], kind="world-model", settings=chosen, logger="none")
+        assert Store.open(tmp_path / groups[0] / "random.h5").header.groups == groups
+    with pytest.raises(InputError, match="--first is for world models"):
+        online(TASK, tmp_path / "out", settings=settings(tmp_path, first=("swing",)))
+    with pytest.raises(ValueError, match=r"first is swings; valid: random, still, swing"):
+        OnlineSettings(first=("swings",))
 
 
 @pytest.mark.slow

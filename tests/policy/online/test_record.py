@@ -105,3 +105,5 @@ def test_shares_of_random_data_and_of_logs():
     assert known.data == ("r.h5", "s.h5", "1.h5", "2.h5", "3.h5")
     assert known.shares(0.3) == pytest.approx((0.15, 0.15, 0.175, 0.175, 0.35))
     assert EarlierRounds((), three).shares(0.3) == pytest.approx((0.25, 0.25, 0.5))
+    assert EarlierRounds((), three).shares(0.3, 0.4) == pytest.approx((0.3, 0.3, 0.4))
+    assert EarlierRounds((), three).shares(0.3, 0.1) == pytest.approx((1 / 3,) * 3)  # never less than an earlier one

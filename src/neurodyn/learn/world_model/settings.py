@@ -13,6 +13,7 @@ from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.robots import Robot
 
 _GENERAL = Path(__file__).resolve().parent / "presets"
+_FINETUNINGS = {"finetune": "finetune.yaml", "online": "finetune-online.yaml"}
 
 
 class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
@@ -83,7 +84,7 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
 
     Args:
         robot: The robot.
-        size: "small", "paper", "short" or "long" (memory), or the path of a settings file.
+        size: "small", "paper", "short" or "long" (memory), "online" (`policy online`), or the path of a settings file.
     """
     presets = (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml")
     found = load_preset(WorldSettings, settings_file(size), presets)
@@ -96,10 +97,11 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
 def load_world_finetuning(size: str, net: EnsembleConfig, context: int) -> WorldSettings:
     """Read the settings of a fine-tuning, with network and context [frames] of the base model.
 
-    `size` is "finetune", or the path of a settings file, whose phases keep their contexts.
+    `size` is "finetune", "online" (shorter, for `policy online`), or the path of a settings file, whose phases keep
+    their contexts.
     """
-    if size != "finetune":
+    if size not in _FINETUNINGS:
         return msgspec.structs.replace(read_config(Path(size), WorldSettings), net=net, context=context)
-    settings = read_config(_GENERAL / "finetune.yaml", WorldSettings)
+    settings = read_config(_GENERAL / _FINETUNINGS[size], WorldSettings)
     phases = tuple(msgspec.structs.replace(phase, context=context) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, context=context, phases=phases)

@@ -118,6 +118,8 @@ def pose(request: OnlineRequest) -> OnlineProblem:
             f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it is; "
             "valid here: 0"
         )
+    if settings.first and request.robot is None and not refit.measured:
+        raise InputError(f"--first is for world models; a new model of kind {kind} learns from states drawn at random")
     robot = task.declaration()
     for name in request.data:
         refit.require_store(robot, refit.open(robot, name), name)

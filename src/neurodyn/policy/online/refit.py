@@ -136,11 +136,10 @@ class Refit(ABC):
         the noise is about the actions of the first `policy`, if there is one.
         """
         alive, frames = isinstance(reference.dynamics, RobotDynamics), settings.frames
-        behaviours = [behaviour(STILL, task)]
-        if alive and policy is not None:
-            behaviours = [Behaviour("policy", load_policy(policy)[1])]
-        if alive or not settings.correlation:
-            behaviours.insert(0, behaviour(RANDOM, task))
+        usual = (STILL,) if settings.correlation and not alive else (RANDOM, STILL)
+        behaviours = [behaviour(name, task) for name in settings.first or usual]
+        if alive and policy is not None and not settings.first:
+            behaviours[-1] = Behaviour("policy", load_policy(policy)[1])
         found = record_log(
             task, reference.dynamics, behaviours, out, transitions=frames,
             worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit,

@@ -81,15 +81,15 @@ class EarlierRounds:
         """All files."""
         return (*self.first, *self.logs)
 
-    def shares(self, random: float) -> tuple[float, ...] | None:
-        """Return the share of each file in training: `random` for the first, half of the logs' share for the last."""
+    def shares(self, random: float, last: float = 0.5) -> tuple[float, ...] | None:
+        """Return the share of each file in training: `random` for the first, of logs at least `last` for the last."""
         if not self.logs or len(self.data) == 1:
             return None
         random = random if self.first else 0.0
         first = [random / len(self.first) for _ in self.first]
         before = len(self.logs) - 1
-        last = 0.5 if before else 1.0
-        logs = [(1.0 - last) / before for _ in range(before)] + [last]
+        last = max(last, 1.0 / (before + 1))
+        logs = [(1.0 - last) / max(1, before)] * before + [last]
         return (*first, *((1.0 - random) * share for share in logs))
 
 
@@ -127,7 +127,7 @@ class RoundInProgress:
             return FittedModel(run=previous, cpu_seconds=0.0)
         run, began = self.folder / "model-run", time.process_time()
         fit = Fit(
-            problem.task, problem.settings, run, known.data, known.shares(problem.settings.random_share), previous,
+            problem.task, problem.settings, run, known.data, self._shares, previous,
             _begun(run), problem.device, self._stage("model"), known.policies,
         )  # fmt: skip
         problem.refit.fit(fit)
@@ -219,6 +219,11 @@ class RoundInProgress:
             return policy
         return msgspec.structs.replace(policy, iterations=max(1, round(policy.iterations * settings.further)))
 
+    @property
+    def _shares(self) -> tuple[float, ...] | None:
+        settings = self.problem.settings
+        return self.known.shares(settings.random_share, settings.last_share)
+
     @cached_property
     def _where(self) -> "ModelOfRound":
         """The model of this round, with all data before it."""
@@ -229,7 +234,7 @@ class RoundInProgress:
             return ModelOfRound(self.round.model.run, model)
         robot = problem.task.declaration()
         data = open_mixture(
-            known.data, known.shares(problem.settings.random_share),
+            known.data, self._shares,
             lambda path, /, *, memory: problem.refit.open(robot, str(path)),
         )  # fmt: skip
         return ModelOfRound(self.round.model.run, model, data)

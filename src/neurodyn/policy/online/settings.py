@@ -5,7 +5,8 @@ import math
 from typing import Any, ClassVar
 
 from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
-from neurodyn.core.errors import InputError, require
+from neurodyn.core.errors import InputError, choices, require
+from neurodyn.policy.artifact import BEHAVIOURS
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.settings import with_flags as policy_with_flags
 
@@ -21,6 +22,8 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
             MuJoCo.
         rounds: Most rounds.
         frames: Frames of random data for a new model; by default 50,000, for a hybrid model none.
+        first: First behaviours; of a world model, as in `neurodyn policy log`: random and still by default, with
+            a correlation still alone; or swing, with which legs step.
         log_frames: Frames of the policy that are logged in a round, rounded up to whole episodes.
         noise: Greatest standard deviation of action noise in half of the episodes; the others have none.
         correlation: Noise's correlation; from one frame to the next, in first and later logs. Smooth commands move a
@@ -28,7 +31,9 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
             default 64, in a hybrid model 0.
         task_share: Share of short roll-outs that start where episodes do.
-        random_share: Share of random and given data, once there are logs of policies, in what the model learns from.
+        random_share: First data's share, random or given, in what the model learns from once there are logs of
+            policies.
+        last_share: The last log's, among all logs of policies.
         further: Updates of the policy in later rounds, as a share of those in the first.
         stop_when_exploiting: End rounds so, with the last policy whose imagined return is supported by what was held
             out (`policy.support`), after at most the updates of the policy's settings.
@@ -50,12 +55,14 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     reference: str = "analytic"
     rounds: int = 5
     frames: int = 0
+    first: tuple[str, ...] = ()
     log_frames: int = 20_000
     noise: float = 0.3
     correlation: float = 0.0
     rollout: int | None = None
     task_share: float = 0.25
     random_share: float = 0.3
+    last_share: float = 0.5
     further: float = 0.5
     stop_when_exploiting: bool = True
     tolerance: float = 0.05
@@ -77,7 +84,9 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         require(0 <= self.noise < math.inf, "noise", self.noise, "a finite number of at least 0")
         require(0 <= self.correlation < 1, "correlation", self.correlation, "at least 0 and below 1")
         require(self.further > 0, "further", self.further, "above 0")
-        for name in ("task_share", "random_share"):
+        for name in self.first:
+            require(name in BEHAVIOURS, "first", name, choices(BEHAVIOURS))
+        for name in ("task_share", "random_share", "last_share"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
         require(0 < self.tolerance < 1, "tolerance", self.tolerance, "between 0 and 1")
         if self.model_minutes is not None:
