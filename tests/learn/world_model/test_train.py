@@ -177,7 +177,7 @@ def test_settings_that_ship_are_readable(name: str):
 
 
 def test_unknown_settings_are_refused(cartpole: Robot):
-    with pytest.raises(InputError, match="unknown size 'huge'; valid: long, paper, short, small"):
+    with pytest.raises(InputError, match="unknown size 'huge'; valid: long, online, paper, short, small"):
         load_world_settings(cartpole, "huge")
     with pytest.raises(ValueError, match="forecast is 0; valid: at least 1"):
         WorldPhase(share=1.0, rate=1.0, batch=1, forecast=0)
