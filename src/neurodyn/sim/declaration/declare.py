@@ -122,8 +122,7 @@ def declare(
         facts = read_facts(path, floating=floating, lock=lock)
         if self_contacts and facts.solver != "mujoco-c":
             raise InputError(f"{path.name}: links touch each other in plain MuJoCo alone; valid: a URDF or MJCF")
-        draft = _Draft(facts, robot_name, dt, budget, accept or (lambda _: None))
-        draft.self_contacts = self_contacts
+        draft = _Draft(facts, robot_name, dt, budget, self_contacts, accept or (lambda _: None))
         tree = draft.complete()
         with contextlib.nullcontext(folder) if folder.exists() else artifacts.atomic_folder(folder) as place:
             tree["asset"] = copy_asset(draft.robot(), place)
@@ -137,15 +136,13 @@ def declare(
 class _Draft:
     """A declaration in progress: plain data, and the decisions behind it."""
 
-    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, accept: Judge) -> None:
-        self.facts, self.budget, self.accept = facts, budget, accept
-        self.self_contacts = False
+    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, touching: bool, accept: Judge) -> None:
+        self.facts, self.budget, self.self_contacts, self.accept = facts, budget, touching, accept
         self.decisions: list[Decision] = []
         self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
         self.stands = facts.floating or bool(facts.floor)
-        self.base = "contact"
-        self._decided = 0.0  # share of the current work that decisions end
+        self.base, self._decided = "contact", 0.0  # the latter is the share of the current work that decisions end
         self.tree: dict[str, Any] = {
             "name": name,
             "description": f"{name}, from {facts.path.name}",
@@ -172,14 +169,12 @@ class _Draft:
         for note in facts.notes:
             self._decide("note", note, "")
         self.objects = [joint for joint in facts.joints[facts.floating :] if joint.kind == "free"]
-        if facts.apart and facts.solver == "mujoco-c":
+        if facts.solver == "mujoco-c" and (facts.apart or self.self_contacts):
             self.tree["self_contacts"] = True
-            self._decide("self_contacts", "on", f"the robot can touch {', '.join(facts.apart)}, as in the asset")
-        elif self.self_contacts:
-            self.tree["self_contacts"] = True
-            self._decide("self_contacts", "on", "asked for: all shapes of different links, as in the asset")
+            what = f"the robot can touch {', '.join(facts.apart)}" if facts.apart else "asked for"
+            self._decide("self_contacts", "on", f"{what}, as in the asset")
         elif facts.solver == "mujoco-c":
-            self._decide("self_contacts", "off", "links touch the ground alone; `self_contacts: true` in robot.yaml")
+            self._decide("self_contacts", "off", "links touch the ground alone; see `init --self-contacts`")
         if facts.end is not None:
             self.tree["end_effector"] = {"joint": facts.end.joint, "point": list(facts.end.point)}
             self._decide("end_effector", facts.end.what, facts.end.why)
