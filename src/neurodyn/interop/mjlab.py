@@ -59,6 +59,7 @@ def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: fl
     declare = imported("neurodyn.sim.declaration.declare:declare")
     touching_pairs = imported("neurodyn.sim.mujoco.shape_contacts:touching_pairs")
     spec = scene.spec
+    model = spec.compile() if simulation is None else simulation.mj_model
     if simulation is not None:
         for name in ("timestep", "integrator", "iterations", "cone", "impratio", "disableflags"):
             setattr(spec.option, name, getattr(simulation.mj_model.opt, name))
@@ -66,7 +67,7 @@ def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: fl
         scene.write(Path(place) / "asset")
         return declare(
             Path(place) / "asset" / "scene.xml", out, name=Path(out).name,
-            dt=float(spec.option.timestep) if dt is None else dt, self_contacts=bool(touching_pairs(spec.compile())),
+            dt=float(spec.option.timestep) if dt is None else dt, self_contacts=bool(touching_pairs(model)),
         )  # fmt: skip
 
 

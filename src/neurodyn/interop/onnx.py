@@ -160,6 +160,10 @@ class PlainFrame(NeuralFrame):
 
     def __init__(self, model: NeuralDynamics) -> None:
         super().__init__(model)
+        impulses, self._graph = self.encoding.impulses, Graph()
+        if impulses is not None:
+            after = impulses.response(impulses.sizes.inputs(self._graph))[model.spec.nq :]
+            self._changed = [self._graph.lift(x).index for x in after]
         self._contacts = None
         contact, layout = self.encoding.config.contact, self.encoding.layout
         if contact is not None and layout is not None:
@@ -202,12 +206,10 @@ class PlainFrame(NeuralFrame):
 
     def _velocity_change(self, q: Tensor, points: Tensor, pushes: Tensor, joints: Tensor) -> Tensor:
         """Return what `Impulses.velocity_change` does, operation by operation."""
-        impulses, graph = self.encoding.impulses, Graph()
-        assert impulses is not None
         held = torch.cat([points, pushes], -1).flatten(-2)
-        after = [graph.lift(x).index for x in impulses.response(impulses.sizes.inputs(graph))][q.shape[-1] :]
         columns = {name: x.unbind(-1) for name, x in (("x", q), ("u", joints), ("h", held))}
-        return torch.stack([x + torch.zeros_like(q[..., 0]) for x in _evaluated(graph, after, columns)], -1)
+        found = _evaluated(self._graph, self._changed, columns)
+        return torch.stack([x + torch.zeros_like(q[..., 0]) for x in found], -1)
 
     def _seen(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features of contacts with the ground and with objects."""
