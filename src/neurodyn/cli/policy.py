@@ -148,9 +148,9 @@ def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger
     Example:
         neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
     """
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_policy
-    from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
+    from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.policy.algorithms import require_learner
 
@@ -167,9 +167,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger
     with ProgressBar("playing episodes"):
         result = evaluate_policy(request)
     print_policy(result)
-    if json is not None:
-        write_json(json, result.plain())
-        print(f"figures: {json}")
+    keep_figures(json, result.plain())
     tables = [table.cells for table in returns(result)]
     show_results(policy, logger, tables=tables, summary={"verdict of policy evaluate": result.verdict})
     if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
@@ -279,7 +277,8 @@ def online(
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.cli.terminal.console import keep_figures
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
@@ -295,9 +294,7 @@ def online(
         result = learn_online(
             replaced(request, settings=settings, stages=stages, report=lambda text: print(text, flush=True))
         )
-    if json is not None:
-        write_json(json, result.plain())
-        print(f"figures: {json}")
+    keep_figures(json, result.plain())
     out = Path(request.out)
     frames = f"{result.frames:,} {frames_of(result.reference)}"
     print(f"{frames}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")

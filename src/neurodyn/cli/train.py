@@ -65,17 +65,15 @@ def reproduce(request: ReproduceRequest, *, json: Path | None = None) -> None:
     Example:
         neurodyn reproduce runs/cartpole --out runs/again
     """
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.verdict import require_usable
     from neurodyn.learn.reproduction import reproduce as train_again
 
     require_writable(json, text=True)
     with ProgressBar(f"reproducing {request.run}") as bar:
         found = train_again(replaced(request, progress=bar))
-    if json is not None:
-        write_json(json, found.plain())
-        print(f"figures: {json}")
+    keep_figures(json, found.plain())
     if found.score_before is not None and found.score_now is not None:
         gap = found.score_now - found.score_before
         print(f"held-out score {found.score_before:.6g} before, {found.score_now:.6g} now (difference {gap:.3g})")
@@ -169,9 +167,9 @@ def identify(
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
         neurodyn identify my-arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_identification
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
@@ -191,17 +189,14 @@ def identify(
     result = found.figures
     write_identification(out, result, found.sample, found.runs)
     print_identification(result)
-    if json is not None:
-        write_json(json, result.plain())
-        print(f"figures: {json}")
+    keep_figures(json, result.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
 
 
 def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> None:
     """Train an actuator network and print its errors beside the best parametric drive's."""
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_drive_network
-    from neurodyn.core.artifacts import write_json
     from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.run import open_logs
     from neurodyn.robots import load
@@ -211,9 +206,7 @@ def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> No
     with ProgressBar(f"identifying the drives of {declared.name}"):
         result = identify_drive_network(declared, open_logs(declared, request.data), out, settings)
     print_drive_network(result)
-    if json is not None:
-        write_json(json, result.plain())
-        print(f"figures: {json}")
+    keep_figures(json, result.plain())
     print(f"network: {out / 'actuator_network.json'}" + ("" if recurrent else f"; model: {out / 'model'}"))
 
 
@@ -229,9 +222,9 @@ def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
     Example:
         neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
-    from neurodyn.cli.terminal.console import ProgressBar, terminal
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures, terminal
     from neurodyn.cli.terminal.tables import print_table
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.identify.discovery_run import discover_robot
 
     require_writable(json, text=True)
@@ -241,9 +234,7 @@ def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
     print_table(terminal(), ("acts on", "input"), pairs, f"{result['robot']}: what the data ask for")
     print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
     print(f"model: {request.out}")
-    if json is not None:
-        write_json(json, result)
-        print(f"figures: {json}")
+    keep_figures(json, result)
 
 
 @command(AdaptRequest, after={"out": "data", "json": "threads"})
@@ -264,9 +255,9 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
         neurodyn adapt examples/own_logs --data pendulum.h5 --mechanism --out runs/pendulum
         neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_adaptation, print_conditions
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.identify.adaptation.run import adapt as adapt_robot
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
     from neurodyn.report.adaptation import write_adaptation, write_conditions
@@ -281,8 +272,6 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
     else:
         write_adaptation(out, found.figures)
         print_adaptation(found.figures)
-    if json is not None:
-        write_json(json, found.figures.plain())
-        print(f"figures: {json}")
+    keep_figures(json, found.figures.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
     print(f"verdict: {found.figures.verdict}")
