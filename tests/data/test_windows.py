@@ -11,7 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, Split
 from neurodyn.data.split import assign_splits, episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import WindowSampler, all_windows, window_starts
+from neurodyn.data.windows import WindowIndex, WindowSampler, all_windows
 
 from .conftest import counting_batch, header
 
@@ -75,7 +75,8 @@ def test_windows_stay_within_their_split(store):
 
 
 def test_stride(store):
-    assert window_starts(store, np.array([0, 2]), 2, stride=3).tolist() == [0, 3, 6, 22]
+    index = WindowIndex(store, np.array([0, 2]), 2, stride=3)
+    assert index.rows(np.arange(index.count)).tolist() == [0, 3, 6, 22]
 
 
 def test_sampling_resumes_bitwise(store):
@@ -83,19 +84,10 @@ def test_sampling_resumes_bitwise(store):
     whole.draw()
     saved = whole.state_dict()
     expected = [whole.draw().q for _ in range(3)]
-    other = WindowSampler(store, 1, batch=16, seed=99)
+    other = WindowSampler(store, 3, batch=16, seed=99)
     other.load_state_dict(saved)
     for want in expected:
         assert torch.equal(other.draw().q, want)
-
-
-def test_length_can_grow_without_repeating_draws(store):
-    sampler = WindowSampler(store, 1, batch=16, seed=5)
-    sampler.draw()
-    sampler.set_length(4)
-    check_windows(sampler.draw(), 4)
-    with pytest.raises(InputError, match="the longest of the 3 has 10"):
-        sampler.set_length(11)
 
 
 def test_validation_is_lent_by_whole_episodes():

@@ -2,7 +2,7 @@
 """Mixtures of stores of one robot: batches drawn in shares, and stores joined or cut in memory."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -206,10 +206,6 @@ class MixtureSampler:
         for number, sampler in enumerate(self._samplers):
             sampler.load_state_dict(state[str(number)])
         return None
-
-    def __iter__(self) -> Iterator[list[tuple[int, Batch]]]:
-        while True:
-            yield self.draw()
 
     def _counts(self) -> list[int]:
         """Return the windows of each store in a batch by systematic sampling: one random offset, equal steps."""

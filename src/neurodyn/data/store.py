@@ -344,6 +344,11 @@ class Store:
         """Return the indices of the episodes of a split, or of all."""
         return np.arange(len(self.table)) if split is None else np.flatnonzero(self.split == split)
 
+    def run_name(self, episode: int) -> str:
+        """Return the name of the recorded run that an episode is from."""
+        run = int(self.run[episode])
+        return self.header.runs[run] if run >= 0 else f"episode {episode}"
+
     def select(self, episodes: np.ndarray | list[int]) -> "Store":
         """Return a store of some episodes and their rows, in the given order."""
         episodes = np.asarray(episodes, np.int64)

@@ -14,7 +14,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split, Status
 from neurodyn.data.split import episodes_in, episodes_of
-from neurodyn.data.store import IN_MEMORY, Rows, Store, StoredRows, take
+from neurodyn.data.store import IN_MEMORY, Store, StoredRows, take
 from neurodyn.data.writer import widths
 
 
@@ -115,7 +115,7 @@ class WindowSampler:
         """
         self.rows = rows
         self._store, self._episodes = store, episodes_of(store, split) if episodes is None else episodes
-        self._seed, self._stream, self._device = seed, stream, device
+        self._device = device
         if stream is not None and isinstance(store.frames, StoredRows):
             self._episodes = np.sort(self._episodes)  # in file order
         self._generator = torch.Generator().manual_seed(seed)
@@ -126,57 +126,38 @@ class WindowSampler:
         }
         failed = store.status == Status.TERMINATED
         self.failed = failed if failed.any() else None
-        self.batch = batch
-        self.set_length(length)
-
-    @property
-    def length(self) -> int:
-        """Frames L of a window."""
-        return self._index.length
-
-    def set_length(self, length: int) -> None:
-        """Draw windows of `length` frames from now on, with errors as in `__init__`; the random stream continues."""
-        self._index = WindowIndex(self._store, self._episodes, length)
+        self.batch, self._index = batch, WindowIndex(store, self._episodes, length)
         self.count = self._index.count
-        self._source = window_source(
-            self._store.frames, self._index, device=self._device, seed=self._seed, stream=self._stream
-        )
+        if isinstance(store.frames, np.ndarray):
+            self._source = PlainWindows(torch.from_numpy(store.frames).to(device), self._index)
+        elif stream is None:
+            self._source = PlainWindows(store.frames, self._index)
+        else:
+            self._source = StreamedWindows(store.frames, self._index, seed, stream)
 
     def draw(self) -> Batch:
         """Return the next batch."""
-        picked = self._source.pick(self._generator, self.batch).part(self.rows)
-        frames = _windows(picked.rows, self.length).index_select(0, picked.starts).to(self._device)
-        fields = fields_of(frames, self.length, self._store.header.spec)
+        picked, length = self._source.pick(self._generator, self.batch).part(self.rows), self._index.length
+        frames = _windows(picked.rows, length).index_select(0, picked.starts).to(self._device)
+        fields = fields_of(frames, length, self._store.header.spec)
         if self.failed is not None or self._of_episodes:
             episode = self._index.episodes(picked.numbers)
             if self.failed is not None:
-                ended = _ended(self._store, self.failed, episode, self._index.rows(picked.numbers), self.length)
+                ended = _ended(self._store, self.failed, episode, self._index.rows(picked.numbers), length)
                 fields["failed"] = ended.to(self._device)
             if self._of_episodes:
                 rows = torch.from_numpy(episode).to(self._device)
                 fields |= {name: values.index_select(0, rows) for name, values in self._of_episodes.items()}
         return Batch(**fields)
 
-    def __iter__(self) -> Iterator[Batch]:
-        while True:
-            yield self.draw()
-
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the random generator, the window length and the state of the source."""
-        return {"generator": self._generator.get_state(), "length": self.length, **self._source.state()}
+        """Return the state of the random generator and of the source."""
+        return {"generator": self._generator.get_state(), **self._source.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the draws from a saved state."""
-        if int(state["length"]) != self.length:
-            self.set_length(int(state["length"]))
         self._source.load(state)
         self._generator.set_state(state["generator"])
-
-
-def window_starts(store: Store, episodes: np.ndarray, length: int, stride: int = 1) -> np.ndarray:
-    """Return the rows at which windows start, every `stride` states of each episode; errors: see `WindowIndex`."""
-    index = WindowIndex(store, episodes, length, stride)
-    return index.rows(np.arange(index.count))
 
 
 def all_windows(
@@ -423,16 +404,3 @@ class StreamedWindows:
             self._rows[slot, : len(rows)] = torch.from_numpy(rows)
             self._held[slot] = block
         self._loaded = loaded
-
-
-def window_source(
-    rows: Rows, index: WindowIndex, *, device: torch.device | str, seed: int, stream: int | None
-) -> PlainWindows | StreamedWindows:
-    """Return the source for rows in memory, which go to `device`, or in a file.
-
-    `stream` is how many bytes of a file's rows to hold, for many draws; None to read each window by itself. `seed`
-    orders the blocks of a stream.
-    """
-    if isinstance(rows, np.ndarray):
-        return PlainWindows(torch.from_numpy(rows).to(device), index)
-    return PlainWindows(rows, index) if stream is None else StreamedWindows(rows, index, seed, stream)

@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Windows, all_windows, window_starts
+from neurodyn.data.windows import WindowIndex, Windows, all_windows
 from neurodyn.dynamics.batch import (
     Control,
     Environment,
@@ -199,7 +199,7 @@ class Recorded:
             InputError: No episode is long enough.
         """
         length = context + frames
-        total = len(window_starts(store, episodes_in(store, split), length))
+        total = WindowIndex(store, episodes_in(store, split), length).count
         stride = max(1, -(-total // (most or MOST)))
         return cls(store, context, list(all_windows(store, length, split=split, stride=stride, batch=batch)), stride)
 
@@ -264,12 +264,6 @@ class Recorded:
         """Return about `count` evenly spaced windows."""
         stride = max(1, sum(len(w.group) for w in self.windows) // count)
         return replace(self, windows=[w.rows(slice(None, None, stride)) for w in self.windows])
-
-
-def run_name(store: Store, episode: int) -> str:
-    """Return the name of the recorded run that an episode is from."""
-    run = int(store.run[episode])
-    return store.header.runs[run] if run >= 0 else f"episode {episode}"
 
 
 def chosen_split(store: Store, name: str | None) -> int | None:

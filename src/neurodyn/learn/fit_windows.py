@@ -12,7 +12,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import all_windows, window_starts
+from neurodyn.data.windows import WindowIndex, all_windows
 from neurodyn.dynamics.batch import State, Trajectory, Window
 
 
@@ -31,6 +31,7 @@ class FitWindows:
         measured: Readings of the store's streams, NaN without a reading, shape [W, T + 1, columns]; None without
             streams.
         past: Frames before each window, from which memories of drives and networks are built; None without them.
+        parameters: Values of the store's parameters in each window, shape [W, parameters]; None without any.
     """
 
     q: Tensor
@@ -42,6 +43,7 @@ class FitWindows:
     places: np.ndarray
     measured: Tensor | None = None
     past: "FitWindows | None" = None
+    parameters: Tensor | None = None
 
     @property
     def count(self) -> int:
@@ -116,7 +118,7 @@ def fit_windows(
         InputError: No episode is long enough, or no window moves.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
-    total = len(window_starts(store, episodes, frames))  # an InputError without any
+    total = WindowIndex(store, episodes, frames).count  # an InputError without any
     skip = None
     if stride is not None and seed is not None:
         room = np.clip(store.lengths[episodes] - frames, 0, stride - 1)
@@ -127,13 +129,12 @@ def fit_windows(
     places = np.concatenate([np.stack([part.episode, part.start], 1) for part in parts])
     poses = [part.ground for part in parts if part.ground is not None]
     ground = torch.cat(poses).double() if poses else None
-    keys = [
-        store.header.runs[run] if run >= 0 else f"episode {episode}"
-        for run, episode in zip(store.run[places[:, 0]], places[:, 0], strict=True)
-    ]
+    numbers = [part.parameters for part in parts if part.parameters is not None]
+    parameters = torch.cat(numbers).double() if numbers else None
+    keys = list(map(store.run_name, places[:, 0]))
     names = tuple(dict.fromkeys(keys))
     log = torch.tensor([names.index(key) for key in keys])
-    found = FitWindows(q, qd, control, ground, log, names, places)
+    found = FitWindows(q, qd, control, ground, log, names, places, parameters=parameters)
     if moving is not None:
         kept = torch.nonzero(qd.abs().mean((1, 2)) > moving)[:, 0]
         if not len(kept):

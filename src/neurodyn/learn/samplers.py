@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches for the members of an ensemble, each from its own episodes, and windows in which an episode fails."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,16 +68,8 @@ class MemberSampler:
 
     def draw(self) -> Batch:
         """Return windows with the members as an additional first axis."""
-        parts = [sampler.draw_joined() for sampler in self._samplers]
-        return Batch(
-            torch.stack([p.q for p in parts]),
-            torch.stack([p.qd for p in parts]),
-            torch.stack([p.control for p in parts]),
-            channels=_stacked([p.channels for p in parts]),
-            contacts=_stacked([p.contacts for p in parts]),
-            failed=_stacked([p.failed for p in parts]),
-            parameters=_stacked([p.parameters for p in parts]),
-        )
+        parts = [replace(sampler.draw_joined(), ground=None) for sampler in self._samplers]
+        return Batch.combined(parts, torch.stack)
 
     def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:
         """Return number, batch and members (on the CPU) of each store with windows, ordered by member."""
@@ -98,11 +90,6 @@ class MemberSampler:
         """Continue the draws from a saved state."""
         for m, sampler in enumerate(self._samplers):
             sampler.load_state_dict(state[str(m)])
-
-
-def _stacked(parts: list[Tensor | None]) -> Tensor | None:
-    found = [part for part in parts if part is not None]
-    return torch.stack(found) if len(found) == len(parts) else None
 
 
 _SHARE = 8

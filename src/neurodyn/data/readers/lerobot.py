@@ -96,34 +96,13 @@ class LerobotSource(Source):
         return found
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield the episodes in parts of bounded size."""
+        """Yield the episodes, long ones in parts."""
         places = {name: self._place(name) for name in names}
         splits = self._splits()
-        limit = MOST_VALUES // (len(names) + 1)
-        pending: list[tuple[_LerobotEpisode, dict[str, np.ndarray], bool]] = []
-        size = 0
-        for episode, block, partial in self._blocks(places, limit):
-            rows = len(block["timestamp"])
-            if pending and size + rows > limit:
-                yield self._part(pending, splits)
-                pending, size = [], 0
-            pending.append((episode, block, partial))
-            size += rows
-        if pending:
-            yield self._part(pending, splits)
-
-    def _part(
-        self, blocks: list[tuple[_LerobotEpisode, dict[str, np.ndarray], bool]], splits: dict[int, Split]
-    ) -> LogPart:
-        runs, begin = [], 0
-        for episode, block, partial in blocks:
-            rows = len(block["timestamp"])
-            name = f"{self.path.name}/{episode.index}"
-            runs.append(RunRows(name, "", splits.get(episode.index), None, slice(begin, begin + rows), partial))
-            begin += rows
-        values = _joined([block for _, block, _ in blocks])
-        time = values.pop("timestamp")
-        return LogPart(runs, {name: ColumnSeries(time, value) for name, value in values.items()}, 0)
+        for episode, block, partial in self._blocks(places, MOST_VALUES // (len(names) + 1)):
+            run = RunRows(f"{self.path.name}/{episode.index}", split=splits.get(episode.index), partial=partial)
+            time = block.pop("timestamp")
+            yield LogPart([run], {name: ColumnSeries(time, value) for name, value in block.items()}, 0)
 
     def _blocks(
         self, places: dict[str, tuple[str, int]], limit: int
