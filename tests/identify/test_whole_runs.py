@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Residuals over whole runs of a log."""
 
+from functools import partial
+
 import pytest
 
 from neurodyn.data.header import Split, Status, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import RecordedEnvironments
-from neurodyn.identify.held_out import hybrid_forecast, run_errors, whole_runs
+from neurodyn.identify.held_out import hybrid_forecast, own_motion, run_errors, whole_runs
 from tests.identify.pendulum import SPEC, dynamics, true_noise, windows
 
 FRAMES, PAST, NOISE = 20, 5, (1e-4, 1e-3)
@@ -37,10 +39,11 @@ def store(path, model, lengths) -> Store:
 def test_runs_too_short_for_a_roll_out_are_left_out(tmp_path, model):
     log = store(tmp_path / "log.h5", model, (60, 8))
     environments, noise = RecordedEnvironments(log), true_noise(NOISE)
+    forecast = hybrid_forecast(model, "past", PAST, noise, environments)
+    measured = partial(own_motion, model, noise=noise, environments=environments, seed=0)
     found = whole_runs(
-        {"identified": hybrid_forecast(model, "past", PAST, noise, environments)}, model, log, Split.TEST,
-        frames=FRAMES, past=PAST, noise=noise, environments=environments,
-    )  # fmt: skip
+        {"identified": forecast}, log, Split.TEST, frames=FRAMES, past=PAST, perfect=(forecast, measured)
+    )
     assert [fit.run for fit in found] == ["long"]
     (errors,) = run_errors(found)
     assert errors.q["identified"] < 0.01

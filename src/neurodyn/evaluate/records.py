@@ -379,6 +379,13 @@ class Logged(LogEvaluation, frozen=True):
     qd_names: list[str]
     calibration: MemberCalibration | UnsetType = UNSET
 
+    @property
+    def units(self) -> tuple[str, str]:
+        """Units of positions and velocities, empty if joints differ."""
+        found = set(self.q_units)
+        unit = found.pop() if len(found) == 1 else ""
+        return unit, f"{unit}/s" if unit else ""
+
 
 class Tossed(LogEvaluation, frozen=True):
     """A model beside the log of a floating robot, from states `stride` frames apart and from episodes' first states."""

@@ -151,11 +151,11 @@ def _figures(result: Simulated | Tossed) -> Iterator[tuple[str, Figure]]:
 
 @_figures.register
 def _(result: Logged) -> Iterator[tuple[str, Figure]]:
-    unit = _joint_unit(result)
+    unit, rate = result.units
     for mark in reversed(result.at_horizon["all"].marks.values()):
         yield f"Position, {mark.seconds:.3g} s", Figure(value=mark.model.q_mean, unit=unit)
     last = list(result.at_horizon["all"].marks.values())[-1]
-    yield f"Velocity, {last.seconds:.3g} s", Figure(value=last.model.qd_mean, unit=f"{unit}/s" if unit else "")
+    yield f"Velocity, {last.seconds:.3g} s", Figure(value=last.model.qd_mean, unit=rate)
 
 
 @_figures.register
@@ -179,11 +179,11 @@ def _baselines(result: Simulated | Tossed) -> dict[str, dict[str, Figure]]:
 
 @_baselines.register
 def _(result: Logged) -> dict[str, dict[str, Figure]]:
-    unit, marks = _joint_unit(result), list(result.at_horizon["all"].marks.values())
+    (unit, rate), marks = result.units, list(result.at_horizon["all"].marks.values())
     found: dict[str, dict[str, Figure]] = {}
     for label, name in (("persistence", "persistence"), ("constant velocity", "constant_velocity")):
         errors = {f"Position, {m.seconds:.3g} s": Figure(value=getattr(m, name).q_mean, unit=unit) for m in marks}
-        speed = Figure(value=getattr(marks[-1], name).qd_mean, unit=f"{unit}/s" if unit else "")
+        speed = Figure(value=getattr(marks[-1], name).qd_mean, unit=rate)
         found[label] = errors | {f"Velocity, {marks[-1].seconds:.3g} s": speed}
     return found
 
@@ -213,7 +213,7 @@ def _series(result: Simulated | Tossed) -> dict[str, FigureSeries]:
 def _(result: Logged) -> dict[str, FigureSeries]:
     marks = result.at_horizon["all"].marks.values()
     x, y = [mark.seconds for mark in marks], [mark.model.q_mean for mark in marks]
-    return {"Position error by horizon": FigureSeries(x=x, y=list(y), x_label="horizon [s]", unit=_joint_unit(result))}
+    return {"Position error by horizon": FigureSeries(x=x, y=list(y), x_label="horizon [s]", unit=result.units[0])}
 
 
 @_series.register
@@ -221,8 +221,3 @@ def _(result: ForecastEvaluation) -> dict[str, FigureSeries]:
     y = result.by_frame["model"]
     x = [(k + 1) * result.about.dt for k in range(len(y))]
     return {"Error by horizon, in standard deviations": FigureSeries(x=x, y=list(y), x_label="horizon [s]")}
-
-
-def _joint_unit(result: Logged) -> str:
-    found = set(result.q_units)
-    return found.pop() if len(found) == 1 else ""

@@ -26,7 +26,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
-from neurodyn.data.windows import all_windows, window_starts
+from neurodyn.data.windows import WindowIndex
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window, WorldParameters
 from neurodyn.dynamics.coordinates import position_difference
@@ -35,6 +35,7 @@ from neurodyn.identify.adaptation.result import AdaptedQuantity
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
+from neurodyn.learn.fit_windows import fit_windows
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.reproduction import TrainingAgain
@@ -219,17 +220,16 @@ class _Fit:
         context, spec = model.spec.context, model.spec
         longest = int(store.lengths[episodes_in(store, split)].max()) - context
         self.frames = max(1, min(round(settings.seconds / spec.dt), longest))
-        length = context + self.frames
-        total = len(window_starts(store, episodes_in(store, split), length))
+        total = WindowIndex(store, episodes_in(store, split), context + self.frames).count
         stride = max(self.frames, -(-total // settings.windows))
-        windows = list(all_windows(store, length, split=split, stride=stride))
-        q, qd, control = (torch.cat([getattr(w, name) for w in windows]).double() for name in ("q", "qd", "control"))
-        pose = None if store.ground is None else torch.cat([w.ground for w in windows if w.ground is not None]).double()
-        gravity_and_ground = RecordedEnvironments(store).at(pose)
-        self._environment = gravity_and_ground if store.header.fingerprint or pose is not None else Environment()
-        self._past = Window(q[:, : context + 1], qd[:, : context + 1], control[:, :context])
-        self._q, self._qd, self._control = q[:, context:], qd[:, context:], control[:, context:]
-        self.count, self._settings = len(q), settings
+        windows = fit_windows(store, split, context + self.frames, stride=stride, most=total)
+        gravity_and_ground = RecordedEnvironments(store).at(windows.ground)
+        known = store.header.fingerprint is not None or windows.ground is not None
+        self._environment = gravity_and_ground if known else Environment()
+        before, after = windows.cut(0, context), windows.cut(context)
+        self._past = Window(before.q, before.qd, before.control)
+        self._q, self._qd, self._control = after.q, after.qd, after.control
+        self.count, self._settings = windows.count, settings
         moved = torch.cat([position_difference(spec, self._q, self._q[:, :1]), self._qd - self._qd[:, :1]], -1)
         self._motion = moved[:, 1:].square().mean((0, 1)).sqrt().clamp_min(1e-9)
         self._scale = self._motion.expand(self.frames, -1)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Discovery of a robot's augmentations, from its log to a run directory."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from neurodyn.identify.discovery import DiscoverySettings, discover
 from neurodyn.identify.requests import DiscoverRequest
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import fit_windows
-from neurodyn.learn.loop import Callback
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import show_results
 from neurodyn.learn.neural.train import require_data
@@ -48,7 +46,6 @@ def discover_run(
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
-    callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
 ) -> dict[str, Any]:
     """Discover augmentations and write a run directory: model, blueprint.yaml and discovery.json.
@@ -65,7 +62,6 @@ def discover_run(
         device: Torch device of the roll-outs; the search itself runs on the CPU.
         threads: CPU threads; None for one per available core. Results do not depend on it.
         resume: Whether to continue a stopped discovery of the same run.
-        callbacks: Called during the joint training of all candidates.
         logger: Experiment tracker; see `learn.train`.
 
     Returns:
@@ -92,9 +88,8 @@ def discover_run(
         held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
         with torch_threads(1):  # keeps the order of sums; roll-outs use separate threads
             discovery = discover(
-                dynamics, train, held_out, settings, candidates,
-                run=out, record=record, resume=going_on, callbacks=callbacks,
-            )  # fmt: skip
+                dynamics, train, held_out, settings, candidates, run=out, record=record, resume=going_on
+            )
         result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
         HYBRID.save(out, discovery.dynamics)
         artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))

@@ -17,8 +17,7 @@ from torch import Tensor
 from neurodyn.core.config import Record
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.header import Split
-from neurodyn.data.split import episodes_of
+from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory, Window
 from neurodyn.dynamics.coordinates import position_difference
@@ -93,7 +92,8 @@ def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forec
         seen = min(model.spec.context, frames)
         part = windows.cut(frames - seen)
         q, qd, control = (x.float() for x in (part.q, part.qd, part.control))
-        where = environments.at(None if part.ground is None else part.ground.float())
+        ground, own = (None if x is None else x.float() for x in (part.ground, part.parameters))
+        where = environments.at(ground, own)
         past = Window(q[:, : seen + 1], qd[:, : seen + 1], control[:, :seen])
         found = model.rollout(past if seen else past.present, control[:, seen:], where)
         return Trajectory(found.q.double(), found.qd.double())
@@ -225,6 +225,7 @@ class RunFit(Record, frozen=True):
 
     Attributes:
         run: Name of the log or episode.
+        begin: Time of the first start in the run [s].
         dt: Frame time [s].
         horizon: Frames of a roll-out.
         names: Names of the positions.
@@ -232,10 +233,11 @@ class RunFit(Record, frozen=True):
         paths: Predicted positions by model, shape [nq, T].
         residuals: Predicted minus logged positions by model, shape [nv, T].
         tangent_names: Names of the residuals.
-        floor: Standard deviation of each residual from the sensor noise alone.
+        floor: Standard deviation of each residual from the sensor noise alone; empty if unknown.
     """
 
     run: str
+    begin: float
     dt: float
     horizon: int
     names: list[str]
@@ -255,41 +257,40 @@ _ALL = 1 << 40
 @torch.no_grad()
 def whole_runs(
     models: Mapping[str, Forecast],
-    perfect: DrivenModel,
     store: Store,
-    split: Split,
+    split: int | None,
     *,
     frames: int,
     past: int,
-    noise: Noise,
-    environments: RecordedEnvironments,
-    seed: int = 0,
+    perfect: tuple[Forecast, Callable[[FitWindows], FitWindows]] | None = None,
 ) -> list[RunFit]:
-    """Roll models out over up to three of the longest held-out runs, `frames` at a time, each after `past` frames.
+    """Roll models out over up to three of the longest runs of a split, `frames` at a time, each after `past` frames.
 
-    The motion of `perfect`, measured with noise of `seed`, gives the residuals that sensor noise alone causes.
+    `perfect` gives the residuals that sensor noise alone causes: a forecast, and its own motion in windows as sensors
+    measure it.
     """
-    dt = store.header.spec.dt
+    spec, dt = store.header.spec, store.header.spec.dt
     most = max(1, round(_SECONDS / (frames * dt)))
     found = []
-    for episode in _longest(store, episodes_of(store, split), past + frames):
+    for episode in _longest(store, episodes_in(store, split), past + frames):
         run = fit_windows(store.select([episode]), None, past + frames, stride=frames, most=_ALL)
         run = run.rows(torch.arange(min(run.count, most)))
-        forecast = models["hybrid" if "hybrid" in models else "identified"]
-        logged, spec = run.cut(past), store.header.spec
-        measured = own_motion(perfect, run, noise, environments, seed)
-        errors = position_difference(spec, forecast(measured, past).q[:, 1:], measured.cut(past).q[:, 1:])
+        logged, floor = run.cut(past), []
+        if perfect is not None:
+            measured = perfect[1](run)
+            errors = position_difference(spec, perfect[0](measured, past).q[:, 1:], measured.cut(past).q[:, 1:])
+            floor = errors.square().mean((0, 1)).sqrt().tolist()
         fits = {name: forecast(run, past) for name, forecast in models.items()}
         found.append(
             RunFit(
-                run=_name(store, episode), dt=dt, horizon=frames, names=list(spec.q_names),
+                run=store.run_name(episode), begin=past * dt, dt=dt, horizon=frames, names=list(spec.q_names),
                 logged=_joined(logged.q[:, 1:]),
                 paths={name: _joined(path.q[:, 1:]) for name, path in fits.items()},
                 residuals={
                     name: _joined(position_difference(spec, path.q[:, 1:], logged.q[:, 1:]))
                     for name, path in fits.items()
                 },
-                tangent_names=list(spec.tangent_names), floor=errors.square().mean((0, 1)).sqrt().tolist(),
+                tangent_names=list(spec.tangent_names), floor=floor,
             )
         )  # fmt: skip
     return found
@@ -306,11 +307,6 @@ def run_errors(fits: list[RunFit]) -> list[RunErrors]:
         )
         for fit in fits
     ]
-
-
-def _name(store: Store, episode: int) -> str:
-    run = int(store.run[episode])
-    return store.header.runs[run] if run >= 0 else f"episode {episode}"
 
 
 def _longest(store: Store, episodes: np.ndarray, least: int) -> list[int]:

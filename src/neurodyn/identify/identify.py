@@ -4,6 +4,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -39,6 +40,7 @@ from neurodyn.identify.held_out import (
     hybrid_forecast,
     model_forecast,
     noise_floor,
+    own_motion,
     run_errors,
     whole_runs,
 )
@@ -66,7 +68,7 @@ from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
 from neurodyn.learn.learner import TrainState
-from neurodyn.learn.loop import Callback, TrainingLoop, has_state
+from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import TrainingBudget
@@ -445,10 +447,11 @@ class _Identification:
     def _whole_runs(self, identified: DrivenModel, noise: Noise) -> list[RunFit]:
         split = held_out_split(self.problem.store)
         known = self._forecasts(identified, noise)
+        best, model = ("hybrid", self.hybrid) if self.hybrid is not None else ("identified", identified)
+        measured = partial(own_motion, model, noise=noise, environments=self.environments, seed=self.settings.seed)
         return whole_runs(
-            {name: known[name] for name in _SHOWN if name in known}, self.hybrid or identified, self.problem.store,
-            split, frames=self.frames, past=self._past(), noise=noise, environments=self.environments,
-            seed=self.settings.seed,
+            {name: known[name] for name in _SHOWN if name in known}, self.problem.store, split, frames=self.frames,
+            past=self._past(), perfect=(known[best], measured),
         )  # fmt: skip
 
     def _forecasts(self, identified: DrivenModel, noise: Noise) -> dict[str, Forecast]:
@@ -524,10 +527,7 @@ class _Identification:
     def _require_same_data(self) -> None:
         saved = artifacts.read_json(self.out / "state" / f"{_DATA}.json")
         if saved.get("crc") != checksum(self.problem.store):
-            raise InputError(
-                f"{self.out}: --resume needs the data that the run was started with, and these differ; give the same "
-                "--data, or another --out"
-            )
+            raise other_data(self.out)
         self.warnings = list(saved.get("warnings", []))
 
 

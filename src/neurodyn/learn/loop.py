@@ -128,10 +128,7 @@ class TrainingLoop:
                 f"{current_ranks().count}; valid: torchrun --nproc-per-node {before}, or another --out"
             )
         if self._data is not None and saved.get("data") != self._data:
-            raise InputError(
-                f"{self.folder}: --resume needs the data that the run was started with, and these differ; "
-                "give the same --data, or another --out"
-            )
+            raise other_data(self.folder)
         try:
             at = self.state = TrainState.read(saved["position"])
             last = len(self.budget.shares) - 1
@@ -342,6 +339,14 @@ class TrainingLoop:
         if self.folder is None:
             return KEPT
         return f"{self.folder}: interrupted at step {self.state.step}{RESUME}"
+
+
+def other_data(run: Path, what: str = "these differ") -> InputError:
+    """Return the error of a run that is to go on with other data; `what` says how they differ."""
+    return InputError(
+        f"{run}: --resume needs the data that the run was started with, and {what}; give the same --data, or another "
+        "--out"
+    )
 
 
 def has_state(run: Path, name: str = "training") -> bool:

@@ -19,14 +19,15 @@ from neurodyn.core.progress import stage, tracked
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.writer import SUFFIXES, open_store_file
 from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Simulated
 from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.run import open_along_log, open_measured
 from neurodyn.evaluate.scenario import scenario
+from neurodyn.identify.held_out import RunFit, model_forecast, whole_runs
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands
-from neurodyn.report.log import WholeRun, record_whole_runs
 from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, pictures, record, record_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -66,7 +67,7 @@ class ReportMaterial:
     transitions: int | None = None  # in the training data; None if unknown
     data: str | None = None  # log that was passed to the evaluation; None for the run's own
     recordings: list[Recording] = field(default_factory=list)  # sample roll-outs
-    whole: list[WholeRun] = field(default_factory=list)  # residuals over whole runs of a log
+    whole: list[RunFit] = field(default_factory=list)  # residuals over whole runs of a log
     bands: str = ""  # sample forecasts of a world model, as HTML
     frames: np.ndarray | None = None  # pictures of the first recording, uint8, shape [T, H, W, 3]
     interval: float = 0.0  # between pictures [s]
@@ -111,7 +112,11 @@ def _add_samples(result: LogEvaluation, material: ReportMaterial, robot: Robot) 
     seed = result.about.seed
     material.recordings.append(record_log(model, robot, store, frames=frames, seed=seed, worlds=3, split=split))
     if not robot.spec.floating:
-        material.whole = record_whole_runs(model, store, frames=result.about.horizon, split=split)
+        where = RecordedEnvironments(store, names=[one.name for one in model.conditions])
+        forecasts = {"model": model_forecast(model, where)}
+        material.whole = whole_runs(
+            forecasts, store, split, frames=result.about.horizon, past=model.spec.context
+        )  # fmt: skip
 
 
 @_add_samples.register

@@ -2,51 +2,32 @@
 """Errors beside a log by horizon, joint and group; residuals over whole runs; notes of the log's reader."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
-import numpy as np
-import torch
 from msgspec import UNSET
-from torch import Tensor
 
-from neurodyn.core.description.spec import StateSpec
-from neurodyn.data.split import episodes_in
-from neurodyn.data.store import Store
-from neurodyn.dynamics.batch import RecordedEnvironments, Window
-from neurodyn.dynamics.coordinates import position_difference
-from neurodyn.dynamics.interface import Dynamics
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
-from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow, run_name
+from neurodyn.identify.held_out import RunFit
 from neurodyn.report.accuracy import condition_section, member_section
 from neurodyn.report.numbers import BASELINES, MISSING, count, digits, interval, member_parts, quantity, span, times
 from neurodyn.report.page import Table, facts, folded, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
 _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
-_RUNS = 3
-_SECONDS = 20.0
-"""Longest part of a run that is shown."""
 _POINTS = 2400  # points of a curve, enough for zooming in
 _MOST_COORDINATES = 8
-
-
-def units(result: Logged) -> tuple[str, str]:
-    """Return the units of positions and velocities, empty if joints differ."""
-    found = set(result.q_units)
-    unit = found.pop() if len(found) == 1 else ""
-    return unit, f"{unit}/s" if unit else ""
 
 
 def at_horizons(result: Logged) -> list[Table]:
     """Return errors of model and baselines over all and over moving windows, means over joints."""
     titles = {
         "all": "All windows",
-        "moving": f"Windows that move (mean joint speed above {quantity(result.moving_above, units(result)[1])})",
+        "moving": f"Windows that move (mean joint speed above {quantity(result.moving_above, result.units[1])})",
     }
     found = {title: result.at_horizon[name] for name, title in titles.items()}
-    return [_summary(title, section, units(result)) for title, section in found.items()]
+    return [_summary(title, section, result.units) for title, section in found.items()]
 
 
 def beside_declared(result: Logged | Tossed) -> list[Table]:
@@ -85,7 +66,7 @@ def by_group(result: Logged) -> list[Table]:
     for name, found in result.groups.items() if len(result.groups) > 1 else ():
         if found.marks:
             last = list(found.marks.values())[-1]
-            rows.append([name, f"{found.starts:,}", _seconds(last), *_cells(last, "q", units(result)[0])])
+            rows.append([name, f"{found.starts:,}", _seconds(last), *_cells(last, "q", result.units[0])])
     head = ["Group", "Starts", "Horizon", *_MODELS, "Better"]
     return [Table("Mean joint position error at the longest horizon", head, rows, strong=3)] if rows else []
 
@@ -98,7 +79,7 @@ def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
         "errors of joints at the horizon itself, mean over joints and starts; percentiles over starts. Better: error "
         "of the better baseline over the model's."
     )
-    each = [folded(name, _summary(name, found, units(result)).html()) for name, found in result.groups.items()]
+    each = [folded(name, _summary(name, found, result.units).html()) for name, found in result.groups.items()]
     groups = tables(by_group(result))
     return [
         section(
@@ -172,69 +153,24 @@ def _seconds(entry: LogMark) -> str:
     return f"{entry.seconds:.3g} s"
 
 
-@dataclass(frozen=True)
-class WholeRun:
-    """Residuals along a run."""
-
-    name: str
-    begin: float  # time of the first start [s]
-    residuals: Tensor  # predicted minus recorded positions [rad or m], shape [T, nv]
-
-
-@torch.no_grad()
-def record_whole_runs(model: Dynamics, store: Store, *, frames: int, split: int | None) -> list[WholeRun]:
-    """Roll a model out over up to three of the longest runs, `frames` at a time from recorded states.
-
-    Return residuals of up to 20 s of each run; none if no episode is long enough.
-    """
-    context, dt = model.spec.context, model.spec.dt
-    episodes = episodes_in(store, split)
-    episodes = episodes[store.lengths[episodes] >= context + frames]
-    longest = episodes[np.argsort(-store.lengths[episodes], kind="stable")[:_RUNS]]
-    found = []
-    for episode in sorted(longest.tolist()):
-        q, qd, control = (torch.as_tensor(values) for values in store.episode(episode))
-        count = min((int(store.lengths[episode]) - context) // frames, max(1, round(_SECONDS / (frames * dt))))
-        starts = [context + k * frames for k in range(count)]
-
-        def cut(rows: Tensor, before: int, after: int, starts: Sequence[int] = starts) -> Tensor:
-            return torch.stack([rows[start - before : start + after] for start in starts])
-
-        past = Window(cut(q, context, 1), cut(qd, context, 1), cut(control, context, 0))
-        pose, own = (
-            None if x is None else torch.as_tensor(x[[episode] * count]) for x in (store.ground, store.parameters)
-        )
-        drive = ControlSequence(cut(control, 0, frames))
-        batch = RolloutBatch(past if context else past.present, drive, _surroundings(model, store).at(pose, own))
-        predicted = follow(model, batch)
-        residuals = position_difference(model.spec, predicted.q[:, 1:], cut(q, 0, frames + 1)[:, 1:])
-        found.append(WholeRun(run_name(store, episode), context * dt, residuals.flatten(0, 1)))
-    return found
-
-
-def _surroundings(model: Dynamics, store: Store) -> RecordedEnvironments:
-    """Return the environments of a log, with the parameters that are conditions of a model."""
-    return RecordedEnvironments(store, names=[one.name for one in model.conditions])
-
-
-def whole_runs(runs: Sequence[WholeRun], spec: StateSpec, horizon: int) -> str:
-    """Return the section with residuals over time, by run and coordinate."""
+def whole_runs(runs: Sequence[RunFit]) -> str:
+    """Return the section with the residuals of a model over time, by run and coordinate."""
     parts = []
     for number, run in enumerate(runs):
-        seconds = [run.begin + spec.dt * (k + 1) for k in range(len(run.residuals))]
+        seconds = [run.begin + run.dt * (k + 1) for k in range(len(run.logged[0]))]
         plots = []
-        for i, name in enumerate(spec.tangent_names[:_MOST_COORDINATES]):
-            rows = run.residuals[:, i]
-            caption = f"{name}: root mean square {digits(float(rows.square().mean().sqrt()))}"
-            curve = PlotCurve("predicted less recorded", seconds, rows.tolist(), PREDICTED, "-", 1.0)
-            words = f"Residual of {name} in {run.name}"
+        for i, name in enumerate(run.tangent_names[:_MOST_COORDINATES]):
+            rows = run.residuals["model"][i]
+            caption = f"{name}: root mean square {digits(fmean(x * x for x in rows) ** 0.5)}"
+            curve = PlotCurve("predicted less recorded", seconds, rows, PREDICTED, "-", 1.0)
+            words = f"Residual of {name} in {run.run}"
             plots.append(
                 plot(f"whole-{number}-{i}", [curve], caption=caption, legend=False, description=words, points=_POINTS)
             )
-        parts += [heading(run.name), grid(plots)]
+        parts += [heading(run.run), grid(plots)]
+    longest = span(runs[0].horizon * runs[0].dt) if runs else ""
     lead = (
-        f"Predicted less recorded positions (rad or m) of the longest runs, rolled out {span(horizon * spec.dt)} at a "
-        "time, each time from the recorded state. What repeats with the motion is the model's error; what does not is "
-        "noise."
+        f"Predicted less recorded positions (rad or m) of the longest runs, rolled out {longest} at a time, each time "
+        "from the recorded state. What repeats with the motion is the model's error; what does not is noise."
     )
     return section("Whole runs", *parts, lead=lead)

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
-from neurodyn.report import forecast, log
+from neurodyn.report import forecast
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import count, digits, network_name, quantity, share, simulated_parts, smaller, span, times
 from neurodyn.report.page import cards, facts, paragraph, section
@@ -110,7 +110,7 @@ def _(result: Tossed, material: ReportMaterial) -> Cards:
 
 @_cards.register
 def _(result: Logged, material: ReportMaterial) -> Cards:
-    unit = log.units(result)[0]
+    unit = result.units[0]
     entries = []
     for entry in result.at_horizon["all"].marks.values():
         better = smaller(entry.better_than_baselines["q_mean"])

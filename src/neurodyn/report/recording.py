@@ -28,7 +28,7 @@ from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.evaluate.requests import SEED, RecordingRequest
-from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, chosen_split, follow, run_name, split_name
+from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, chosen_split, follow, split_name
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
@@ -232,7 +232,7 @@ def _frames(robot: Robot, seconds: float) -> int:
 
 
 def _where(store: Store, episode: int, start: int, dt: float) -> str:
-    return f"{run_name(store, episode)}, episode {episode} from {start * dt:.2f} s"
+    return f"{store.run_name(episode)}, episode {episode} from {start * dt:.2f} s"
 
 
 RATE = 20.0

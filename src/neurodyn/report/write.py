@@ -21,7 +21,6 @@ from neurodyn.report import accuracy, forecast, log, overview
 from neurodyn.report import recording_files as samples
 from neurodyn.report.accuracy import member_section
 from neurodyn.report.gather import ReportMaterial, gather
-from neurodyn.report.log import whole_runs
 from neurodyn.report.numbers import member_parts, network_name, tossed_parts
 from neurodyn.report.page import code, folded, grid, page, paragraph, section, tables
 from neurodyn.report.plots import PlotCurve, Span, look, plot
@@ -276,8 +275,8 @@ def _(result: Tossed, material: ReportMaterial) -> list[str]:
 
 @_measured.register
 def _(result: Logged, material: ReportMaterial) -> list[str]:
-    whole = whole_runs(material.whole, material.robot.spec, result.about.horizon) if material.robot else ""
-    return log.logged_sections(result, samples.trajectories(material) + whole, training(material))
+    pictures = samples.trajectories(material) + log.whole_runs(material.whole)
+    return log.logged_sections(result, pictures, training(material))
 
 
 @_measured.register

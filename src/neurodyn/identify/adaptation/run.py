@@ -65,6 +65,7 @@ from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
+from neurodyn.learn.loop import other_data
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
@@ -210,10 +211,7 @@ class _Adaptation:
         settings, step = self.settings, 0
         tree = artifacts.read_tree(self.out / "state", _STATE) if resume else None
         if tree is not None and int(tree["crc"]) != checksum(self.store):
-            raise InputError(
-                f"{self.out}: --resume needs the data that the run was started with; give the same --data, or another "
-                "--out"
-            )
+            raise other_data(self.out)
         expected = len(models) * settings.screen_iterations + sum(one.iterations for one in settings.stages)
 
         def told(name: str, iteration: int, cost: float) -> None:

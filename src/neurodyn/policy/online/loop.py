@@ -17,6 +17,7 @@ from neurodyn.core.registry import is_file
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.artifact import load
+from neurodyn.learn.loop import other_data
 from neurodyn.learn.manifest import MANIFEST, RunRecord, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.reproduction import TrainingAgain
@@ -196,10 +197,7 @@ def _require_same_data(record: OnlineRecord, out: Path) -> None:
     known, now = read_manifest(out).files.values(), file_checksums(record)
     for name in data_of(record):
         if now.get(name) not in known:
-            raise InputError(
-                f"{out}: --resume needs the data that the run was started with, and {name} differs; give the same "
-                "--data, or another --out"
-            )
+            raise other_data(out, f"{name} differs")
 
 
 def _rounds_in(out: Path) -> int:
