@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uncertainty of identified quantities: convergence, intervals, profile likelihoods, values by log, samples.
 
-Samples of the posterior are of Laplace's approximation: normal about the optimum, with the covariance of the fit.
+Posterior samples use Laplace's approximation: normal around the optimum, with the covariance of the fit.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,7 +114,7 @@ class Certainty:
             specs: The free quantities.
             values: Their values, shape [n].
             prior: Kinds and widths of priors by name of the quantity.
-            together: Values of the model's own beside networks, the first of them; None without networks.
+            together: Values fitted together with networks, the model's own first; None without networks.
         """
         lower, upper = _bounds(specs, "lower", -torch.inf), _bounds(specs, "upper", torch.inf)
         sandwich = self.analysis.intervals(values, lower, upper)
@@ -223,7 +223,7 @@ def _bounds(specs: Sequence[Parameter], name: str, default: float) -> Tensor:
 def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[str, dict[str, LogValue]]:
     """Return the value of each quantity that varies between logs, by its name and by log.
 
-    The first set of the solution `point` counts; `variance` is that of the scaled residuals.
+    Uses the first set of the solution `point`; `variance` is that of the scaled residuals.
     """
     names, logs = list(residuals.options.per_log), residuals.windows.logs
     if not names or not residuals.physical:
@@ -248,7 +248,7 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
 
 
 class QuantitySpace(Protocol):
-    """Coordinates that stand for quantities, as `adaptation.coordinates.CoordinateSpace`."""
+    """Coordinates of quantities, such as `adaptation.coordinates.CoordinateSpace`."""
 
     lower: Tensor
     upper: Tensor
@@ -262,18 +262,19 @@ class QuantitySpace(Protocol):
 def posterior_sample(
     space: QuantitySpace, x: Tensor, analysis: Identifiability, count: int = SAMPLES, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Return samples of the quantities that coordinates stand for.
+    """Return posterior samples of the quantities behind coordinates.
 
     Args:
-        space: The coordinates, each in standard deviations of what is known beforehand.
+        space: The coordinates, each in prior standard deviations.
         x: The optimum, shape [coordinates].
         analysis: Identifiability there.
         count: Number of samples.
         seed: Seed of the samples.
 
     Returns:
-        Values by name of the quantity, shape [samples], float32. What the logs do not tell is as wide as what is known
-        beforehand, and coordinates at a bound stay there.
+        Values by name of the quantity, shape [samples], float32. Directions that the logs do not determine keep the
+            prior's
+        width; coordinates at a bound stay there.
     """
     deviations = torch.where(analysis.bound, 0.0, analysis.deviations.clamp(max=1.0))
     powers, axes = torch.linalg.eigh(0.5 * (analysis.correlation + analysis.correlation.mT))

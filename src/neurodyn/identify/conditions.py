@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which robot of a family a log is of: the conditions of a network, fitted by gradients through its roll-outs."""
+"""Identification of a network's conditions from a robot's log, by gradients through its roll-outs."""
 
 import copy
 import math
@@ -45,13 +45,13 @@ from neurodyn.robots import load
 from neurodyn.robots.data import as_logged, grounded
 
 CONFIDENCE = 0.90
-"""Share of intervals that hold the true value, of a network without errors of its own."""
+"""Confidence level of the intervals, for a network without errors of its own."""
 
 _BEYOND = 1.5
-"""How far from the middle of the trained range values may be, in halves of that range."""
+"""Largest distance of values from the middle of the trained range, in halves of that range."""
 
 _UNSAID = 0.6
-"""Standard deviation in halves of the range, 1 beforehand, from which on the log counts as silent."""
+"""Posterior standard deviation, in halves of the range (prior: 1), from which on the log counts as uninformative."""
 
 _FLOOR = 1e-3
 """Least scale of errors, as a share of the motion in a window."""
@@ -61,13 +61,13 @@ _STEP = 1e-3
 
 
 class ConditionSettings(Config, frozen=True):
-    """How conditions are fitted to a log.
+    """Settings of fitting conditions to a log.
 
     Attributes:
         seconds: Length of the roll-outs [s].
         windows: Most windows.
-        candidates: Draws from the trained range of which the best begins the search.
-        iterations: Most iterations of each of two searches; errors are weighted anew between them.
+        candidates: Draws from the trained range, the best of which starts the search.
+        iterations: Most iterations of each of two searches; errors are reweighted between them.
         seed: Seed of the candidates.
     """
 
@@ -84,13 +84,13 @@ class ConditionSettings(Config, frozen=True):
 
 @dataclass(frozen=True)
 class IdentifiedConditions:
-    """Conditions that were found in a log.
+    """Conditions identified from a log.
 
     Attributes:
-        values: What was found, by name.
-        intervals: 90 % intervals by name. They tell what the log leaves open, not what the network gets wrong.
-        figures: All of it, with errors.
-        dynamics: The model with these values in worlds that have none of their own.
+        values: Values by name.
+        intervals: 90 % intervals by name. They cover the log's uncertainty, not the network's errors.
+        figures: All results, with errors.
+        dynamics: The model with these values as defaults.
     """
 
     values: dict[str, float]
@@ -100,21 +100,21 @@ class IdentifiedConditions:
 
 
 class ConditionFigures(Record, frozen=True):
-    """Content of adaptation.json of a network with conditions.
+    """Content of adaptation.json for a network with conditions.
 
     Attributes:
         robot: Name of the robot.
         quantities: The conditions.
-        seconds: Length of the roll-outs that were compared [s].
+        seconds: Length of the compared roll-outs [s].
         windows: Windows of the fit.
         held_out: Held-out windows of the errors.
         names: Degrees of freedom.
-        before: Mean absolute errors of their positions at the end of held-out windows with the model's own values
-            [rad or m].
-        after: The same with those that were found.
-        share: Error of positions and velocities, each in units of its motion, as a share of that before.
+        before: Mean absolute errors of their positions at the end of held-out windows with the model's own values [rad
+            or m].
+        after: The same with the identified values.
+        share: Error of positions and velocities, each in units of its motion, relative to that before.
         cpu_seconds: CPU time.
-        verdict: "ok", or why the result cannot be relied on.
+        verdict: "ok", or why the result is unreliable.
     """
 
     robot: str
@@ -133,18 +133,18 @@ class ConditionFigures(Record, frozen=True):
 def identify_conditions(
     model: NeuralDynamics, store: Store, settings: ConditionSettings | None = None
 ) -> IdentifiedConditions:
-    """Find the conditions of a network with which its roll-outs follow a log; its weights stay.
+    """Find the conditions with which a network's roll-outs follow a log; its weights stay constant.
 
-    The best of a number of draws from the trained range begins a search (L-BFGS) along the gradient of the mean
-    pseudo-Huber error of positions and velocities over windows, each scaled by its median. What is known beforehand is
-    normal about the model's own values, with half the trained range as its standard deviation. Intervals are those of
-    the sandwich covariance, with the curvature from differences of the gradient and the gradients of windows.
+    The best of a number of draws from the trained range starts a search (L-BFGS) on the mean pseudo-Huber error of
+    positions and velocities over windows, each scaled by its median. The prior is normal around the model's own values,
+    with half the trained range as standard deviation. Intervals come from the sandwich covariance, with the curvature
+    from differences of the gradient and the gradients of windows.
 
     Args:
         model: A network with conditions.
-        store: The log, of one robot; its own parameters are not read. Training episodes are fitted, errors are of
-            test or validation episodes.
-        settings: How it is done; None for the usual way.
+        store: The log, of one robot; its own parameters are ignored. Training episodes are fitted, errors are of test
+            or validation episodes.
+        settings: Settings; None for the defaults.
 
     Raises:
         InputError: The model has no conditions, or no episode is long enough.
@@ -167,7 +167,7 @@ def identify_conditions(
         known = model.with_conditions(values)
         held_out = _Fit(model, store, held_out_split(store), settings)
         before, after = (held_out.errors(start) for start in (held_out.own, x))
-    reach = 1.6448536269514722  # of a normal distribution
+    reach = 1.6448536269514722  # quantile of a normal distribution
     low, high = (fit.values(x + sign * reach * deviations.clamp(max=1.0)).tolist() for sign in (-1.0, 1.0))
     intervals = {name: (a, b) for name, a, b in zip(fit.names, low, high, strict=True)}
     quantities = [
@@ -187,7 +187,7 @@ def identify_conditions(
 
 
 def _verdict(quantities: Sequence[AdaptedQuantity], model: NeuralDynamics, x: Tensor, share: float) -> Verdict:
-    """Return whether the values can be relied on."""
+    """Return whether the values are reliable."""
     beyond = [one.name for one, place in zip(model.conditions, x.tolist(), strict=True) if abs(place) > 1.0]
     if share >= 1.0:
         return Verdict(
@@ -206,7 +206,7 @@ def _verdict(quantities: Sequence[AdaptedQuantity], model: NeuralDynamics, x: Te
 
 
 class _Fit:
-    """Windows of a log, and the errors of roll-outs along them by conditions in halves of their ranges."""
+    """Windows of a log, and errors of roll-outs along them as functions of conditions in halves of their ranges."""
 
     def __init__(self, model: NeuralDynamics, store: Store, split: int, settings: ConditionSettings) -> None:
         self.model = copy.deepcopy(model).double().cpu().requires_grad_(False)
@@ -239,7 +239,7 @@ class _Fit:
         return self._middle + self._half * x
 
     def residuals(self, x: Tensor, every: int = 1) -> Tensor:
-        """Return errors along every so many windows, with conditions for each, [windows, n] or [n] for all.
+        """Return errors along every `every`-th window, with conditions per window [windows, n] or shared [n].
 
         Shape [windows, frames, 2 nv].
         """
@@ -254,17 +254,17 @@ class _Fit:
         return torch.cat([position, path.qd - self._qd[part]], -1)[:, 1:]
 
     def costs(self, x: Tensor, every: int = 1) -> Tensor:
-        """Return the cost of windows, shape [windows]: pseudo-Huber errors of as many as there are coordinates."""
+        """Return the cost of windows, shape [windows]: mean pseudo-Huber errors times their number of coordinates."""
         share = (self.residuals(x, every) / self._scale / 2.0).nan_to_num(1e3, 1e3, -1e3).clamp(-1e3, 1e3)
         return 4.0 * ((1.0 + share.square()).sqrt() - 1.0).mean((1, 2)) * share.shape[-1]
 
     def total(self, x: Tensor) -> Tensor:
-        """Return the cost of all windows and of what is known beforehand."""
+        """Return the cost of all windows plus the prior's."""
         return self.costs(x).sum() + 0.5 * (x - self.own).square().sum()
 
     @torch.no_grad()
     def begin(self) -> Tensor:
-        """Return the best of the candidates: draws from the range, and the model's own values."""
+        """Return the best candidate among draws from the range and the model's own values."""
         generator = torch.Generator().manual_seed(derive_seed(self._settings.seed, "conditions"))
         drawn = torch.rand(self._settings.candidates - 1, len(self.names), generator=generator, dtype=torch.float64)
         candidates, every = torch.cat([self.own[None], 2.0 * drawn - 1.0]), max(1, self.count // 48)
@@ -280,7 +280,7 @@ class _Fit:
         self._scale = 1.4826 * self.residuals(x).abs().median(0).values + _FLOOR * self._motion
 
     def search(self, x: Tensor) -> Tensor:
-        """Return the optimum that L-BFGS finds from some conditions."""
+        """Return the optimum found by L-BFGS from some conditions."""
         free = (x / _BEYOND).clamp(-0.99, 0.99).atanh().requires_grad_()
         optimiser = torch.optim.LBFGS([free], max_iter=self._settings.iterations, line_search_fn="strong_wolfe")
 
@@ -302,7 +302,7 @@ class _Fit:
             ]
         )
         powers, axes = torch.linalg.eigh(0.5 * (curvature + curvature.mT))
-        inverse = (axes / powers.clamp_min(1.0)) @ axes.mT  # at least as curved as what is known beforehand
+        inverse = (axes / powers.clamp_min(1.0)) @ axes.mT  # at least the curvature of the prior
         by_window = self.gradient(x)[1]
         middle = by_window.mT @ by_window + torch.eye(len(x), dtype=x.dtype)
         return (inverse @ middle @ inverse).diagonal().sqrt()
@@ -315,18 +315,18 @@ class _Fit:
 
     @torch.no_grad()
     def errors(self, x: Tensor) -> tuple[list[float], float]:
-        """Return mean absolute errors of positions at the end [nv], and of all, each in units of its motion."""
+        """Return mean absolute errors of positions at the end [nv], and over all in units of their motion."""
         found = self.residuals(x).abs()
         nv = found.shape[-1] // 2
         return found[:, -1, :nv].mean(0).tolist(), float((found / self._motion).mean())
 
 
 ConditionRecord = RunRecord[ConditionSettings]
-"""How conditions were found."""
+"""Record of an identification of conditions."""
 
 
 def is_run(name: object) -> bool:
-    """Return whether something names a run, and not a robot."""
+    """Return whether a name is that of a run, not of a robot."""
     return isinstance(name, str | Path) and (
         str(name).startswith(artifacts.PRETRAINED) or (Path(name) / "model" / "spec.json").is_file()
     )
@@ -334,9 +334,9 @@ def is_run(name: object) -> bool:
 
 @taking(AdaptRequest)
 def adapt_conditions(request: AdaptRequest) -> IdentifiedConditions:
-    """Adapt a network with conditions to logs of a robot: find the conditions, and write a run in which they are usual.
+    """Adapt a network with conditions to logs of a robot: find the conditions, and write a run with them as defaults.
 
-    The weights stay those of the run; `learn.finetune` goes on from there. `robot` names the run.
+    The weights stay those of the run; `learn.finetune` can continue from there. `robot` names the run.
 
     Raises:
         InputError: The run has no conditions, the logs are of another robot, or `out` holds a run.
@@ -374,6 +374,6 @@ def adapt_conditions(request: AdaptRequest) -> IdentifiedConditions:
 
 
 def adapt_again(again: TrainingAgain) -> None:
-    """Find the conditions of a run's logs once more."""
+    """Repeat the identification of conditions from a run's logs."""
     settings = again.read(ConditionRecord).settings
     adapt_conditions(str(again.record.base), again.data, again.out, seed=settings.seed)

@@ -80,7 +80,7 @@ def scaled(blueprint: Blueprint, windows: FitWindows, dynamics: HybridDynamics) 
 
 
 def require_single(blueprint: Blueprint) -> None:
-    """Refuse candidates whose inputs cannot be selected for each quantity.
+    """Check that inputs can be selected for each quantity.
 
     Raises:
         InputError: A network acts on several quantities, or has no hidden layer.
@@ -333,7 +333,7 @@ class _DiscoveryNetworks(GradientLearner):
         self._layers = first_layers(blueprint)
         self.weights = self._model.weights.detach().clone()
         generator = torch.Generator().manual_seed(settings.seed)
-        # Behind a last layer of zeros the first layers get no gradient, and the penalty would shrink them to zero.
+        # With a last layer of zeros, the first layers get no gradient, and the penalty would shrink them to zero.
         noise = torch.rand(self.weights.shape, generator=generator, dtype=torch.float64) - 0.5
         self.weights = torch.where(self.weights == 0, 0.1 * noise, self.weights).requires_grad_(True)
         self._values = self._model.physical().detach()
@@ -347,7 +347,7 @@ class _DiscoveryNetworks(GradientLearner):
             TrainingLoop(self, TrainingBudget(steps)).run()
 
     def enter(self, phase: int) -> None:
-        """Make the optimiser."""
+        """Build the optimiser."""
         groups: Groups = [{"params": [self.weights], "lr": self._problem.settings.rate}]
         if self._polish is None:
             self.set_optimiser(build_optimiser("adam", groups))
@@ -373,7 +373,7 @@ class _DiscoveryNetworks(GradientLearner):
         return {"weights": self.weights.detach(), "optimiser": self._optimiser.state_dict()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         with torch.no_grad():
             self.weights.copy_(saved["weights"])
         self._optimiser.load_state_dict(saved["optimiser"])
@@ -460,7 +460,7 @@ class _Search(_DiscoveryNetworks):
         return {**super().state(), "path": path, "refits": refits, "survived": survived}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         super().load(saved)
         for refit in saved["refits"]:
             pairs = tuple((q, x) for q, x in refit["pairs"])

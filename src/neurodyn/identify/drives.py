@@ -281,7 +281,7 @@ def driven_by(robot: Robot, network: DriveNetwork, weights: dict[str, Tensor]) -
     engine = load_identification(robot).engine(robot)
     mechanism, fingerprint, scene = declared_mechanism(robot, engine.contact)
     drives = dict(mechanism.drives)
-    if network.command == "target":  # its law defines the position error
+    if network.command == "target":  # the network's law defines the position error
         drives |= {name: Drive(kind="pd", kp=0.0, kd=0.0) for name in network.joints if name not in drives}
     blueprint = Blueprint(augmentations=tuple(_augmentation(network, name) for name in network.joints))
     spec = msgspec.structs.replace(robot.spec, control_kind=network.command)

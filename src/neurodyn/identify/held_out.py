@@ -125,7 +125,7 @@ def forecast_errors(
         spec: Names of the coordinates.
         windows: The windows.
         context: Past frames of each window.
-        seconds: Horizons [s]; those beyond the windows are left out.
+        seconds: Horizons [s]; those longer than the windows are left out.
     """
     truth = windows.cut(context)
     moving = truth.qd.abs().mean((1, 2)) > MOVING

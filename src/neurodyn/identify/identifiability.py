@@ -195,7 +195,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
         lost=lost,
         unseen=tuple(
             name
-            # The size of a quantity that is 0 says nothing of how much it matters.
+            # The size of a quantity that is 0 does not show how much it matters.
             for name, length, one, size in zip(names, lengths, values, sizes, strict=True)
             if length * (max(1.0, 1.0 / float(size)) if one == 0.0 else 1.0) <= _UNSEEN
         ),
@@ -211,7 +211,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
 
 
 def correlations(covariance: Tensor) -> Tensor:
-    """Return the correlations of a covariance, with 1 on the diagonal also where a variance is 0."""
+    """Return the correlations of a covariance, with 1 on the diagonal also for zero variances."""
     deviations = covariance.diagonal().clamp_min(0.0).sqrt()
     scale = deviations.clamp_min(1e-300)
     found = torch.where(deviations[:, None] * deviations > 0.0, covariance / scale / scale[:, None], 0.0)
@@ -219,10 +219,10 @@ def correlations(covariance: Tensor) -> Tensor:
 
 
 def require_seen(analysis: Identifiability, robot: str) -> None:
-    """Refuse parameters and combinations of parameters that affect neither the logs nor a prior.
+    """Check that every parameter and combination of parameters affects the logs or has a prior.
 
     Raises:
-        InputError: There are such parameters; the message names them.
+        InputError: Some do not; the message names them.
     """
     if analysis.unseen:
         it, acts = ("it", "it acts") if len(analysis.unseen) == 1 else ("them", "they act")
@@ -294,7 +294,7 @@ def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -
 
 
 def _lost(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:
-    """Return combinations of parameters without any effect, of parameters that each have an effect."""
+    """Return combinations without effect, of parameters that each have an effect."""
     rows = torch.nonzero(lengths > _UNSEEN)[:, 0]
     if len(rows) < 2:
         return ()

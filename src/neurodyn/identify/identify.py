@@ -304,7 +304,7 @@ class _Identification:
             nonlocal step
             step += 1
             metrics.write(step, stage=stage, cost=cost, worst=worst)
-            most = self.settings.iterations + (step if self.starts else 0)  # several starts take nobody knows how many
+            most = self.settings.iterations + (step if self.starts else 0)  # unknown with several starts
             self._show(self._searching * min(step / most, 1.0), f"{stage}, cost {cost:.6g}")
             return self._late()
 
@@ -505,7 +505,7 @@ class _Identification:
 
     @property
     def _searching(self) -> float:
-        """Return the share of the work that the search of parameters is taken for."""
+        """Return the estimated share of the work for the parameter search."""
         more = self.hybrid is not None or self.settings.bootstrap or self.settings.profile
         return 0.2 if more else 1.0
 
@@ -517,7 +517,7 @@ class _Identification:
         return self._clock() - self.spent_before > 60.0 * minutes * share
 
     def _clock(self) -> float:
-        """Return the time that counts against the budget [s]."""
+        """Return the time that counts towards the budget [s]."""
         return time.process_time() if self.settings.clock == "cpu" else time.perf_counter()
 
     def _show(self, done: float, text: str) -> None:

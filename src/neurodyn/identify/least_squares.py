@@ -152,7 +152,7 @@ def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, we
     full, right = assemble(residuals, reduced, gradient, point, weights=weights)
     if not right.shape[-1]:
         return Point(point.x, point.local, back(gradient))
-    # `reduce` has damped the eliminated states already.
+    # `reduce` has already damped the eliminated states.
     size = torch.diagonal(full, dim1=-2, dim2=-1)
     floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
     damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)

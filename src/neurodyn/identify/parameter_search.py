@@ -262,9 +262,9 @@ def search(
     resume: bool = False,
     executor: Executor | None = None,
 ) -> Searched:
-    """Search the parameters from the nominal values, and from several `starts` where that is needed.
+    """Search the parameters from the nominal values, and from several `starts` if needed.
 
-    It is where the settings ask for it, or where the first fit says so (`needs_more_starts`).
+    Several starts are used if the settings ask for them, or the first fit looks bad (`needs_more_starts`).
 
     The state of a search from many starts is stored in the folder `run`, and read from there with `resume`. An executor
     distributes candidates over its workers; the result does not depend on it.
@@ -302,10 +302,9 @@ def search(
 
 
 def needs_more_starts(residuals: Residuals, point: Point) -> bool:
-    """Return whether a fit may be caught far from the best one.
+    """Return whether a fit may be stuck far from the best one.
 
-    It may where a quantity ends at a bound that it did not begin at, or the errors of a channel are well above the
-    noise.
+    True if a quantity ends at a bound that it did not start at, or the errors of a channel are well above the noise.
     """
     space, x = residuals.space, point.x[0]
     bound = ((x <= space.lower) | (x >= space.upper)) & (x != space.nominal)
@@ -346,7 +345,7 @@ def _from_many_starts(
     resume: bool,
     executor: Executor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return coordinates and costs of the best solutions, that of the `first` start too, in ascending order of cost."""
+    """Return coordinates and costs of the best solutions, including that from `first`, in ascending order of cost."""
     count = residuals.windows.count
     rows = torch.linspace(0, count - 1, min(count, _WINDOWS)).round().long()
     called = stop(settings.search)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Priors: what is known of quantities beforehand, which fixes what a log does not see.
+"""Priors on quantities, which determine what a log does not.
 
-Each kind of prior is one record in `PRIORS`: how its width is read, by how many standard deviations a value is off, and
-its words in a report. The least squares take the distances as residuals; their derivatives come from torch.
+Each kind of prior is one record in `PRIORS`: how to read its width, its distance in standard deviations, and its text
+in a report. The least squares use the distances as residuals; their derivatives come from torch.
 """
 
 import math
@@ -25,12 +25,11 @@ class PriorKind:
     """A kind of prior on one quantity.
 
     Attributes:
-        distance: From values [..., p], nominal values [p] and widths [p] to how far the values are off, in standard
-            deviations, [..., p]; each entry depends on its own value alone, and half its square is the negative log
-            density.
-        read: From the pattern that asks for it, the text of its width and the quantity to the width; raises an
-            InputError for one that it cannot have.
-        words: A width in words, as "± 0.16".
+        distance: From values [..., p], nominal values [p] and widths [p] to distances in standard deviations, [..., p];
+            each entry depends on its own value alone, and half its square is the negative log density.
+        read: From the pattern of quantities, the text of the width and the quantity to the width; raises an InputError
+            for an invalid one.
+        words: A width in words, such as "± 0.16".
     """
 
     distance: Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -69,17 +68,17 @@ PRIORS: Registry[PriorKind] = Registry(
         ),
     },
 )
-"""Kinds of priors by name: the first word of a prior in settings, "KIND WIDTH"; without one it is normal."""
+"""Kinds of priors by name: the first word of a prior in settings, "KIND WIDTH"; normal by default."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Distributions of p of the free quantities, each about its nominal value.
+    """Distributions of p of the free quantities, each around its nominal value.
 
     Attributes:
-        columns: Which quantities, int64, shape [p].
+        columns: Indices of the quantities, int64, shape [p].
         mean: Their nominal values, shape [p].
-        deviation: Widths: of normal ones standard deviations, shape [p].
+        deviation: Widths; for normal priors standard deviations, shape [p].
         kinds: Their kinds, names in `PRIORS`.
     """
 
@@ -94,7 +93,7 @@ class Prior:
         return {specs[k].name: (kind, width) for k, kind, width in rows}
 
     def distance(self, values: Tensor) -> Tensor:
-        """Return how far physical values [..., n] are off, in standard deviations, shape [..., p]."""
+        """Return the distance of physical values [..., n] from their means in standard deviations, shape [..., p]."""
         return self._distance(values[..., self.columns])
 
     def _distance(self, values: Tensor) -> Tensor:
@@ -119,16 +118,16 @@ class Prior:
 
 @dataclass(frozen=True)
 class UnitPrior:
-    """The prior of coordinates in standard deviations of what is known of them: a standard normal distribution.
+    """Standard normal prior on coordinates in prior standard deviations.
 
     Attributes:
-        columns: The coordinates, shape [p].
+        columns: Indices of the coordinates, shape [p].
     """
 
     columns: Tensor
 
     def distance(self, x: Tensor) -> Tensor:
-        """Return how far coordinates [..., n] are off, in standard deviations, shape [..., p]."""
+        """Return the distance of coordinates [..., n] from zero in standard deviations, shape [..., p]."""
         return x[..., self.columns]
 
     def slope(self, x: Tensor) -> Tensor:
@@ -139,15 +138,15 @@ class UnitPrior:
 
 
 def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Prior | None:
-    """Return the prior that settings ask for, by name or pattern of quantities; None for none.
+    """Return the prior from settings, by name or pattern of quantities; None for none.
 
     Args:
         specs: The free quantities.
-        asked: Widths, or texts "KIND WIDTH": of normal priors (without a kind) standard deviations, in the unit of the
-            quantity or as a share of its nominal value ("20%"). The last pattern that a quantity matches counts.
+        asked: Widths, or texts "KIND WIDTH"; for normal priors (the default kind) standard deviations, in the unit of
+            the quantity or as a share of its nominal value ("20%"). The last matching pattern of a quantity counts.
 
     Raises:
-        InputError: A pattern matches no free quantity, or a width is none that the kind can have.
+        InputError: A pattern matches no free quantity, or a width is invalid for its kind.
     """
     found: dict[int, tuple[str, float]] = {}
     for pattern, given in asked.items():

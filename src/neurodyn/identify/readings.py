@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensor readings of a log: their noise, and their errors beside roll-outs, with bias, delay and missing readings."""
+"""Sensor readings of a log: their noise, and their errors against roll-outs, with bias, delay and missing readings."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _LONGEST = 0.1
 """Default upper bound of a delay [s]."""
 
 _LEAST_SHARE = 0.01
-"""Minimum noise, as a share of the size of the readings: a contact force is zero most of the time."""
+"""Minimum noise, as a share of the size of the readings, as a contact force is zero most of the time."""
 
 LEAST = 1e-6
 """Minimum standard deviation; logs are stored in single precision."""
@@ -209,7 +209,7 @@ class ComparedReadings:
 
 
 def interpolated(values: Tensor, delay: Tensor) -> Tensor:
-    """Return values [N, T, channels] earlier by `delay` frames ([] or [N]), by cubic interpolation."""
+    """Return values [N, T, channels] delayed by `delay` frames ([] or [N]), by cubic interpolation."""
     worlds, frames, width = values.shape
     place = torch.arange(frames, dtype=values.dtype) - delay.expand(worlds)[:, None]
     place = place.clamp(0.0, frames - 1.0)
@@ -248,7 +248,7 @@ def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
 def _compared(
     mounted: Sequence[MountedSensor], free: Sequence[Parameter], readings: Tensor, dt: float
 ) -> tuple[Tensor, Tensor]:
-    """Return which errors count, shape [W, T, channels], and `ComparedReadings.ahead`, shape [channels]."""
+    """Return a mask of the compared errors, shape [W, T, channels], and `ComparedReadings.ahead`, shape [channels]."""
     frames, masks, column = readings.shape[1], [], 0
     ahead: list[int] = []
     bounds = {spec.name: (spec.lower, spec.upper) for spec in free}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Residuals of roll-outs beside a log, for many sets of parameters at once, and their normal equations.
+r"""Residuals of roll-outs against a log, for many sets of parameters at once, and their normal equations.
 
 Each pair of a parameter set and a window is one world of a compiled roll-out. The Jacobian is formed by central
 differences,
@@ -11,9 +11,8 @@ time; it would take one pass, about two roll-outs long, for each of the hundreds
 the entries are accurate to about 1e-8. Gradients of scalar losses (`parameter_search.lbfgs`, `learn.hybrid`) come from
 the adjoint.
 
-Residuals are scaled by their standard deviations: predicted minus logged positions (continuous angles wrapped,
-rotation vectors for quaternions) and velocities, and errors of other sensors (`identify.readings`). Beside the
-parameters, these may be free:
+Residuals are scaled by their standard deviations: predicted minus logged positions (continuous angles wrapped, rotation
+vectors for quaternions) and velocities, and errors of other sensors (`identify.readings`). Other free variables may be:
 - the initial state of each window, as an offset z from the logged one with cost |z|^2, in units of the sensor noise;
 - a constant torque in each log, and parameters that vary between logs, with the same quadratic cost.
 """
@@ -45,14 +44,14 @@ _WORLDS = 2048
 """Worlds of a launch up to which several coordinates share it."""
 
 _COLUMNS = 8
-"""Most derivatives that threads compute at once, because each holds its roll-outs."""
+"""Most derivatives that threads compute at once, as each holds its roll-outs in memory."""
 
 
 @dataclass(frozen=True)
 class ResidualOptions:
-    """Which channels are compared, and what is free beside the parameters; see `IdentificationSettings`.
+    """Compared channels, and free variables besides the parameters; see `IdentificationSettings`.
 
-    Differences to one side take half the roll-outs, and are accurate to about 1e-5: enough for steps of a search.
+    One-sided differences need half the roll-outs, and are accurate to about 1e-5: enough for steps of a search.
     """
 
     positions: bool = True
@@ -206,7 +205,7 @@ class Residuals:
         return scale if self.measured is None else torch.cat([scale, self.measured.robust(errors[..., 2 * self._nv :])])
 
     def excess(self, point: Point) -> Tensor:
-        """Return that scale of the compared channels in standard deviations of their noise, shape [channels]."""
+        """Return the `robust` scale of compared channels in standard deviations of their noise, shape [channels]."""
         own = self.noise.joined if self.measured is None else torch.cat([self.noise.joined, self.measured.noise])
         return (self.robust(point) / own)[self._channels]
 
@@ -282,7 +281,7 @@ class Residuals:
 
     @property
     def physical(self) -> bool:
-        """Whether each coordinate stands for one quantity, so that derivatives by values exist."""
+        """Whether each coordinate corresponds to one quantity, so that derivatives by values exist."""
         return isinstance(self.space, SearchSpace)
 
     def chain(self, x: Tensor) -> Tensor:
@@ -300,7 +299,7 @@ class Residuals:
         return self.space.values(x).detach()
 
     def off_prior(self, x: Tensor) -> Tensor:
-        """Return how far coordinates are off their priors, in standard deviations, shape [..., p]."""
+        """Return the distance of coordinates from their priors, in standard deviations, shape [..., p]."""
         assert self.prior is not None
         return self.prior.distance(x if isinstance(self.prior, UnitPrior) else self.space.values(x))
 
@@ -354,7 +353,7 @@ class Residuals:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)
 
-            @torch.no_grad()  # which holds for the thread that asks
+            @torch.no_grad()  # no_grad holds for the calling thread only
             def column(k: int) -> Tensor:
                 return self._difference(values, point, step=steps[:, k], column=k, sets=sets)
 
@@ -371,7 +370,7 @@ class Residuals:
     def _threads(self) -> int:
         """Threads that may simulate at once."""
         dynamics, ground = self.dynamics, self.windows.ground
-        if type(dynamics) is not HybridDynamics:  # a controller may keep what it did
+        if type(dynamics) is not HybridDynamics:  # a controller may keep a state
             return 1
         around = None if self._environments is None else self._environments.at(None if ground is None else ground[:1])
         return min(dynamics.threads, _COLUMNS) if dynamics.parallel(dynamics.resolve_environment(around)) else 1
@@ -384,9 +383,9 @@ class Residuals:
         return self._halved(errors, sets) / step[:, None, None, None]
 
     def _by_coordinates(self, errors: Tensor, point: Point) -> list[Tensor]:
-        """Return the derivatives of the weighted residuals, whose `errors` are known, by each coordinate of the space.
+        """Return the derivatives of the weighted residuals by each coordinate of the space, given the `errors`.
 
-        Coordinates are moved together as far as a launch has few worlds, which costs more than its worlds do.
+        Coordinates are moved together while a launch has few worlds, as its overhead then exceeds their cost.
         """
         sets, each = point.x.shape[0], max(1, _WORLDS // (point.x.shape[0] * self.windows.count))
         found: list[Tensor] = []
@@ -484,10 +483,10 @@ class Residuals:
 
 
 def without_jumps(derivatives: Tensor) -> Tensor:
-    """Return derivatives [S, W, T, c] with those of single windows cut that are far larger than of all others.
+    """Return derivatives [S, W, T, c], with outlying windows scaled down.
 
-    A difference across a jump, such as a contact that begins, is no derivative, and one such window would outweigh the
-    rest: it keeps `_JUMP` times the size that 95 % of the windows stay below.
+    A difference across a jump, such as the onset of a contact, is no derivative, and one such window would outweigh the
+    rest: it is limited to `_JUMP` times the 95 % quantile over windows.
     """
     sizes = derivatives.square().sum((2, 3)).sqrt()
     most = _JUMP * sizes.quantile(0.95, 1, keepdim=True)

@@ -22,15 +22,15 @@ class IdentifiedParameter(Record, frozen=True):
 
     Attributes:
         name: Its name.
-        value: What was identified.
-        interval: 95 % interval; None where there is none to believe.
-        why_not: Why there is none; UNSET where there is one.
-        sandwich: The interval of the sandwich covariance beside that of a bootstrap; UNSET without one.
-        prior: Width of its prior, of a normal one the standard deviation; UNSET without one.
+        value: Identified value.
+        interval: 95 % interval; None if there is no reliable one.
+        why_not: Reason for a missing interval; UNSET if there is one.
+        sandwich: The sandwich interval in addition to a bootstrap's; UNSET without a bootstrap.
+        prior: Width of its prior, for a normal one the standard deviation; UNSET without one.
         prior_kind: Kind of this prior (`identify.priors.PRIORS`); UNSET for a normal one.
-        nominal: What the robot's declaration says.
-        with_networks: Its value beside the networks of a blueprint; UNSET without any.
-        by_log: Its value in each log, where it has one of its own.
+        nominal: Declared value.
+        with_networks: Its value with the networks of a blueprint; UNSET without any.
+        by_log: Its value in each log, if it varies between logs.
     """
 
     name: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification by names.
 
-From a robot, its logs and what is free to a run directory; plain drives for joints that declare none.
+From a robot, its logs and the free quantities to a run directory; default drives for joints that declare none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
 LONGEST_DELAY = 0.03
-"""Delays up to this are searched [s]."""
+"""Longest delay that is searched [s]."""
 
 _PASSIVE = ("armature", "damping", "friction")
 _REPLACED = ({*IdentifyRequest.__struct_fields__} & {*IdentificationSettings.__struct_fields__}) - {
@@ -37,11 +37,11 @@ _REPLACED = ({*IdentifyRequest.__struct_fields__} & {*IdentificationSettings.__s
     "horizons",
     "prior",
 }
-"""Arguments that replace the setting of their name; the others are converted before."""
+"""Arguments that override the setting of their name; the excluded ones are converted first."""
 
 
 def with_drives(robot: Robot, kind: str) -> Robot:
-    """Return a robot whose driven joints all have a drive: of one kind where they declare none.
+    """Return a robot with a drive of the given kind on every driven joint that declares none.
 
     Raises:
         InputError: There is no such kind, or a PD drive has no gains to start from.
@@ -61,7 +61,7 @@ def with_drives(robot: Robot, kind: str) -> Robot:
 
 
 def drive_parameters(robot: Robot) -> tuple[str, ...]:
-    """Return what is free of drives where nobody says: their own numbers, and armature, damping and friction."""
+    """Return the default free quantities of drives: their own numbers, and armature, damping and friction."""
     free = []
     for name, drive in robot.drives.items():
         own = drive.quantities()
@@ -98,7 +98,7 @@ def identify(request: IdentifyRequest) -> Identification:
 
 
 def plan_identification(request: IdentifyRequest) -> tuple[IdentificationProblem, IdentificationSettings]:
-    """Return the problem that `identify` is asked to solve, and its settings; errors are its own."""
+    """Return the problem and the settings of `identify`; raises its errors."""
     robot, data, blueprint = request.robot, request.data, request.blueprint
     declared = robot if isinstance(robot, Robot) else load(robot)
     settings = _settings(request, declared)
@@ -121,7 +121,7 @@ def plan_identification(request: IdentifyRequest) -> tuple[IdentificationProblem
 
 
 def _settings(request: IdentifyRequest, robot: Robot) -> IdentificationSettings:
-    """Return the settings of a robot, with those that the request replaces."""
+    """Return the settings of a robot, overridden by the request."""
     given, horizons, prior = request.settings, request.horizons, request.prior
     return changed(
         given if isinstance(given, IdentificationSettings) else load_identification(robot, given),
@@ -132,7 +132,7 @@ def _settings(request: IdentifyRequest, robot: Robot) -> IdentificationSettings:
 
 
 def identify_again(again: TrainingAgain) -> None:
-    """Identify once more what a run identified; the runs that were measured beside it are left out."""
+    """Repeat the identification of a run, without the runs that were evaluated beside it."""
     record = again.read(IdentificationRecord)
     assert isinstance(record.parameters, tuple)
     networks = record.blueprint if isinstance(record.blueprint, Blueprint) and record.blueprint.augmentations else None
@@ -143,13 +143,13 @@ def identify_again(again: TrainingAgain) -> None:
 
 
 def _text(one: Parameter) -> str:
-    """Return a free quantity as a user asks for it."""
+    """Return a free quantity in the user's notation."""
     lower, upper = ("" if bound is None else repr(bound) for bound in (one.lower, one.upper))
     return f"{one.name}={one.nominal!r}:{lower}:{upper}"
 
 
 def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Store:
-    """Return the trajectories of one file, or of several, each of which becomes one log.
+    """Return the trajectories of one file, or of several, each as one log.
 
     Raises:
         InputError: A file is missing or malformed, or of another robot.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is searched: the coordinates of free quantities in least squares."""
+"""Search space of the least squares: coordinates of the free quantities."""
 
 import copy
 import math
@@ -39,7 +39,7 @@ class BoxedSpace:
 
 
 class SearchSpace(BoxedSpace):
-    """Value = size x, except for full inertias.
+    """Scaled coordinates, value = size x, except for full inertias.
 
     Attributes:
         fixed: Coordinates that are held constant, bool, shape [n].

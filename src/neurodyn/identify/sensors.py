@@ -87,7 +87,7 @@ class LogSensors:
         return (*self.model, *self.gains, *self.mounting)
 
     def driven(self, model: HybridDynamics) -> DrivenModel:
-        """Return the model in the loop that the log's controls drive: alone, or with the controller."""
+        """Return the model as driven by the log's controls: alone, or with the controller."""
         return model if self.controller is None else ClosedLoop(model, self.controller, self.gains)
 
     def measured(self, dynamics: DrivenModel, windows: FitWindows) -> ComparedReadings | None:
@@ -112,7 +112,7 @@ def _closed(store: Store, settings: IdentificationSettings, robot: Robot) -> tup
             )
         return store, None
     if spec.control_kind != "target":
-        return store, None  # refused later, with all other differences
+        return store, None  # rejected later, with all other differences
     if controller is None:
         raise InputError(
             f"the data of {robot.name!r} hold targets of a controller; valid: `controller` in the settings, or in the "

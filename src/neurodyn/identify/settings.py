@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a robot is identified: settings that a file beside its declaration (identify.yaml) or the caller may change."""
+"""Settings of an identification, from a file beside the robot's declaration (identify.yaml) or from the caller."""
 
 import math
 from collections.abc import Iterable
@@ -26,68 +26,66 @@ _SUBSTEPS = 4
 _CONTACT_STARTS = 8
 _MOST_POINTS = 101
 LEAST = 40
-"""Fewest resamples of a bootstrap."""
+"""Least number of resamples of a bootstrap."""
 
 
 class IdentificationSettings(Config, frozen=True):
-    """How parameters are identified.
+    """Settings of an identification of parameters.
 
     Attributes:
-        parameters: Quantities that are free where the caller names none; see
-            `core.description.parameter.select_parameters`.
-        method: What is compared with the log: "roll-outs", or the torques of "inverse-dynamics", which is for bolted
-            robots whose torques were logged, and takes any number of inertial parameters; the latter ignores
-            what is said about windows, noise and search below.
+        parameters: Free quantities if the caller names none; see `core.description.parameter.select_parameters`.
+        method: Data to compare: "roll-outs", or the torques of "inverse-dynamics", for bolted robots with logged
+            torques and any number of inertial parameters; the latter ignores the settings of windows, noise and search
+            below.
         smoothing: Window over which inverse dynamics smooth positions [s].
         inertial_prior: Weight of nominal masses, centres and inertias in inverse dynamics, see
-            `identify.inverse_dynamics`; it decides what torques do not.
-        horizon: Length of the roll-outs that are compared with the log [s].
+            `identify.inverse_dynamics`; it determines what torques do not.
+        horizon: Length of the roll-outs to compare with the log [s].
         windows: Most windows of the parameter stage; they do not overlap, so that their noise is independent.
-        moving: Windows of a lower mean joint speed are left out [rad/s or m/s]; None for all windows.
+        moving: Lowest mean joint speed of a window that is used [rad/s or m/s]; None for all windows.
         positions: Whether positions are compared.
         velocities: Whether velocities are compared.
         noise_q: Standard deviation of each position (by degree of freedom); empty to estimate it from the log.
         noise_qd: Standard deviation of each velocity; empty to estimate it from the log.
-        reweigh: Whether channels are weighed anew by their residuals after a first fit: a model that does
-            not fit to within the sensors' noise errs more in one channel than in another.
-        huber: Residuals beyond so many scales count linearly instead of squared; None for squared throughout.
-        initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
+        reweigh: Whether channels are reweighted by their residuals after a first fit: a model that does not fit to
+            within the sensors' noise errs more in one channel than in another.
+        huber: Number of scales beyond which residuals count linearly instead of squared; None for squared throughout.
+        initial: Whether the initial state of each window is "free" (within the sensors' noise) or as "logged".
         torque_offset: Standard deviation of a constant torque of each log [N m or N]; 0 for none.
-        per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
-        sensors: Sensors beside those of the joints, whose readings are compared (`core.description.sensors`), by
-            name; they add to those that the robot declares, of which the ones that the data hold are compared.
-        controller: The controller of a log whose controls are targets: the loop is simulated. None for that which the
-            log's column map names.
+        per_log: Free quantities that vary between logs (a payload), with the standard deviation of the difference.
+        sensors: Further sensors to compare (`core.description.sensors`), by name; they add to those that the robot
+            declares, of which the ones in the data are compared.
+        controller: The controller of a log whose controls are targets: the loop is simulated. None for the controller
+            in the log's column map.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
-            without derivatives: for roll-outs over several impacts, from starting states as logged.
-        starts: Starting points of the search; unset for 1, and 8 where quantities of contacts are free and the fit from
-            one ends at a bound, or with errors well above the noise.
-        search: What begins from several starts: "basin-hopping", or another one of
+            without derivatives: for roll-outs over several impacts, from initial states as logged.
+        starts: Starting points of the search; unset for 1, and 8 if contact quantities are free and the fit from one
+            ends at a bound, or with errors well above the noise.
+        search: Global search from several starts: "basin-hopping", or another one of
             `identify.population_search.SEARCHES`.
         rounds: Rounds of this search.
         round_iterations: Iterations of the local optimiser in a round.
-        horizons: Shorter horizons that are fitted before, each from the end of the one before it [s].
+        horizons: Shorter horizons to fit first, each from the previous solution [s].
         iterations: Most iterations of the final local optimiser.
-        prior: Standard deviations of normal distributions about nominal values, by name or pattern of free quantities:
-            in their unit, or as a share of the nominal value ("20%").
-        bootstrap: Resamples of the logs that intervals come from; 0 for the sandwich covariance.
+        prior: Standard deviations of normal priors around nominal values, by name or pattern of free quantities: in
+            their unit, or as a share of the nominal value ("20%").
+        bootstrap: Resamples of the logs for intervals; 0 for the sandwich covariance.
         profile: Points of the profile likelihood of each quantity on the page; 0 for none.
-        start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
-            log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
-        context: Past frames that a starting state is estimated from.
-        history: Past frames that memories of drives and networks begin from, where there are any.
-        substeps: Steps of the engine in a frame; unset for as many as the simulator takes where contacts are soft, else
-            for 4.
+        start: Initial states of held-out windows: as "logged", or estimated from "past" positions alone, if the log's
+            velocities were smoothed with a look ahead; "auto" uses the past if velocities are differences.
+        context: Past frames for estimating an initial state.
+        history: Past frames that initialise memories of drives and networks, if there are any.
+        substeps: Engine steps per frame; unset for the simulator's if contacts are soft, else for 4.
         contact: Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for
             MuJoCo, else none.
-        network: How networks are trained.
-        seconds: Horizons at which held-out errors are reported [s].
+        network: Settings of the networks' training.
+        seconds: Horizons of held-out errors [s].
         rollouts: Most held-out windows.
-        parameter_share: Share of a time budget that the parameter stage may take where networks follow.
+        parameter_share: Share of a time budget for the parameter stage if networks follow.
         minutes: Time budget [min]; None for iterations and steps, where everything depends on the seed alone.
-        clock: What the minutes are of: "wall" time, or "cpu" time of the process.
+        clock: Clock of the minutes: "wall" time, or "cpu" time of the process.
         threads: CPU threads; None for those of the available cores. Results do not depend on it.
-        seed: Seed of everything random.
+        seed: Seed of all random numbers.
     """
 
     budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "clock", "network.steps", "network.validations", "threads")
@@ -176,14 +174,14 @@ class IdentificationSettings(Config, frozen=True):
             raise ValueError("bootstrap repeats fits by least squares; valid with it: optimiser: levenberg-marquardt")
 
     def starts_of(self, names: Iterable[str]) -> int:
-        """Return the most starts of a search over free quantities of these names."""
+        """Return the largest number of starts of a search over free quantities with these names."""
         if self.starts is not UNSET:
             return self.starts
         touching = any(name.startswith("contact.") or name == SIZE for name in names)
         return _CONTACT_STARTS if touching and self.optimiser != "cma-es" else 1
 
     def engine(self, robot: Robot) -> EngineConfig:
-        """Return what the engine computes for a robot, without networks."""
+        """Return the engine's configuration for a robot, without networks."""
         contact = robot.simulated_contact if self.contact is UNSET else self.contact
         substeps = self.substeps
         if substeps is UNSET:
@@ -192,11 +190,11 @@ class IdentificationSettings(Config, frozen=True):
 
 
 IdentificationRecord = RunRecord[IdentificationSettings]
-"""How an identification was made."""
+"""Record of an identification."""
 
 
 def load_identification(robot: Robot, path: str | None = None) -> IdentificationSettings:
-    """Read identification settings: a file's, or those that come with the robot (identify.yaml), or the general ones.
+    """Read identification settings: from a file, from the robot's identify.yaml, or the defaults.
 
     Raises:
         InputError: The file is missing or malformed.

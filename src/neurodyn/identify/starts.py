@@ -36,7 +36,7 @@ Start = Literal["logged", "past"]
 
 
 def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
-    """Return how forecasts of a log start; "auto" is "past" where velocities were differentiated from positions."""
+    """Return how forecasts of a log start; "auto" is "past" if velocities were differentiated from positions."""
     if asked != "auto":
         return asked
     columns = store.header.notes.get("column_map") or {}
@@ -46,7 +46,7 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
 
 
 def lead(context: int, history: int) -> int:
-    """Return the frames that precede a forecast: enough for state estimation and for memories."""
+    """Return the number of frames before a forecast: enough for state estimation and for memories."""
     return max(context, history)
 
 
@@ -119,7 +119,7 @@ class FromPast(nn.Module):
 
     @property
     def caveat(self) -> str:
-        """What the model is not; see `Dynamics.caveat`."""
+        """Caveat of the model; see `Dynamics.caveat`."""
         return self.dynamics.caveat
 
     @property
@@ -129,7 +129,7 @@ class FromPast(nn.Module):
 
     @torch.no_grad()
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
-        """Roll out under controls from a window of `spec.context` past frames; a single state is used as it is."""
+        """Roll out under controls from a window of `spec.context` past frames; a single state is used unchanged."""
         if isinstance(context, Window) and context.torque.shape[1]:
             frames = context.torque.shape[1]
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: trained in any dynamics, played in any other."""
+"""Policies: trained in one model of the dynamics, evaluated in any other."""
 
 import os
 

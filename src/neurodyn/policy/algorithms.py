@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithms that train policies, by name; another one is settings, a learner, and `ALGORITHMS.add(name, ...)`."""
+"""Registry of algorithms that train policies; a new one needs settings, a learner, and `ALGORITHMS.add(name, ...)`."""
 
 import sys
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A way to train a policy.
+    """An algorithm that trains a policy.
 
     Attributes:
         settings: Its settings.
-        learner: Its learner, as "module:class", which is imported when a training begins.
+        learner: Its learner, as "module:class", imported when training begins.
         needs_gradients: Whether it needs gradients through the dynamics.
     """
 
@@ -38,7 +38,7 @@ class Algorithm:
         return getattr(import_module(module), name)
 
     def require(self, dynamics: Dynamics) -> None:
-        """Refuse dynamics that it cannot train in.
+        """Check that the algorithm can train in these dynamics.
 
         Raises:
             InputError: It needs gradients and they have none.
@@ -61,7 +61,7 @@ ALGORITHMS: Registry[Algorithm] = Registry(
 
 
 def require_learner() -> None:
-    """Refuse to continue without rsl_rl, with an InputError that names the extra `policy`."""
+    """Raise an InputError that names the extra `policy` if rsl_rl is not installed."""
     missing = [name for name in ("rsl_rl", "tensordict") if find_spec(name) is None]
     if missing:
         raise InputError(
@@ -72,9 +72,9 @@ def require_learner() -> None:
 
 
 def _import_tensordict() -> None:
-    """Import tensordict without torch.compile's tracer, which takes as long to import as torch, for nothing here.
+    """Import tensordict without torch.compile's tracer, which takes as long to import as torch and is unused here.
 
-    tensordict registers functions of vmap with the tracer, for graphs that hold both; no verb compiles any.
+    tensordict registers vmap functions with the tracer for graphs that contain both; no command compiles any.
     """
     if "torch._dynamo" in sys.modules:
         return

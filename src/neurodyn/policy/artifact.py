@@ -20,25 +20,25 @@ from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import Task, is_file, load, of_robot
 
 KNOWN = 1_000_000
-"""Observations that the normalisation of a given policy counts for when rsl_rl goes on with it."""
+"""Number of observations that a warm-started policy's normaliser counts as seen when rsl_rl continues training."""
 
 
 Hidden = tuple[Tensor, ...]
-"""State of a recurrent policy, shape [1, worlds, width] each: one tensor of a GRU, two of an LSTM."""
+"""Hidden state of a recurrent policy, shape [1, worlds, width] each: one tensor for a GRU, two for an LSTM."""
 
 _PARTS = {"mlp.": "layers", "rnn.rnn.": "memory", "encoder.": "encoder"}
-"""Parts of rsl_rl's models and ours."""
+"""Prefixes in rsl_rl's models and the matching modules of ours."""
 
 
 class PolicyNetwork(nn.Module):
     """A network from normalised observations, clipped at `clip`, to mean actions, clipped at `limit`.
 
-    An MLP, behind a memory or an encoder where the settings have one. Its inputs are the frames that it sees, newest
-    first, then what was drawn for the robot if it sees that (`privileged`). An encoder reads the latter; of a student
-    (`adapts`) it reads the frames instead, and the MLP the newest of them.
+    An MLP, optionally behind a recurrent memory or an encoder. Its inputs are the observed frames, newest first, then
+    the randomised quantities of the robot if it sees them (`privileged`). A teacher's encoder reads these quantities;
+    that of a student (`adapts`) reads the frames instead, and the MLP gets the newest frame.
 
     Attributes:
-        privileged: Names of what it sees of the robot.
+        privileged: Names of the randomised quantities in its inputs.
         mean: Mean of its inputs, shape [inputs].
         deviation: Divisor of its inputs, shape [inputs].
         layers: The MLP.
@@ -85,7 +85,7 @@ class PolicyNetwork(nn.Module):
         return self.layers(self._features(observation)).clamp(-self.limit, self.limit)
 
     def remember(self, observation: Tensor, hidden: Hidden | None) -> tuple[Tensor, Hidden]:
-        """Return actions, shape [worlds, actions], and the memory after them; None for an empty memory."""
+        """Return actions, shape [worlds, actions], and the next hidden state; `hidden` None for an empty memory."""
         assert self.memory is not None
         given: Any = hidden if hidden is None or isinstance(self.memory, nn.LSTM) else hidden[0]
         out, after = self.memory(self._features(observation)[None], given)
@@ -93,7 +93,7 @@ class PolicyNetwork(nn.Module):
         return self.layers(out[0]).clamp(-self.limit, self.limit), after
 
     def _features(self, observation: Tensor) -> Tensor:
-        """Return what memory or layers read."""
+        """Return the inputs of the memory or the layers."""
         seen = (observation - self.mean) / self.deviation
         if self.clip is not None:
             seen = seen.clamp(-self.clip, self.clip)
@@ -106,7 +106,7 @@ class PolicyNetwork(nn.Module):
 
     @torch.no_grad()
     def take(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
-        """Copy the state of rsl_rl's MLPModel, whose normaliser adds `epsilon` to the standard deviation."""
+        """Load the state of rsl_rl's MLPModel, whose normaliser adds `epsilon` to the standard deviation."""
         if "obs_normalizer._mean" in actor:
             self.mean.copy_(actor["obs_normalizer._mean"][0])
             self.deviation.copy_(actor["obs_normalizer._std"][0] + epsilon)
@@ -117,12 +117,12 @@ class PolicyNetwork(nn.Module):
 
     @torch.no_grad()
     def take_mean(self, one: Mapping[str, Tensor], other: Mapping[str, Tensor], share: float) -> None:
-        """Copy the mean of the weights of two policies, of which the second counts its share."""
+        """Load the weighted mean of two policies' weights; `share` is the weight of the second."""
         self.load_state_dict({name: torch.lerp(value, other[name].to(value), share) for name, value in one.items()})
 
     @torch.no_grad()
     def give(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
-        """Copy the policy into the state of rsl_rl's MLPModel: what `take` undoes."""
+        """Copy the policy into the state of rsl_rl's MLPModel: the inverse of `take`."""
         if "obs_normalizer._mean" in actor:
             deviation = self.deviation - epsilon
             actor["obs_normalizer._mean"].copy_(self.mean[None])
@@ -143,10 +143,10 @@ def _mlp(widths: Sequence[int], activation: str) -> nn.Sequential:
 
 
 class ActingPolicy:
-    """A policy that acts in a batch of worlds, with what it remembers of each."""
+    """A policy acting in a batch of worlds, with its history or memory of each."""
 
     def __init__(self, network: PolicyNetwork) -> None:
-        """Begin with an empty memory."""
+        """Start with an empty memory."""
         self._network, self._settings = network, network.settings
         self._frames: Tensor | None = None
         self._hidden: Hidden | None = None
@@ -158,7 +158,7 @@ class ActingPolicy:
 
         Args:
             seen: Observations, shape [worlds, observations].
-            robots: What was drawn for the robots, for policies that see it, shape [worlds, names].
+            robots: Randomised quantities of the robots, for privileged policies, shape [worlds, names].
         """
         settings = self._settings
         last = seen.new_zeros(len(seen), self._network.actions) if self._last is None else self._last
@@ -180,12 +180,12 @@ class ActingPolicy:
         return action
 
     def cut(self) -> None:
-        """End the gradients of what is remembered."""
+        """Detach the history and memory from their gradients."""
         self._frames, self._last = (None if x is None else x.detach() for x in (self._frames, self._last))
         self._hidden = None if self._hidden is None else tuple(h.detach() for h in self._hidden)
 
     def restart(self, done: Tensor) -> None:
-        """Forget worlds whose episode has ended, shape [worlds], bool."""
+        """Clear the memory of worlds whose episode has ended, shape [worlds], bool."""
         self._begun = done if self._begun is None else self._begun | done
         if self._last is not None:
             self._last = self._last.masked_fill(done[:, None], 0.0)
@@ -194,7 +194,7 @@ class ActingPolicy:
 
 
 def acting(policy: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return a policy that is called in every frame of some worlds: with its memory, where it has one."""
+    """Return a policy to call in every frame of a batch of worlds, with memory if it has one."""
     if isinstance(policy, PolicyNetwork) and (policy.settings.remembers or policy.privileged):
         return ActingPolicy(policy)
     return policy
@@ -215,9 +215,9 @@ class PolicyConfig(Config, frozen=True):
         action_meaning: Meaning of the scaled action, in words.
         dt: Time between two actions [s].
         network: The network.
-        limit: Size beyond which components of an action are cut off.
-        clip: Size beyond which normalised observations are cut off; None for none.
-        privileged: Names of what it sees of the robot, as drawn for each episode.
+        limit: Magnitude at which components of an action are clipped.
+        clip: Magnitude at which normalised observations are clipped; None for no clipping.
+        privileged: Names of the randomised quantities that it sees.
         adapts: Whether it infers the encoder's latent from its history.
         version: Version of this layout.
     """
@@ -245,7 +245,7 @@ class PolicyConfig(Config, frozen=True):
 
 
 def policy_config(task: Task, network: NetworkSettings, privileged: tuple[str, ...] = ()) -> PolicyConfig:
-    """Return the configuration of a policy for a task; `privileged` names what it sees of the robot."""
+    """Return the configuration of a policy for a task; `privileged` names the randomised quantities that it sees."""
     return PolicyConfig(
         task=task.name,
         robot=task.robot,
@@ -272,11 +272,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
-    """Read a policy from a folder or "pretrained-policy:NAME", with frozen weights; no code of its task's file runs.
+    """Read a policy from a folder or "pretrained-policy:NAME", with frozen weights; runs no code of its task's file.
 
     Raises:
         InputError: There is no policy, or its files are damaged or of another version.
-        MismatchError: The task observes or acts in another way now than when the policy was trained.
+        MismatchError: The task's observations or actions have changed since the policy was trained.
     """
     folder = artifacts.resolve_policy(folder)
     path = folder / "config.json"
@@ -285,7 +285,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
         version = data.get("version") if isinstance(data, dict) else None
         raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
     config = from_dict(data, PolicyConfig, str(path))
-    if not _is_own(config.task):  # what a user declared or wrote may have moved
+    if not _is_own(config.task):  # a user's declaration or file may have moved
         require_task(config, load(config.task), str(folder))
     network = config.build()
     try:
@@ -296,14 +296,14 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
 
 
 def task_of(config: PolicyConfig, given: str | None, where: str, *, drawn: bool = False) -> Task:
-    """Return the task of a policy, or the `given` one; code of a file runs only where the user names that file.
+    """Return the task of a policy, or the `given` one; runs code of a file only if the user names that file.
 
-    `drawn` says whether robots are drawn, which some policies see.
+    `drawn` says whether robots are randomised, as privileged policies require.
 
     Raises:
-        InputError: The policy is for a task in a file, and the user named none; or it sees what is drawn for the robot,
-            and nothing is.
-        MismatchError: The task that was given is another.
+        InputError: The policy is for a task in a file and the user named none, or it is privileged and robots are not
+            randomised.
+        MismatchError: The given task is a different one.
     """
     if not drawn:
         require_unprivileged(config, where)
@@ -325,19 +325,19 @@ def task_of(config: PolicyConfig, given: str | None, where: str, *, drawn: bool 
 
 
 def require_task(config: PolicyConfig, task: Task, where: str) -> None:
-    """Refuse a policy with other observations or actions than a task's, with a MismatchError that names the first."""
+    """Raise a MismatchError naming the first difference between a policy's observations or actions and a task's."""
     now = policy_config(task, config.network)
     for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
         mine, wanted = getattr(config, name), getattr(now, name)
         if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
-            continue  # the file or the robot may have moved; joints and scales tell
+            continue  # the file or the robot may have moved; joints and scales identify them
         if mine != wanted:
             shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
             raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")
 
 
 def require_unprivileged(config: PolicyConfig, where: str) -> None:
-    """Refuse a policy that sees what was drawn for the robot, where nothing is drawn, with an InputError."""
+    """Raise an InputError for a privileged policy where nothing is randomised."""
     if config.privileged:
         raise InputError(
             f"{where}: sees what is drawn for the robot, which is not known here; valid: `policy evaluate "
@@ -350,22 +350,22 @@ def _is_own(task: str) -> bool:
 
 
 def _same_own(mine: str, wanted: str) -> bool:
-    """Return whether two tasks are of one class in a file, or have one name, wherever file or robot lie."""
+    """Return whether two tasks are one class in a file, or share a name, regardless of the paths of file and robot."""
     if is_file(mine) and is_file(wanted):
         return mine.rpartition(":")[2] == wanted.rpartition(":")[2]
     return of_robot(mine) and of_robot(wanted) and mine.partition("@")[0] == wanted.partition("@")[0]
 
 
 _EPSILON = 1e-2
-"""What rsl_rl's normaliser of observations adds to their standard deviation."""
+"""Added to the standard deviation by rsl_rl's observation normaliser."""
 
 
 def load_critic(folder: str, task: Task) -> Callable[[Tensor], Tensor]:
     """Return the critic of a policy's training, from observations to discounted future rewards, shape [rows].
 
     Raises:
-        InputError: There is no policy, or its training left no critic.
-        MismatchError: It is of another task.
+        InputError: There is no policy, or its training saved no critic.
+        MismatchError: It belongs to another task.
     """
     path = artifacts.resolve_policy(folder)
     config, _ = load_policy(path)
@@ -396,8 +396,8 @@ class Behaviour:
         name: Name of the policy.
         act: From observations, shape [worlds, observations], to actions without noise, shape [worlds, actions]; None
             for uniformly random actions.
-        quiet: Whether no noise is added to its actions.
-        swings: Whether sines are added to its actions, with weaker noise (`Excitation`).
+        quiet: Whether its actions get no noise.
+        swings: Whether its actions get sines and weaker noise (`Excitation`).
     """
 
     name: str
@@ -406,27 +406,27 @@ class Behaviour:
     swings: bool = False
 
     def begun(self) -> Callable[[Tensor], Tensor] | None:
-        """Return `act` for a batch of worlds whose episodes begin."""
+        """Return `act` for a batch of worlds that start an episode."""
         return None if self.act is None else acting(self.act)
 
 
 class Excitation:
-    """What is added to the actions of a batch of episodes, in units of their scale.
+    """Excitation added to the actions of a batch of episodes, in units of the action scale.
 
-    Noise, white or an Ornstein-Uhlenbeck process. Where a behaviour swings, sines, which all actions have at the
-    frequency of the episode, each with its own amplitude and phase, beside weaker noise: legs step, where noise that
-    leaves a robot upright only shakes it.
+    Noise: white or an Ornstein-Uhlenbeck process. A behaviour that swings also gets sines beside weaker noise: one
+    frequency per episode, with an amplitude and phase per action. Sines make legs step, where noise too weak to topple
+    a robot only shakes it.
 
     Attributes:
-        strength: Of each episode, uniform between 0 and that of the log: the standard deviation of its noise, or the
-            greatest amplitude of its sines; shape [worlds, 1].
+        strength: Per episode, uniform between 0 and the log's strength: the standard deviation of the noise, or the
+            greatest amplitude of the sines; shape [worlds, 1].
     """
 
     def __init__(
         self, task: Task, behaviours: "Sequence[Behaviour]", number: Tensor, noise: float, correlation: float,
         generator: torch.Generator,
     ) -> None:  # fmt: skip
-        """Draw what holds for whole episodes, whose behaviours have the numbers `number`, shape [worlds]."""
+        """Draw the excitation of whole episodes; `number` holds the index of each world's behaviour, shape [worlds]."""
         worlds, actions = len(number), len(task.actions)
         self._correlation, self._generator, self._drawn, self._frame = correlation, generator, None, 0
         loud = torch.tensor([not behaviour.quiet for behaviour in behaviours])[number]
@@ -442,11 +442,11 @@ class Excitation:
             self._sines = turn, self.strength * swings * amplitude, 2.0 * math.pi * phase
 
     def frame(self) -> Tensor:
-        """Return what is added in the next frame, shape [worlds, actions]."""
+        """Return the excitation of the next frame, shape [worlds, actions]."""
         drawn = torch.randn(self._shape, generator=self._generator)
         if self._drawn is not None and self._correlation:
             drawn = self._correlation * self._drawn + math.sqrt(1.0 - self._correlation**2) * drawn
-        self._drawn = drawn  # of unit variance in every frame
+        self._drawn = drawn  # unit variance in every frame
         added = self._deviation * drawn
         if self._sines is not None:
             turn, amplitude, phase = self._sines
@@ -456,7 +456,7 @@ class Excitation:
 
 
 _HERTZ, _BESIDE = (1.0, 3.0), 0.3
-"""Frequencies of steps [Hz]; greatest noise beside sines, as a share of their greatest amplitude."""
+"""Frequency range of steps [Hz]; greatest noise beside sines, as a share of their greatest amplitude."""
 
 RANDOM, STILL, SWING = "random", "still", "swing"
 """Names of the behaviours without a policy: uniformly random actions, zero actions, and sines."""
@@ -464,10 +464,10 @@ BEHAVIOURS = (RANDOM, STILL, SWING)
 
 
 def behaviour(name: str, task: Task) -> Behaviour:
-    """Return one of `BEHAVIOURS`, without a policy.
+    """Return one of `BEHAVIOURS`, which need no policy.
 
     `still` with action noise resembles an untrained policy: a legged robot stands and totters for whole episodes, where
-    uniformly random actions throw it over at once. `swing` makes it step.
+    uniformly random actions topple it at once. `swing` makes it step.
     """
     if name == RANDOM:
         return Behaviour(RANDOM)
@@ -475,7 +475,7 @@ def behaviour(name: str, task: Task) -> Behaviour:
 
 
 def common_task(names: Sequence[str], configs: Mapping[str, PolicyConfig], task: str | None) -> Task:
-    """Return the task of policies by name, which `task` names where none of them does; refuse several."""
+    """Return the task that the named policies share, or `task` if none has one; raise an InputError for several."""
     tasks = {config.task for config in configs.values()}
     if not tasks and task is None:
         raise InputError(f"--task is missing; {names[0]!r} alone does not say which task it acts in; give --task TASK")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first policy from a log alone, by hindsight relabelling (Andrychowicz et al., arXiv 1707.01495).
+"""Initial policies from a log alone, by hindsight relabelling (Andrychowicz et al., arXiv 1707.01495).
 
-A log need not hold commands. The motion of the next half second serves as the command, for which the logged control was
-right. Training in imagination begins from a policy that imitates these pairs, not from a random one.
+A log may hold no commands. The motion of the next half second serves as the command that the logged control followed.
+Training in imagination starts from a policy that imitates these pairs instead of a random one.
 """
 
 import math
@@ -29,7 +29,7 @@ from neurodyn.policy.artifact import KNOWN
 from neurodyn.policy.settings import CloneSettings
 from neurodyn.tasks import Task
 
-_NORMALISING = 20  # batches from which the normalisation of observations is taken
+_NORMALISING = 20  # batches for the initial normalisation of observations
 _RECENT = 50  # steps over which the error is averaged
 
 
@@ -39,10 +39,10 @@ class Demonstrations:
     def __init__(
         self, task: Task, dynamics: Dynamics, log: Store | Mixture, batch: int, seed: int, *, best: float = 1.0
     ) -> None:
-        """Prepare draws of `batch` observations; raises an InputError where no episode is long enough.
+        """Prepare batches of `batch` observations; raises an InputError if no episode is long enough.
 
-        `dynamics` are a model of the log, which computes its quantities. `best` is the share of frames that are drawn,
-        from the episodes of the greatest mean reward, where the log has rewards.
+        `dynamics` is a model of the log, which computes its quantities. `best` is the share of frames to draw from, in
+        the episodes with the highest mean reward, if the log has rewards.
         """
         self._task, self._dynamics = task, dynamics
         mixture, stream = Mixture.of(log), derive_seed(seed, "demonstrations")
@@ -55,7 +55,7 @@ class Demonstrations:
         """Return observations, shape [batch, observations], and actions, shape [batch, actions].
 
         Raises:
-            InputError: The task cannot say which actions a control came from.
+            InputError: The task cannot invert a control to actions.
         """
         task, batch = self._task, self._sampler.draw_joined()
         channels = batch.channels
@@ -75,9 +75,9 @@ class Demonstrations:
 
 
 def best_episodes(log: Store, share: float, split: int = Split.TRAIN) -> np.ndarray:
-    """Return the episodes of a split with the greatest mean reward that hold a share of its frames.
+    """Return the episodes of a split with the highest mean reward that together hold a share of its frames.
 
-    Failed episodes come last. All are returned of a log without rewards.
+    Failed episodes come last. Without rewards in the log, return all episodes.
     """
     episodes, returns = episodes_of(log, split), log.returns
     if returns is None or share >= 1.0:
@@ -90,9 +90,9 @@ def best_episodes(log: Store, share: float, split: int = Split.TRAIN) -> np.ndar
 
 
 def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: CloneSettings) -> float:
-    """Let an actor of rsl_rl (MLPModel) imitate demonstrations; return the RMS error of the actions that is left.
+    """Train an rsl_rl actor (MLPModel) to imitate demonstrations; return the final RMS error of the actions.
 
-    The critic takes over the normalisation of observations alone.
+    The critic only copies the normalisation of observations.
     """
     for _ in range(_NORMALISING):
         seen = _named(demonstrations.draw()[0])
@@ -102,13 +102,13 @@ def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: Clo
     TrainingLoop(learner, TrainingBudget(settings.steps)).run()
     for model in (actor, critic):
         count = getattr(model.obs_normalizer, "count", None)
-        if count is not None:  # else the first frames of imagination would change what was imitated
+        if count is not None:  # otherwise the first imagined frames would change the imitated policy
             count.fill_(KNOWN)
     return learner.error**0.5
 
 
 class CloneLearner(GradientLearner):
-    """An actor that imitates demonstrations; `error` is the running mean of the squared error of its actions."""
+    """Imitation of demonstrations by an actor; `error` is the running mean squared error of its actions."""
 
     clip = math.inf
 
@@ -117,7 +117,7 @@ class CloneLearner(GradientLearner):
         self.error, self._count = 0.0, 0
 
     def enter(self, phase: int) -> None:
-        """Make the optimiser."""
+        """Build the optimiser."""
         self.set_optimiser(build_optimiser("adam", trainable(self._actor.mlp.parameters(), self._settings.rate)))
 
     def draw(self) -> None:
@@ -129,7 +129,7 @@ class CloneLearner(GradientLearner):
         return (self._actor(_named(self._seen)) - self._wanted).square().mean()
 
     def stepped(self, step: OptimiserStep) -> None:
-        """Follow the error."""
+        """Update the running error."""
         self._count = min(self._count + 1, _RECENT)
         self.error += (float(step.loss) - self.error) / self._count
 

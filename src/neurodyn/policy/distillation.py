@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Teacher and student: a policy that sees what a robot sees learns from one that also saw what was drawn for it.
+"""Teacher and student: a policy with realistic observations learns from one that also saw the randomised quantities.
 
-The student acts, and the teacher says in each state what it would have done (DAgger, Ross et al. 2011), by rsl_rl's
-distillation. Of a teacher with an encoder the student may instead learn the latent, from its history, and keep the
+The student acts, and the teacher labels each state with its own action (DAgger, Ross et al. 2011), by rsl_rl's
+distillation. With an encoder in the teacher, the student may instead learn the latent from its history and keep the
 teacher's other layers: rapid motor adaptation (RMA, Kumar et al., arXiv 2107.04034).
 """
 
@@ -35,19 +35,19 @@ from neurodyn.policy.requests import DistillPolicyRequest, PolicyTrainingJob
 from neurodyn.policy.settings import DistillationSettings, NetworkSettings, load_settings, with_flags
 
 _HISTORY = 16
-"""Frames that a student sees, where nothing is asked for."""
+"""Default number of frames in a student's observation."""
 _FRAME = "frame"
-"""Group of what a teacher sees: the newest observation of the student's history."""
+"""Observation group of a teacher: the newest observation of the student's history."""
 
 
 class EncodedModel(MLPModel):
-    """rsl_rl's MLP behind an encoder: of what was drawn for the robot or, of a student (`frame` > 0), its history."""
+    """rsl_rl's MLP behind an encoder of the randomised quantities or, in a student (`frame` > 0), of its history."""
 
     def __init__(
         self, obs: TensorDict, obs_groups: dict[str, list[str]], obs_set: str, *arguments: Any, latent: int,
         encoder: list[int], activation: str = "elu", frame: int = 0, **options: Any,
     ) -> None:  # fmt: skip
-        """Set up rsl_rl's model with the same arguments; `frame` is the size of an observation in a history."""
+        """Set up rsl_rl's model with the same arguments; `frame` is the size of one observation in a history."""
         first, *drawn = (obs[group].shape[-1] for group in obs_groups[obs_set])
         self._read = slice(0, None) if frame else slice(first, None)
         self._kept = frame or first
@@ -64,14 +64,14 @@ class EncodedModel(MLPModel):
         return self.encoder(super().get_latent(obs)[..., self._read])
 
     def get_latent(self, obs: TensorDict, masks: Tensor | None = None, hidden_state: Any = None) -> Tensor:
-        """Return what the MLP reads: observation and latent."""
+        """Return the MLP's inputs: observation and latent."""
         self.given = obs
         seen = super().get_latent(obs)
         return torch.cat([seen[..., : self._kept], self.encoder(seen[..., self._read])], -1)
 
 
 class LatentDistillation(Distillation):
-    """rsl_rl's distillation, of the teacher's latent instead of its actions."""
+    """rsl_rl's distillation of the teacher's latent instead of its actions."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Set up rsl_rl's algorithm with the same arguments."""
@@ -86,14 +86,14 @@ class LatentDistillation(Distillation):
 
 
 class _TaughtWorlds(PolicyEnvironment):
-    """Worlds that also show the newest observation alone."""
+    """Worlds with the newest observation as a group of its own."""
 
     def _with_frame(self, seen: TensorDict) -> TensorDict:
         seen[_FRAME] = seen["policy"][:, : len(self.task.observations)]
         return seen
 
     def get_observations(self) -> TensorDict:
-        """Return observations, those of the teacher among them."""
+        """Return observations, including the teacher's."""
         return self._with_frame(super().get_observations())
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
@@ -119,7 +119,7 @@ class DistillationLearner(PolicyLearner):
         """Build worlds, networks and rsl_rl's distillation.
 
         Raises:
-            InputError: There is no teacher, or it does not fit.
+            InputError: There is no teacher, or it is incompatible.
         """
         settings = cast(DistillationSettings, job.settings)
         if job.initial is None:
@@ -132,7 +132,7 @@ class DistillationLearner(PolicyLearner):
                 f"{job.initial}: sees {', '.join(config.privileged)}; valid: the --randomise of its training"
             )
         self._config = msgspec.structs.replace(self._config, adapts=settings.adapt)
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
+        with contextlib.redirect_stdout(io.StringIO()):  # rsl_rl prints its networks
             self.runner = _TeachingRunner(
                 self._world, self._configuration(config.network, drawn=bool(config.privileged)), None,
                 str(self._world.device),
@@ -174,7 +174,7 @@ class DistillationLearner(PolicyLearner):
         }  # fmt: skip
 
     def _take_over(self, layers: dict[str, Tensor], teacher: MLPModel, student: MLPModel) -> None:
-        """Give a student the teacher's layers and normalisation, which stay as they are."""
+        """Copy the teacher's layers and normalisation into a student, frozen."""
         student.mlp.load_state_dict(layers)
         student.mlp.requires_grad_(False)
         if not student.obs_normalization:
@@ -193,7 +193,7 @@ class DistillationLearner(PolicyLearner):
         return self.runner.alg.get_policy()
 
     def step(self, done: float, at: TrainState) -> OptimiserStep:
-        """Let the student act, and learn what the teacher says."""
+        """Roll out the student, and fit it to the teacher's labels."""
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
         self.losses = self._losses.losses
         self.keep_now_and_then(at)
@@ -201,7 +201,7 @@ class DistillationLearner(PolicyLearner):
         return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
 
     def state(self) -> dict[str, Any]:
-        """Return the state of student, optimiser and worlds (on a CPU), and of torch's random generator."""
+        """Return the state of student, optimiser, worlds (on a CPU) and torch's random generator."""
         learner = {**self.runner.alg.save(), "actor_state_dict": self.actor.state_dict()}
         own = {"random": torch.get_rng_state(), "worlds": self._world.saved(), "hidden": hidden_of(self.actor)}
         return {"learner": learner, **self.of_ranks(own)}
@@ -218,7 +218,7 @@ class DistillationLearner(PolicyLearner):
 
 
 def _require_teacher(network: NetworkSettings, where: str, *, adapt: bool) -> None:
-    """Refuse a teacher that remembers or, for a student that learns its latent, has none, with an InputError."""
+    """Raise an InputError for a teacher with a memory or, for a student that learns its latent, without an encoder."""
     if network.remembers:
         raise InputError(f"{where}: has a memory; valid: a teacher that sees single observations")
     if adapt and not network.latent:
@@ -229,10 +229,10 @@ def _require_teacher(network: NetworkSettings, where: str, *, adapt: bool) -> No
 
 @taking(DistillPolicyRequest)
 def open_distillation(request: DistillPolicyRequest) -> PolicyTrainingJob:
-    """Return the training that is asked for, with teacher, dynamics and settings read and checked.
+    """Return the requested training, with teacher, dynamics and settings loaded and checked.
 
     Raises:
-        InputError: Something is unknown or missing, or does not fit.
+        InputError: Something is unknown, missing or incompatible.
     """
     teacher = artifacts.resolve_policy(request.teacher)
     config, _ = load_policy(teacher)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies between a policy and a robot: errors of readings and actions, delays, pushes, and the history it sees.
+"""Disturbances between policy and robot: errors of readings and actions, delays, pushes, and observation history.
 
-They are drawn in the same words as quantities of the robot (`core.description.randomisation`), once an episode or anew
-in every step. Tasks have some of their own; what a user names takes their place.
+They are drawn with the syntax of randomised quantities (`core.description.randomisation`), once per episode or in every
+step. Tasks declare some of their own, which the user's override.
 """
 
 import math
@@ -25,21 +25,21 @@ _SPEED, _INTERVAL = "push.velocity", "push.interval"
 _AXES = tuple(f"{_SPEED}.{axis}" for axis in "xyz")
 _BESIDE = {"add": "", "scale": " (factor)", "set": " (value)"}
 _SECONDS = (1.0, 3.0)
-"""Range of the time between two pushes, where none is given [s]; that of mjlab."""
+"""Default range of the time between pushes [s], as in mjlab."""
 
 
 def is_disturbance(text: str) -> bool:
-    """Return whether a text draws what lies between policy and robot, not a quantity of the robot."""
+    """Return whether a text names a disturbance instead of a quantity of the robot."""
     return text.startswith((_OBSERVATION, _ACTION, _PUSH, _DELAY, "dr.push", "dr.encoder"))
 
 
 def disturbances_of(texts: Sequence[str], task: Task) -> tuple[RandomisedQuantity, ...]:
-    """Return the draws that texts ask for.
+    """Return the requested disturbances.
 
-    Quantities are "observation.COLUMN" and "action.NAME", which a draw is added to or multiplies; "delay.observation"
-    and "delay.action" [s]; "push.velocity" [m/s], in a random horizontal direction, and "push.velocity.x", ".y", ".z"
-    in base axes, every "push.interval" [s]. Pushes are drawn for each, the others once an episode, unless a text says
-    otherwise.
+    Quantities are "observation.COLUMN" and "action.NAME", to which a draw is added or by which they are multiplied;
+    "delay.observation" and "delay.action" [s]; "push.velocity" [m/s], in a random horizontal direction, and
+    "push.velocity.x", ".y", ".z" in base axes, every "push.interval" [s]. Pushes are drawn anew each time, the others
+    once per episode, unless a text says otherwise.
 
     Raises:
         InputError: A text is malformed, matches nothing, or is not possible.
@@ -65,12 +65,12 @@ def _with_default(one: RandomisedQuantity) -> RandomisedQuantity:
 
 @dataclass(frozen=True)
 class DisturbedState:
-    """What disturbances remember of each world.
+    """State of the disturbances in each world.
 
     Attributes:
-        readings: The last observations as they were read, newest first, shape [worlds, frames, observations].
-        seen: What the policy sees now: its history, newest first, shape [worlds, history * columns].
-        actions: The last actions as they were sent, newest first, shape [worlds, frames, actions].
+        readings: Last readings of observations, newest first, shape [worlds, frames, observations].
+        seen: Current observations of the policy: its history, newest first, shape [worlds, history * columns].
+        actions: Last sent actions, newest first, shape [worlds, frames, actions].
         until: Time until the next push [s], shape [worlds].
     """
 
@@ -85,12 +85,12 @@ class _Errors:
 
     def __init__(self, draws: Sequence[RandomisedQuantity], kind: str, columns: Sequence[str], episode: Sequence[str],
                  device: torch.device) -> None:  # fmt: skip
-        """Prepare for columns of one kind; `episode` are the names of numbers that are drawn once an episode."""
+        """Prepare for columns of one kind; `episode` holds the names of the values drawn once per episode."""
         own = [one for one in draws if one.names[0].startswith(kind)]
         self._stepwise = [one for one in own if one.each == "step"]
         places = {f"{kind}{name}": place for place, name in enumerate(columns)}
         self.of_episode, self.of_step = [], []
-        for change in ("set", "scale", "add"):  # in this order they act
+        for change in ("set", "scale", "add"):  # order of application
             given = {name: episode.index(_named(name, one)) for one in own for name in one.names
                      if one.each == "episode" and one.change == change}  # fmt: skip
             drawn = {name: i for i, one in enumerate(self._stepwise) for name in one.names if one.change == change}
@@ -129,7 +129,7 @@ def _applied(ways: Sequence[tuple[str, Tensor]], values: Tensor, numbers: Tensor
 
 
 def _named(name: str, one: RandomisedQuantity) -> str:
-    """Return what a number of an episode is called: of one quantity there may be an offset and a factor."""
+    """Return the name of a per-episode value: one quantity may have both an offset and a factor."""
     return name + (_BESIDE[one.change] if name.startswith((_OBSERVATION, _ACTION)) else "")
 
 
@@ -138,10 +138,10 @@ class Disturbances:
 
     Attributes:
         draws: All of them.
-        names: What is drawn once an episode (`EpisodeDraws`).
+        names: Values drawn once per episode (`EpisodeDraws`).
         pushes: Whether the base is pushed.
-        history: Frames that the policy sees at once.
-        with_actions: Whether it sees its last action behind each.
+        history: Frames in the policy's observation.
+        with_actions: Whether each frame is followed by the policy's last action.
     """
 
     def __init__(
@@ -154,15 +154,15 @@ class Disturbances:
         history: int = 1,
         with_actions: bool = False,
     ) -> None:
-        """Prepare the disturbances of a task, and others that take their place.
+        """Prepare the disturbances of a task, and others that override them.
 
         Args:
-            draws: Disturbances beside the task's own (`disturbances_of`).
+            draws: Disturbances in addition to the task's own (`disturbances_of`).
             task: The task.
-            dynamics: What it acts in.
-            noisy: Whether readings have the noise that the task declares for trainings.
-            history: Frames that the policy sees at once, newest first.
-            with_actions: Whether it sees its last action behind each observation.
+            dynamics: The dynamics it acts in.
+            noisy: Whether readings have the noise that the task declares for training.
+            history: Frames in the policy's observation, newest first.
+            with_actions: Whether each frame is followed by the policy's last action.
 
         Raises:
             InputError: The robot cannot be pushed.
@@ -181,17 +181,17 @@ class Disturbances:
             require_pushable(dynamics.spec)
 
     def __bool__(self) -> bool:
-        """Return whether anything is disturbed, or remembered."""
+        """Return whether there are disturbances or an observation history."""
         return bool(self.draws) or self.history > 1 or self.with_actions
 
     def _frames(self, name: str) -> int:
-        """Return how many frames are remembered for the greatest delay."""
+        """Return the number of frames to store for the greatest delay."""
         return 1 + math.ceil(self._single[name].greatest / self._dt - 1e-6) if name in self._single else 0
 
     def begin(
         self, reading: Tensor, action: Tensor, numbers: Tensor | None, generator: torch.Generator
     ) -> DisturbedState:
-        """Return what is remembered at a start, from the first observation and a zero action; arguments: see `see`."""
+        """Return the initial state, from the first observation and a zero action; arguments: see `see`."""
         begun = torch.ones(len(reading), dtype=torch.bool, device=reading.device)
         empty = DisturbedState(
             reading[:, None].repeat(1, self._depth["observation"], 1),
@@ -204,7 +204,7 @@ class Disturbances:
     def act(
         self, at: DisturbedState, action: Tensor, numbers: Tensor | None, generator: torch.Generator
     ) -> tuple[DisturbedState, Tensor]:
-        """Return the action that reaches the robot in place of the policy's, shape [worlds, actions]."""
+        """Return the new state and the action that reaches the robot, shape [worlds, actions]."""
         sent = self._actions.on(action, numbers, generator) if self._actions else action
         if not self._depth["action"]:
             return at, sent
@@ -220,13 +220,13 @@ class Disturbances:
         generator: torch.Generator,
         begun: Tensor | None = None,
     ) -> DisturbedState:
-        """Return what is remembered after an observation.
+        """Return the state after an observation.
 
         Args:
-            at: What was remembered before.
+            at: The state before.
             reading: Observations of the task, shape [worlds, observations].
             action: The policy's last actions, shape [worlds, actions].
-            numbers: What was drawn for the episodes, shape [worlds, names].
+            numbers: Values drawn for the episodes, shape [worlds, names].
             generator: Random numbers.
             begun: Worlds whose episode begins now, shape [worlds], bool.
         """
@@ -247,7 +247,7 @@ class Disturbances:
     def restarted(
         self, at: DisturbedState, begun: Tensor, numbers: Tensor | None, generator: torch.Generator
     ) -> DisturbedState:
-        """Return what is remembered where episodes have begun: no actions, and a new time until a push."""
+        """Return the state after the start of episodes: no actions, and a new time until a push."""
         until = at.until
         if self.pushes:
             drawn = self._value(_INTERVAL, len(until), numbers, generator).to(until.dtype)
@@ -257,7 +257,7 @@ class Disturbances:
     def push(
         self, at: DisturbedState, numbers: Tensor | None, generator: torch.Generator
     ) -> tuple[DisturbedState, Tensor]:
-        """Return by how much the base's velocity jumps now [m/s], base axes, shape [worlds, 3], where it is pushed."""
+        """Return the new state and the base's velocity jump [m/s], base axes, shape [worlds, 3]; 0 without a push."""
         until = at.until - self._dt
         now = until <= 0.5 * self._dt
         given = {name: value.to(until.dtype) for name, value in self._values(_PUSH, len(until), numbers, generator)}
@@ -275,7 +275,7 @@ class Disturbances:
     def _values(
         self, kind: str, worlds: int, numbers: Tensor | None, generator: torch.Generator
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield names of one kind, and their values now, shape [worlds]."""
+        """Yield names of one kind and their current values, shape [worlds]."""
         names = [name for name in self._single if name.startswith(kind)]
         drawn = [name for name in names if numbers is None or name not in self._columns]
         if drawn:
@@ -285,11 +285,11 @@ class Disturbances:
             yield from ((name, numbers[:, self._columns[name]]) for name in names if name not in drawn)
 
     def _value(self, name: str, worlds: int, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return the values of a push or delay now, shape [worlds]."""
+        """Return the current values of a push or delay, shape [worlds]."""
         return next(value for _, value in self._values(name, worlds, numbers, generator))
 
     def _late(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return what was there a delay ago, linear between frames; of commands that hold, that is their mean."""
+        """Return the delayed values, linear between frames; for held commands, this is their mean over the frame."""
         delay = self._value(f"{_DELAY}{what}", len(kept), numbers, generator).to(kept.dtype) / self._dt
         delay = delay.clamp(0.0, kept.shape[1] - 1.0)
         whole = (delay + 1e-4).floor()
@@ -300,7 +300,7 @@ class Disturbances:
 
 
 def _own(task: Task, given: Sequence[RandomisedQuantity], *, noisy: bool) -> tuple[RandomisedQuantity, ...]:
-    """Return a task's own disturbances, but for those that are given otherwise."""
+    """Return a task's own disturbances, except those that are overridden."""
     own = list(disturbances_of(task.disturbances, task))
     if noisy and task.noise:
         own += [
@@ -319,7 +319,7 @@ def _own(task: Task, given: Sequence[RandomisedQuantity], *, noisy: bool) -> tup
 
 @dataclass(frozen=True)
 class EpisodeDraws:
-    """What disturbances draw once an episode, beside quantities of the robot (`policy.randomisation.QuantityDraws`).
+    """Per-episode draws of disturbances, in addition to the robot's (`policy.randomisation.QuantityDraws`).
 
     Attributes:
         draws: Disturbances; those that are drawn in every step are left out.
@@ -329,7 +329,7 @@ class EpisodeDraws:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is drawn; offsets, factors and values of the same column apart."""
+        """Names of the values; offsets, factors and values of the same column have different names."""
         return tuple(_named(name, one) for one in self.draws if one.each == "episode" for name in one.names)
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:

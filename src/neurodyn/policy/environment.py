@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectorised rsl_rl environment over any dynamics, simulated or learned.
 
-A world is reset when task or model report a failure, its state is implausible, or its time is up. In a learned model,
-`penalty` times the epistemic uncertainty is subtracted from the reward (MOPO, arXiv 2005.13239; RWM-U, arXiv
-2504.16680): policies stay where the model has data.
+A world is reset when the task or the model reports a failure, its state is implausible, or its time is up. In a learned
+model, `penalty` times the epistemic uncertainty is subtracted from the reward (MOPO, arXiv 2005.13239; RWM-U, arXiv
+2504.16680), which keeps policies where the model has data.
 """
 
 from collections.abc import Sequence
@@ -51,8 +51,8 @@ from neurodyn.policy.renewal import renewal_in
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
 
-_IMPLAUSIBLE = "implausible"  # the reward term that holds the cost of implausible states
-_MOST_UNREAD = 256  # frames after which ended episodes are read from the device if nobody collects them
+_IMPLAUSIBLE = "implausible"  # reward term of the cost of implausible states
+_MOST_UNREAD = 256  # frames after which ended episodes are read from the device even if nobody collects them
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class _Ended:
 class EnvironmentFrame:
     """Outputs of one frame.
 
-    Observations are those after resets, shape [worlds, observations]; rewards, less the penalty and scaled, and `done`
-    have shape [worlds]. `extras` hold what rsl_rl reads, and further values for logs.
+    Observations are those after resets, shape [worlds, observations]. Rewards (less the penalty, scaled) and `done`
+    have shape [worlds]. `extras` holds the entries that rsl_rl reads, and values for logs.
     """
 
     observation: Tensor
@@ -112,7 +112,7 @@ class TrackedFrame:
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
-    """Fill in open contacts where the dynamics report contacts only after a first frame."""
+    """Set contacts to open where the dynamics report contacts only from the second frame on."""
     if "contact" in now or not now.contact_names:
         return now
     return now.replacing({"contact": lambda of: of["joint_velocity"].new_zeros(worlds, len(of.contact_names))})
@@ -124,8 +124,8 @@ class PolicyEnvironment(VecEnv):
     Attributes:
         task: The task.
         dynamics: The dynamics that advance the worlds.
-        environment: Ground and obstacles; None for dynamics that know only the surroundings of their logs.
-        episodes: Ended episodes that were read from the device but not yet collected.
+        environment: Ground and obstacles; None for dynamics limited to the surroundings of their logs.
+        episodes: Ended episodes already read from the device but not yet collected.
     """
 
     def __init__(
@@ -159,23 +159,26 @@ class PolicyEnvironment(VecEnv):
             starts: Distribution of start states.
             worlds: Number of worlds.
             seed: Seed of commands, pushes and observation noise.
-            penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's.
-            usual: Uncertainty that costs nothing; less is rewarded: where every frame costs, failing early pays.
+            penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
+                deviation.
+            usual: Uncertainty without penalty; lower uncertainty earns reward. If every frame cost something, failing
+                early would pay.
             failure: Added to the learner's reward where an episode fails, but not by `step_tracked`.
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles, above which heights are measured; None for the robot's default ground.
-            draws: Quantities in which robots differ (`policy.randomisation`), as `dynamics` can; None for one robot.
-            disturbed: Disturbances, beside the task's own (`policy.disturbances`).
-            history: Frames that observations show at once, newest first.
-            with_actions: Whether they show the last action behind each frame.
+            draws: Randomised quantities (`policy.randomisation`) that `dynamics` supports; None for one robot.
+            disturbed: Disturbances in addition to the task's own (`policy.disturbances`).
+            history: Number of frames in an observation, newest first.
+            with_actions: Whether each frame is followed by its last action.
             noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
-            shows_last: Whether `step` reports observations before resets, as `extras["last"]`, where episodes end.
-            logged: Whether frames report reward terms in their extras, and ended episodes are kept for `collect`.
-            capture: Records a frame, whose states are overwritten in place; None for CUDA graphs of learned dynamics.
+            shows_last: Whether `step` returns the observations before resets as `extras["last"]` when episodes end.
+            logged: Whether frames report reward terms in `extras` and ended episodes are kept for `collect`.
+            capture: Recorder of a frame, whose states are overwritten in place; None for CUDA graphs of learned
+                dynamics.
 
         Raises:
-            InputError: Task and dynamics do not fit together, or the penalty is negative or not applicable.
+            InputError: Task and dynamics are incompatible, or the penalty is negative or not applicable.
         """
         require_fit(task, dynamics, penalty)
         if worlds < 1:
@@ -226,22 +229,22 @@ class PolicyEnvironment(VecEnv):
 
     @property
     def parameters(self) -> WorldParameters | None:
-        """Quantities of the robots of the present episodes; None where all worlds have the same robot."""
+        """Randomised quantities of the current episodes; None if all worlds have the same robot."""
         return self._robots.parameters
 
     @property
     def robots(self) -> DrawnRobots:
-        """What was drawn for the present episodes."""
+        """Randomised robots of the current episodes."""
         return self._robots
 
     @property
     def state(self) -> State:
-        """Present states."""
+        """Current states."""
         return self._moment.state
 
     @property
     def carry(self) -> Carry:
-        """History of the dynamics, such as hidden states of a network."""
+        """State history of the dynamics, such as hidden states of a network."""
         return self._moment.carry
 
     @property
@@ -250,11 +253,11 @@ class PolicyEnvironment(VecEnv):
         return float(self._sums.uncertain)
 
     def set_penalty(self, penalty: float) -> None:
-        """Change the weight of the uncertainty. Requires an environment built with a penalty above 0."""
+        """Change the weight of the uncertainty; requires an environment built with a penalty above 0."""
         self._share.fill_(penalty * self.task.penalty_scale)
 
     def saved(self) -> dict[str, Any] | None:
-        """Return the full state of the environment (`dynamics.capture`); None where frames are recorded."""
+        """Return the full state of the environment (`dynamics.capture`); None if frames are recorded."""
         if self._always_renews:
             return None
         now = self._moment.now
@@ -278,7 +281,7 @@ class PolicyEnvironment(VecEnv):
         self._generator.set_state(saved["commands"])
         self._robots.load(saved)
         own = self._worlds | vars(self._sums)
-        newer = {name: saved_tree(own[name]) for name in ("terms", "earned", "disturbed")}  # than some files
+        newer = {name: saved_tree(own[name]) for name in ("terms", "earned", "disturbed")}  # missing in older files
         worlds = restored_tree(own, {**newer, **saved["worlds"]})
         self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
         self._counted = self._sums.earned.tolist()
@@ -287,13 +290,13 @@ class PolicyEnvironment(VecEnv):
         self._adopt(worlds, self._frames.quantities(worlds["state"], step, worlds["torque"]))
 
     def _adopt(self, worlds: dict[str, Any], now: Quantities) -> None:
-        """Go on from a state of the worlds."""
+        """Continue from a state of the worlds."""
         self._disturbed = worlds.pop("disturbed")
         self._moment = Moment(**worlds, now=now)
 
     @property
     def _worlds(self) -> dict[str, Any]:
-        """State of the worlds that a frame advances, except for the sums; quantities are derived from it."""
+        """State of the worlds that a frame advances, without the sums; quantities are derived from it."""
         at = self._moment
         known = {"carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory}
         return {**known, "disturbed": self._disturbed}
@@ -305,12 +308,12 @@ class PolicyEnvironment(VecEnv):
 
     @property
     def now(self) -> Quantities:
-        """Quantities of the present states."""
+        """Quantities of the current states."""
         return self._moment.now
 
     @property
     def episode_length_buf(self) -> Tensor:
-        """Length of the present episodes so far [frames], shape [worlds]. rsl_rl reads and sets it."""
+        """Lengths of the current episodes so far [frames], shape [worlds]; rsl_rl reads and sets them."""
         return self._sums.length
 
     @episode_length_buf.setter
@@ -323,20 +326,20 @@ class PolicyEnvironment(VecEnv):
             self._sums.length.copy_(frames)
 
     def get_observations(self) -> TensorDict:
-        """Return what the policy sees, shape [worlds, columns], under the key "policy".
+        """Return the policy's observations, shape [worlds, columns], under the key "policy".
 
-        What was drawn for the episodes is there under the key "robot", for critics, shape [worlds, quantities].
+        The randomised quantities of the episodes are under the key "robot", for critics, shape [worlds, quantities].
         """
         return TensorDict({"policy": self.seen, **self._robots.seen}, batch_size=[self.num_envs])
 
     @property
     def seen(self) -> Tensor:
-        """What the policy sees now, shape [worlds, columns]."""
+        """Current observations of the policy, shape [worlds, columns]."""
         at = self._moment
         return self.task.observe(at.now, at.memory) if self._disturbed is None else self._disturbed.seen
 
     def _see(self, begun: Tensor | None) -> Tensor:
-        """Read the present states, with episodes that have begun; return what the policy sees."""
+        """Observe the current states, restarting the history of worlds in `begun`; return the policy's observations."""
         at = self._moment
         reading = self.task.observe(at.now, at.memory)
         if self._disturbed is None:
@@ -347,7 +350,7 @@ class PolicyEnvironment(VecEnv):
         return self._disturbed.seen
 
     def _last(self) -> Tensor:
-        """Return what the policy sees at the end of a frame, before resets."""
+        """Return the policy's observations at the end of a frame, before resets."""
         earlier = self._disturbed
         last = self._see(None)
         self._disturbed = earlier
@@ -355,22 +358,22 @@ class PolicyEnvironment(VecEnv):
 
     @torch.no_grad()
     def restart(self) -> Tensor:
-        """Start new episodes in all worlds, without counting the present ones; return what the policy sees."""
+        """Start new episodes in all worlds without counting the current ones; return the policy's observations."""
         every = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-        self._captured = None  # it would go on from the states of its own buffers
+        self._captured = None  # its buffers hold the earlier states
         self._renewal.prepare()
         self._renew(every)
         self._sums = self._sums.restarted()
         return self._see(every)
 
     def _sent(self, actions: Tensor) -> Tensor:
-        """Return the actions that reach the robot, where they are disturbed."""
+        """Return the actions that reach the robot under disturbances."""
         assert self._disturbed is not None
         self._disturbed, sent = self.disturbances.act(self._disturbed, actions, self._robots.disturbed, self._generator)
         return sent.clamp(-self.task.limit, self.task.limit)
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
-        """Advance one frame as `step_frame`; return observations, rewards, ends and extras as rsl_rl reads them."""
+        """Advance one frame as `step_frame`; return observations, rewards, ends and extras in rsl_rl's format."""
         frame = self.step_frame(actions)
         seen = TensorDict({"policy": frame.observation, **self._robots.seen}, batch_size=[self.num_envs])
         return seen, frame.reward, frame.done, frame.extras
@@ -415,8 +418,8 @@ class PolicyEnvironment(VecEnv):
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
         """Return the rewards of frames less the penalty, scaled, shape [frames, worlds], with gradients.
 
-        Rewards of a whole window are computed in one batch, which takes about as long as those of one frame. Call it
-        once for every frame, in order.
+        The rewards of a whole window are computed in one batch, which takes about as long as one frame. Call it once
+        for every frame, in order.
         """
         due, ends = [frame.due for frame in frames], [frame.end for frame in frames]
         end = judge_later(
@@ -443,11 +446,11 @@ class PolicyEnvironment(VecEnv):
         return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
 
     def cut(self) -> None:
-        """Detach the present states and sums from the gradients of all frames so far."""
+        """Detach the current states and sums from the gradients of all frames so far."""
         self._begin_frame(detached(self._worlds), detached(self._sums), self._renewal.turn)
 
     def _replayed(self, actions: Tensor, record: Recorder) -> EnvironmentFrame:
-        """Advance one frame by replaying the recorded one, which is recorded on the first call."""
+        """Advance one frame by replaying the recorded one; the first call records it."""
         if self._captured is None:
             before = self._worlds, self._sums, self._renewal.turn
             try:
@@ -484,7 +487,7 @@ class PolicyEnvironment(VecEnv):
         end = judge(task, frames.bounds, step, then.now, before.memory, actions)
         late, done, over = self._go_on(then, step, end)
         penalised = self._less_penalty(end.reward, self._uncertain(step, end)) if self._penalised else end.reward
-        # the state is that before resets
+        # the state before resets
         seen = {"time_outs": late, "reward": end.reward, "implausible": end.implausible, "state": step.state}
         extras, ended = dict[str, Any](seen), None
         if self._logged:
@@ -505,7 +508,7 @@ class PolicyEnvironment(VecEnv):
         return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
 
     def _go_on(self, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
-        """Adopt the end of a frame; return which episodes ran out of time, which ended, and whether any may have."""
+        """Adopt the end of a frame; return which episodes timed out, which ended, and whether any may have ended."""
         length = self._sums.length + 1
         if not self._always_renews:  # reading would stall a GPU
             self._watch.see(self._moment, then, step, end, length)
@@ -515,7 +518,7 @@ class PolicyEnvironment(VecEnv):
         return late, done, self._always_renews or bool(done.any())
 
     def _push(self) -> None:
-        """Push the bases of worlds whose turn it is."""
+        """Push the bases of worlds that are due for a push."""
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self._robots.disturbed, self._generator)
         at = self._moment
@@ -523,15 +526,15 @@ class PolicyEnvironment(VecEnv):
         self._moment = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
 
     def _terms_of(self, end: FrameEnd) -> Tensor:
-        """Return the reward terms, and the cost of implausible states if there is one, shape [terms, n]."""
+        """Return the reward terms and, if there is one, the cost of implausible states, shape [terms, n]."""
         costs = [(end.reward - end.parts.sum(0))[None]] if self.task.implausible_reward else []
         return torch.cat([end.parts, *costs]) if costs else end.parts
 
     def _count(self, returns: Tensor, terms: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
-        """Add to the sums of the present episodes, and close the episodes that are done.
+        """Add to the sums of the current episodes, and close the episodes that are done.
 
-        `returns` are rewards, penalised rewards and frames to add, shape [3, worlds], `terms` reward terms to add,
-        shape [terms, worlds]. `over` says whether any episode may have ended.
+        `returns` holds the rewards, penalised rewards and frames to add, shape [3, worlds]; `terms` the reward terms to
+        add, shape [terms, worlds]. `over` says whether any episode may have ended.
         """
         sums = self._sums
         returns, terms, earned, ended = sums.returns + returns, sums.terms + terms, sums.earned, None
@@ -552,7 +555,7 @@ class PolicyEnvironment(VecEnv):
         return found
 
     def _uncertain(self, step: Step, end: Ending) -> Tensor | None:
-        """Return the epistemic uncertainty of a frame, shape [worlds]; the usual one in implausible states."""
+        """Return the epistemic uncertainty of a frame, shape [worlds]; implausible states get the usual one."""
         uncertain = self._frames.disagreement(step)
         return None if uncertain is None else uncertain.masked_fill(end.implausible, self._usual)
 
@@ -571,7 +574,7 @@ class PolicyEnvironment(VecEnv):
             self._read_ends()
 
     def _read_ends(self) -> None:
-        """Read ended episodes from the device, many frames at once, because each read stalls a GPU."""
+        """Read ended episodes from the device, many frames at once because each read stalls a GPU."""
         for ended in self._ended:
             rows = ended.done.nonzero()[:, 0]
             returns, penalised, lengths = ended.returns[:, rows].tolist()

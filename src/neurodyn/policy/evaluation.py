@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Returns of policies in any number of dynamics, errors of models' returns, and figures of policies to compare."""
+"""Returns of policies in any number of dynamics, errors of models' returns, and figures for comparing policies."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -47,18 +47,18 @@ _TINY = 1e-12
 
 
 class RewardError(Record, frozen=True):
-    """How far the returns in dynamics `b` are from those in `a`.
+    """Difference of the returns in dynamics `b` from those in `a`.
 
     Attributes:
-        a: The reference: the simulator where it is one of the two, else the first.
+        a: The reference: the simulator if it is one of the two, else the first.
         b: The other dynamics.
         difference: Mean return in b less that in a.
-        relative: Its size, as a share of that in a.
-        by_episode: Mean size of the difference between episodes of the same policy and start; None unless `paired`.
-        interval: Lower and upper bound of `difference` as a share of the return in a, at the level of 95 %; None where
-            there is nothing to draw from, a single episode.
+        relative: Its magnitude, as a share of the return in a.
+        by_episode: Mean magnitude of the difference between episodes of the same policy and start; None unless
+            `paired`.
+        interval: 95 % interval of `difference`, as a share of the return in a; None for a single episode.
         paired: Whether episodes start in the same states, those of the task. After windows of a log they do not, and
-            the difference is also one between starts.
+            the difference includes that between starts.
     """
 
     a: str
@@ -76,7 +76,7 @@ def reward_errors(
     """Return the differences of returns between pairs of dynamics.
 
     Args:
-        returns: By dynamics, the returns of each policy's episodes, shape [episodes], everywhere in the same order.
+        returns: By dynamics, the returns of each policy's episodes, shape [episodes], in the same order for all.
         logged: Dynamics in which episodes start after windows of a log.
         seed: Seed of the intervals' draws.
     """
@@ -102,7 +102,7 @@ def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, seed: int, *, p
 
 
 def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator, *, paired: bool) -> tuple[float, float]:
-    """Draw policies, and of each its episodes, in both dynamics the same if paired; shapes [policies, episodes]."""
+    """Bootstrap over policies and their episodes, the same in both dynamics if paired; shapes [policies, episodes]."""
     policies, episodes = one.shape
     found = np.empty(_DRAWS)
     for draw in range(_DRAWS):
@@ -116,22 +116,22 @@ def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator, *, p
 
 
 class PolicyEvaluation(Record, frozen=True):
-    """One or several policies in several dynamics.
+    """Returns of one or several policies in several dynamics.
 
     Attributes:
         task: Name of the task.
-        policy: Folder of the policy; of several, their folders behind each other.
+        policy: Folder of the policy; several folders are joined.
         episodes: Number of episodes of each policy in each.
         seed: Seed of starts and commands.
-        results: What it reaches in each; of several policies, their mean and range.
-        reward_error: How far each two are apart.
-        ground: Ground that was asked for; UNSET of the robot's default one.
-        randomise: Quantities in which the robot differed between episodes, as asked for; UNSET of one robot.
-        policies: Each policy for itself; empty of one.
+        results: Returns in each; for several policies, their mean and range.
+        reward_error: Difference between each two.
+        ground: Requested ground; UNSET for the robot's default.
+        randomise: Randomised quantities, as requested; UNSET for one robot.
+        policies: Results by policy; empty for one policy.
         verdict: Whether models made from logs, or else the simulator, contradict the returns elsewhere
             (`core.verdict`).
-        from_logs: Dynamics that logs of the robot made.
-        caveats: By dynamics, what they are not (`Dynamics.caveat`), where there is something to say.
+        from_logs: Dynamics made from logs of the robot.
+        caveats: By dynamics, their caveat if they have one (`Dynamics.caveat`).
     """
 
     task: str
@@ -164,13 +164,13 @@ def play(
     disturbed: Sequence[RandomisedQuantity] = (),
     watcher: Callable[[PolicyEnvironment, Tensor], None] | None = None,
 ) -> EpisodeOutcomes:
-    """Let a policy act without noise for one episode in each of `episodes` worlds, with a robot each under `draws`.
+    """Run a policy without noise for one episode in each of `episodes` worlds, with a robot each under `draws`.
 
-    Further arguments: see `PolicyEnvironment`; `penalty` counts in `EpisodeOutcomes.penalised`. `watcher` is called
-    before each frame with the worlds and the actions.
+    Further arguments: see `PolicyEnvironment`; `penalty` enters `EpisodeOutcomes.penalised`. `watcher` is called before
+    each frame with the worlds and the actions.
 
     Raises:
-        InputError: Task and dynamics do not fit together.
+        InputError: Task and dynamics are incompatible.
     """
     world = PolicyEnvironment(
         task, dynamics, starts, episodes, seed=seed, penalty=penalty, usual=usual, environment=environment,
@@ -203,8 +203,7 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     """Measure the return of one or several policies in each of some dynamics.
 
     Raises:
-        InputError: Policies or dynamics are missing or do not fit together, a policy is named twice, or there is no
-            such ground.
+        InputError: Policies or dynamics are missing or incompatible, a policy is named twice, or the ground is unknown.
     """
     folder, dynamics, starts, episodes, seed = (
         request.folder, request.dynamics, request.starts, request.episodes, request.seed,
@@ -218,7 +217,7 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     folders = names_of(folder)
     wanted, networks = _opened(folders, request.task)
     names = dict.fromkeys(dynamics or default_dynamics(folders))
-    # All are opened, and so checked, before the first episode is played.
+    # Open all of them, which checks them, before the first episode.
     opened = {
         name: open_dynamics(
             wanted, name, device=request.device, starts=None if is_declared(name) else starts, drawn=True
@@ -269,9 +268,9 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
 
 
 def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
-    """Return whether the truth contradicts what models say, or every second episode fails in it.
+    """Return whether the truth contradicts the models' returns, or half of its episodes fail.
 
-    The truth is a model that logs of the robot made, or without one the declared simulator.
+    The truth is a model made from logs of the robot or, without one, the declared simulator.
     """
     declared = next((one for one in results if one.dynamics == ANALYTIC), None)
     truth, where = next((one for one in results if one.dynamics in from_logs), None), "in the simulator"
@@ -313,9 +312,9 @@ def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[Policy
 
 
 def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
-    """Return the simulator, and what policies were trained in, where their folders say so.
+    """Return the simulator and the policies' training dynamics, if their folders name them.
 
-    A run that a policy of the package was trained in does not ship.
+    The training run of a packaged policy does not ship.
     """
     names = [ANALYTIC]
     for folder in folders:
@@ -327,7 +326,7 @@ def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 _STRONGEST = 4
-"""Quantities that are named of those that the return depends on."""
+"""Number of influential quantities that are named."""
 
 
 def policy_figures(
@@ -343,7 +342,7 @@ def policy_figures(
 
     Args:
         policy: Folder of a policy, or "pretrained-policy:NAME".
-        dynamics: Where it acts; none for the simulator alone, in which all policies of a task can be compared.
+        dynamics: Dynamics to evaluate in; none for the simulator alone, in which all policies of a task are comparable.
         episodes: Number of episodes in each.
         seed: Seed of starts and commands.
         say: Called before a measurement.

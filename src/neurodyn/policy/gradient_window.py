@@ -35,7 +35,7 @@ class GradientWindow:
 
 
 class _LimitedAction(torch.autograd.Function):
-    """Clip actions; gradients are seen, and pass within the limit, and beyond it if they lead the mean back."""
+    """Clips actions; gradients are observed, and pass within the limit, or beyond it if they lead the mean back."""
 
     @staticmethod
     def forward(ctx: Any, action: Tensor, mean: Tensor, limit: float, see: Callable[[Tensor], Tensor] | None) -> Tensor:
@@ -61,8 +61,8 @@ def held(action: Tensor, mean: Tensor, limit: float, see: Callable[[Tensor], Ten
     Here, gradients that lead back pass if the mean itself is beyond the limit. If only the noise took an action beyond
     the limit, they are blocked, because they would pull every mean towards zero.
 
-    Sampled and mean actions have shape [worlds, actions]. `see` is given the gradient by the clipped actions first, and
-    returns what takes its place.
+    Sampled and mean actions have shape [worlds, actions]. `see` receives the gradient by the clipped actions first, and
+    returns its replacement.
     """
     result = _LimitedAction.apply(action, mean, limit, see)
     assert isinstance(result, Tensor)
@@ -77,15 +77,15 @@ def roll(
     gamma: float,
     watch: "GradientWatch",
 ) -> GradientWindow:
-    """Roll a policy out for a window.
+    """Roll out a policy for a window.
 
     Args:
-        world: The worlds, which continue from their present state.
+        world: The worlds, which continue from their current state.
         act: From observations to actions and their means, each of shape [worlds, actions].
         value: From observations, shape [rows, observations], to values, shape [rows].
         frames: Length of the window.
         gamma: Discount factor per frame.
-        watch: Sees the gradients by the actions of each frame.
+        watch: Observer of each frame's gradients by the actions.
     """
     world.cut()
     observation = world.get_observations()["policy"]
@@ -144,7 +144,7 @@ class GradientWatch:
         self._scale = float(frames * worlds)  # the loss is the mean over frames and worlds
 
     def following(self) -> Callable[[Tensor], Tensor]:
-        """Return what sees the gradients of the next frame, and returns those that go on."""
+        """Return a hook for the next frame that records its gradients and returns those to pass on."""
         frame, self._frame = self._frame, self._frame + 1
         return partial(self._see, frame)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy in training, whatever the algorithm: start, worlds, evaluation, selection and metrics."""
+"""Training of a policy, for any algorithm: start, worlds, evaluation, selection and metrics."""
 
 import contextlib
 from collections import deque
@@ -41,14 +41,14 @@ from neurodyn.robots.data import grounded, open_robot_data
 from neurodyn.tasks import Task
 
 LEAST_UPDATES = 10
-"""Updates below which a training that a time budget ends has hardly begun."""
+"""Least number of updates before a time budget may end a training without a warning."""
 
 _EVALUATION = 900
-"""Seed of the starts from which policies are compared while they train."""
+"""Seed of the starts for comparing policies during training."""
 
 
 class PolicyLearner(Learner):
-    """One policy in training: a step is an update of an algorithm, a validation a play without noise.
+    """Training of one policy: a step is an update of an algorithm, a validation an evaluation without noise.
 
     A subclass needs `actor`, `step`, `state` and `load`.
 
@@ -75,7 +75,7 @@ class PolicyLearner(Learner):
         self._support: PolicySupport | None = None
         self._robots = open_randomisation(settings.randomise, where.dynamics, task)
         where = self._where = replace(where, dynamics=self._robots.dynamics)
-        # Where it is played: from starts of the task where some of the training's episodes have such.
+        # Dynamics of evaluations: from the task's starts if some of the training episodes use them.
         self._plays = where
         if settings.task_share is not None and where.log is not None and where.drawn_by(task):
             self._plays = replace(where, log=None)
@@ -95,18 +95,18 @@ class PolicyLearner(Learner):
         torch.manual_seed(derive_seed(seed, "policy"))
         self._config = policy_config(task, settings.network, self._world.robots.names if settings.privileged else ())
         self.losses, self._real = {}, None
-        # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
-        self._shown: Mapping[str, Any] = {}  # what the last validation found
+        # Few episodes end in one update, and short ones first: as many episodes as worlds give a fair mean.
+        self._shown: Mapping[str, Any] = {}  # values of the last validation
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * current_ranks().count)
 
     @property
     def actor(self) -> MLPModel:
-        """The network that acts, as rsl_rl has it."""
+        """The acting network, as an rsl_rl model."""
         raise NotImplementedError
 
     @property
     def network(self) -> PolicyNetwork:
-        """The present policy."""
+        """The current policy."""
         actor = self.actor
         network = self._config.build()
         network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
@@ -117,22 +117,22 @@ class PolicyLearner(Learner):
         return [tensor for network in self.networks() for tensor in network.state_dict().values()]
 
     def networks(self) -> list[nn.Module]:
-        """Return what is trained."""
+        """Return the trained networks."""
         return [self.actor]
 
     def of_ranks(self, own: dict[str, Any]) -> dict[str, Any]:
-        """Return what ranks keep for themselves (worlds, random states), for a checkpoint: of rank 0 `own`."""
+        """Return per-rank state (worlds, random states) for a checkpoint; `own` is that of rank 0."""
         others = current_ranks().gather(own)[1:]
         return {**own, "others": others} if others else own
 
     def of_this_rank(self, saved: dict[str, Any]) -> dict[str, Any]:
-        """Return what this rank kept in a checkpoint."""
+        """Return this rank's state from a checkpoint."""
         return saved if current_ranks().leads else saved["others"][current_ranks().rank - 1]
 
     def verdicts(self, at: TrainState) -> list[Verdict]:
-        """Judge the last return in the dynamics that it was trained in beside that in the reference.
+        """Compare the last return in the training dynamics with that in the reference.
 
-        The declared simulator is no truth about a robot whose logs made the dynamics.
+        If logs of the robot made the dynamics, the declared simulator is no truth about it.
         """
         found = [] if self._support is None else [self._support.verdict()]
         if self._reference is None or self._real is None or at.last is None:
@@ -142,14 +142,14 @@ class PolicyLearner(Learner):
         return [*found, of_returns(at.last, self._real, self._reference.name)]
 
     def keep_now_and_then(self, at: TrainState) -> None:
-        """Write the present policy beside the others of its kind, where that is asked for; called after an update."""
+        """Save the current policy in POLICY/kept if one is due; called after an update."""
         every = self._settings.keep_every
         if every is not None and (at.step + 1) % every == 0 and current_ranks().leads:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
 
     def validate(self, at: TrainState) -> Validation:
-        """Play the present policy where it is trained, with its judge, and in the reference."""
-        network = self._played = self.network  # made once: its first weights are drawn from torch's generator
+        """Evaluate the current policy in its training dynamics, the judge and the reference."""
+        network = self._played = self.network  # built once: its initial weights come from torch's generator
         sample = None
         if self._log is not None or self._where.dynamics.training_range is not None:
             sample = FrameSample(self._task.frames, self._settings.evaluation_worlds)
@@ -169,11 +169,11 @@ class PolicyLearner(Learner):
 
     @property
     def _stops(self) -> bool:
-        """Whether the last play ends the training."""
+        """Whether the last evaluation ends the training."""
         return self._settings.stop_when_exploiting and self._support is not None and self._support.exploits
 
     def leave(self, loop: TrainingLoop) -> bool:
-        """Go back to the last supported policy where training ends because of one that is not."""
+        """Restore the last supported policy if training ends because of an unsupported one."""
         if self._stops and current_ranks().leads:
             network = self._config.build()
             network.load_state_dict(read_weights(self._out))
@@ -182,7 +182,7 @@ class PolicyLearner(Learner):
 
     @cached_property
     def _log(self) -> Store | Mixture | None:
-        """What the model was fitted to; None where there is no network, or it is not known."""
+        """Log that the model was fitted to; None if there is no network or the log is unknown."""
         if self._where.log is not None or not isinstance(self._where.dynamics, LearnedDynamics):
             return self._where.log
         with contextlib.suppress(InputError):
@@ -205,7 +205,7 @@ class PolicyLearner(Learner):
     def _supported(
         self, network: PolicyNetwork, played: EpisodeOutcomes, sample: FrameSample | None, at: TrainState
     ) -> PolicySupport:
-        """Return what supports the return of a play."""
+        """Return the support of an evaluation's return."""
         imagined, judge, lost, outside, disagreement = float(played.returns.mean()), None, None, None, None
         if self._judge is not None:
             judged = self._play(network, self._judge[0], 0.0).returns
@@ -229,24 +229,24 @@ class PolicyLearner(Learner):
         return self._usual + lost / (self._penalty * self._task.penalty_scale)
 
     def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
-        """Return further figures of a play where the policy is trained."""
+        """Return further figures of an evaluation in the training dynamics."""
         return {}
 
     def better(self, score: float, best: float) -> bool:
-        """Return whether a return is greater, and supported where training ends otherwise."""
+        """Return whether a return is better and, if unsupported returns end the training, supported."""
         return score > best and not self._stops
 
     def keep(self, at: TrainState) -> None:
-        """Write the policy that was played."""
+        """Save the evaluated policy."""
         save_policy(self._out, self._config, self._played)
 
     def finish(self, at: TrainState) -> None:
-        """Write the last policy where none was ever compared."""
+        """Save the last policy if none was evaluated."""
         if at.best is None:
             save_policy(self._out, self._config, self.network)
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
-        """Return the line of an update."""
+        """Return the metrics of an update."""
         at, ended = loop.state, Episodes.joined(current_ranks().gather(self._world.collect()))
         count = len(ended.returns)
         parts = {
@@ -275,11 +275,11 @@ class PolicyLearner(Learner):
         return float(self.actor.output_std.detach().mean())
 
     def further(self) -> dict[str, Any]:
-        """Return what an algorithm has to say of an update beside its losses."""
+        """Return further metrics of an algorithm, beside its losses."""
         return {}
 
     def text(self, loop: TrainingLoop, found: Validation | None) -> str:
-        """Return the returns of the last episodes, with exploration noise, and of the last play, without."""
+        """Return the returns of the last episodes, with exploration noise, and of the last evaluation, without."""
         self._shown = self._shown if found is None else found.values
         recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]
         parts = [f"noisy return {recent[0]:.4g}"] if recent else []
@@ -296,7 +296,7 @@ class PolicyLearner(Learner):
         return {"frames": self._settings.frames_of(at.step) * current_ranks().count}
 
     def _costless(self) -> float:
-        """Return the uncertainty that costs nothing."""
+        """Return the uncertainty without penalty."""
         where = self._where
         if not (self._settings.centre_penalty and self._penalty):
             return 0.0
@@ -306,7 +306,7 @@ class PolicyLearner(Learner):
 
     @property
     def _penalty(self) -> float:
-        """Weight of the uncertainty now."""
+        """Current weight of the uncertainty."""
         return self._settings.fixed_penalty
 
     def _play(
@@ -326,14 +326,14 @@ class PolicyLearner(Learner):
 S = TypeVar("S", bound=TrainingSettings)
 
 CRITIC_UPDATES = 10
-"""Updates in which a policy that came without its critic stays as it is, and only a new critic learns."""
+"""Updates that train only the new critic of a policy that came without one."""
 
 
 def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
-    """Return the folder of a policy to begin with, and settings with its network and without imitation.
+    """Return the folder of an initial policy, and settings with its network and without imitation.
 
     Raises:
-        InputError: There is no such policy, it is of another task, or it cuts off its observations.
+        InputError: There is no such policy, it is of another task, or it clips its observations.
     """
     config, _ = load_policy(policy)
     require_task(config, task, str(policy))
@@ -347,7 +347,7 @@ def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
 
 
 def brings_critic(folder: Path, settings: TrainingSettings) -> bool:
-    """Return whether a policy's training left a critic of the same discount, scale of rewards and quantities seen."""
+    """Return whether a policy's training left a critic with the same discount, reward scale and quantities seen."""
     if not has_state(folder):
         return False
     record = read_plain(folder / "config.yaml")
@@ -359,15 +359,15 @@ def brings_critic(folder: Path, settings: TrainingSettings) -> bool:
 
 
 def critic_updates(folder: Path | None, settings: TrainingSettings) -> int:
-    """Return the updates for which a policy that is begun with (None: a random one) waits for its critic."""
+    """Return for how many updates only the critic trains if the policy starts from `folder` (None: random)."""
     return 0 if folder is None or brings_critic(folder, settings) else CRITIC_UPDATES
 
 
 def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: TrainingSettings) -> dict[str, Any]:
-    """Load a policy into an algorithm's models of actor and critic; return the rest of its state, as the optimiser's.
+    """Load a policy into an algorithm's actor and critic; return the rest of its state, such as the optimiser's.
 
-    Where its training left a checkpoint, exploration noise is taken over, and the critic if it fits (`brings_critic`),
-    whatever the algorithm was; else the actor alone, and the critic begins anew.
+    If its training left a checkpoint, exploration noise is loaded, and the critic if it is compatible
+    (`brings_critic`), for any algorithm; otherwise only the actor, and the critic starts anew.
     """
     if brings_critic(folder, settings):
         saved = artifacts.read_tree(folder / "state", "training")["learner"]
@@ -380,7 +380,7 @@ def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: Traini
         _, network = load_policy(folder)
         network.give(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
     for name, value in actor.state_dict().items():
-        if name.startswith("obs_normalizer."):  # a critic may see more behind what the policy sees
+        if name.startswith("obs_normalizer."):  # a critic may have further inputs after the policy's
             own = critic.state_dict()[name]
             (own[..., : value.shape[-1]] if value.ndim else own).copy_(value)
     return {}

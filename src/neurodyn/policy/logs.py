@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recording of logs: episodes of policies, as a robot would log them or in the coordinates of its simulator.
 
-A robot that declares `rows` logs those rows: no pose of the base, contacts from forces, and the targets of its
-controller. Any robot can log what it would measure (`measured_spec`), or generalised coordinates and torques, as
-`sim.generate` does. A log in coordinates can be used like generated data. It has no pushes, because no torque explains
-them.
+A robot that declares `rows` logs those rows: no base pose, contacts from forces, and the targets of its controller. Any
+robot can log what it would measure (`measured_spec`), or generalised coordinates and torques, as `sim.generate` does. A
+log in coordinates can be used like generated data; it has no pushes, because no torque explains them.
 
-Each episode has one of several behaviour policies and action noise of random strength, so that the log covers good and
-bad motions. The noise is white, or an Ornstein-Uhlenbeck process: smooth commands move a robot further before it falls.
-Batch k of a log depends on (seed, k) alone. Rewards and failures are computed as in every
-environment (`control.task_frames`). Implausible states are left out of the log.
+Each episode follows one of several behaviour policies, with action noise of random strength, so that the log covers
+good and bad motions. The noise is white or an Ornstein-Uhlenbeck process: smooth commands move a robot further before
+it falls. Batch k of a log depends on (seed, k) alone. Rewards and failures are computed as in every environment
+(`control.task_frames`). Implausible states are left out of the log.
 """
 
 import math
@@ -58,9 +57,9 @@ TEST_FRACTION = 0.1
 """Default share of test episodes in a log."""
 _WORLDS, _LEAST_WORLDS = 256, 4
 _TRANSITIONS, ROBOT_TRANSITIONS = 200_000, 20_000
-"""Default number of transitions of simulators, and of robots."""
+"""Default number of transitions: in simulators, on robots."""
 _SPLIT_TOGETHER, _MOST_EMPTY = 10, 5
-"""Episodes of a robot that are split together; empty ones after which it is given up."""
+"""Number of a robot's episodes that are split as one block; number of empty episodes after which recording fails."""
 _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
     ("base_height", ("",), "m", ""),
     ("base_orientation", ("x", "y", "z", "w"), "1", "world"),
@@ -71,7 +70,7 @@ _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...
 
 
 def usual_worlds(task: Task, transitions: int, behaviours: int = 1) -> int:
-    """Return the usual number of parallel episodes, fewer where those record twice what is asked for, at least four."""
+    """Return the default number of parallel episodes, fewer (at least four) if that would record twice the request."""
     wasteful = _WORLDS * task.frames > 2 * transitions
     return max(_LEAST_WORLDS, behaviours, math.ceil(transitions / task.frames)) if wasteful else _WORLDS
 
@@ -114,11 +113,7 @@ def row_layout(task: Task) -> RowLayout:
 
 
 def measured_spec(task: Task) -> StateSpec:
-    """Return the state that the task's robot can measure: joints and, of a floating base, all but place and heading.
-
-    Raises:
-        InputError: The robot declares rows with another dt or other joints than the task.
-    """
+    """Return the state that the robot can measure: joints and, of a floating base, all but position and heading."""
     robot = task.declaration()
     if robot.rows_path is not None:
         return row_layout(task).spec
@@ -135,11 +130,11 @@ def measured_spec(task: Task) -> StateSpec:
 
 @taking(LogPolicyRequest)
 def log_policies(request: LogPolicyRequest) -> "LogSummary":
-    """Record what several policies of one task do in the simulator or in a model, with rewards and ends.
+    """Record the motions of several policies for one task in the simulator or a model, with rewards and episode ends.
 
     Raises:
         InputError: An argument is out of range or excludes another, no task is named, the policies are for several
-            tasks, or the file is there already or cannot be written.
+            tasks, or the file exists already or cannot be written.
     """
     names, out = names_of(request.folder), Path(request.out)
     if not names:
@@ -184,7 +179,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
 
 
 def _require_robot_alone(request: LogPolicyRequest) -> None:
-    """Refuse, with an InputError, flags that are for simulated robots."""
+    """Raise an InputError for flags that only apply to simulated robots."""
     for name, usual in (("dynamics", ANALYTIC), ("worlds", None), ("position_noise", 0.0), ("velocity_noise", 0.0)):
         if getattr(request, name) != usual:
             raise InputError(f"--{name.replace('_', '-')} is for simulators; leave it out with --robot")
@@ -209,12 +204,12 @@ def record_log(
 ) -> LogSummary:
     """Record a log of several policies in a task.
 
-    On a robot (`control.robot`) episodes come one after the other. If it stops, or on Ctrl-C, what is logged until then
-    is a finished file.
+    On a robot (`control.robot`) episodes run one after the other. If it stops, or on Ctrl-C, the file is completed with
+    the episodes so far.
 
     Args:
         task: The task; its commands and pushes are part of the log.
-        dynamics: Dynamics that take the place of the robot.
+        dynamics: Dynamics of the robot.
         behaviours: The policies, with equal numbers of episodes.
         out: Path of the file (.h5).
         transitions: Minimum number of transitions, rounded up to whole batches of episodes.
@@ -229,7 +224,7 @@ def record_log(
         declared: Whether the dynamics are the simulator that the robot declares. Coordinates then count as its data and
             name it; otherwise they count as a log.
         test: Share of test episodes.
-        resume: On a robot, whether to go on with what an earlier call with the same arguments has logged.
+        resume: On a robot, whether to continue the log of an earlier call with the same arguments.
 
     Raises:
         InputError: An argument is out of range, the robot's rows do not fit the task, or the file cannot be written.
@@ -277,7 +272,7 @@ def record_log(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is recorded; see `record_log`."""
+    """Arguments of a recording; see `record_log`."""
 
     task: Task
     dynamics: Dynamics
@@ -290,16 +285,16 @@ class _Plan:
     test: float
 
     def batch(self, number: int, policy: np.ndarray) -> "_Batch":
-        """Return batch `number`, with the index of the behaviour of each of its worlds."""
+        """Return batch `number`; `policy` holds the index of each world's behaviour."""
         bounds = episode_bounds(self.task, self.dynamics)
         return _Batch(self, bounds, policy, derive_seed(self.seed, "log", number))
 
     def splits(self, episodes: int, number: int) -> np.ndarray:
-        """Return the splits of the episodes of batch `number`."""
+        """Return the split of each episode of batch `number`."""
         return assign_splits(episodes, derive_seed(self.seed, "log split", number), test=self.test)
 
     def outcomes(self, ended: list[list[EpisodeOutcomes]]) -> dict[str, EpisodeOutcomes]:
-        """Return the outcomes of each behaviour that has any."""
+        """Return the outcomes by behaviour, without behaviours that have none."""
         return {b.name: EpisodeOutcomes.joined(parts) for b, parts in zip(self.behaviours, ended, strict=True) if parts}
 
 
@@ -330,7 +325,7 @@ def _record_batches(
 def _record_robot(
     plan: _Plan, robot: RobotDynamics, path: Path, header: StoreHeader, transitions: int, *, resume: bool
 ) -> tuple[int, dict[str, EpisodeOutcomes]]:
-    """Record one episode after the other on a robot; what is known when it stops is a finished file."""
+    """Record episodes one by one on a robot; if it stops, complete the file with the episodes so far."""
     stopped: BaseException | None = None
     empty = 0
     robot.rehearse(lambda: plan.batch(0, np.zeros(1, int)).run(header.spec, most=REHEARSED))
@@ -370,7 +365,7 @@ def _record_robot(
 
 
 def _recorded(table: np.ndarray, rewards: np.ndarray) -> EpisodeOutcomes:
-    """Return the outcomes of recorded episodes that came to their end, whose pieces share a `world`."""
+    """Return the outcomes of finished recorded episodes; pieces of one episode share a `world`."""
     pieces, table = table, table[table["status"] != Status.LOG]
     returns, lengths = torch.zeros(len(table)), torch.zeros(len(table), dtype=torch.float64)
     for row, one in enumerate(table):
@@ -423,14 +418,14 @@ class _Batch:
         )
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
-        self._late: list[int] = []  # transitions of a robot that lasted longer than a frame
+        self._late: list[int] = []  # transitions of a robot that took longer than a frame
         self.lengths = np.full(worlds, task.frames)
         self.failed, self.implausible = np.zeros((2, worlds), dtype=bool)
         self.status = np.full(worlds, Status.COMPLETE, np.int8)
         self.returns = np.zeros(worlds)
 
     def run(self, spec: StateSpec, most: int | None = None) -> None:
-        """Run the episodes, or `most` frames of them.
+        """Run the episodes; with `most`, only that many frames.
 
         The first frame is not logged, because torques and contacts before it are unknown.
         """
@@ -480,7 +475,7 @@ class _Batch:
         return any("control" in row for row in self._rows)
 
     def append(self, writer: StoreWriter, split: np.ndarray) -> None:
-        """Append the episodes that have a state to log to a store; `split` has shape [worlds]."""
+        """Append the episodes that have a logged state to a store; `split` has shape [worlds]."""
         arrays, kept = self.arrays(), self.kept
         writer.append(
             *(arrays[name][kept] for name in ("q", "qd", "control")),
@@ -490,7 +485,7 @@ class _Batch:
         )  # fmt: skip
 
     def append_pieces(self, writer: StoreWriter, split: int, number: int) -> None:
-        """Append the one episode of a robot to a store, as world `number`, without the transitions that came late."""
+        """Append a robot's one episode to a store, as world `number`, in pieces that leave out late transitions."""
         arrays, length = self.arrays(), int(self.lengths[0])
         if length < 0:
             return
@@ -498,7 +493,7 @@ class _Batch:
         ends = np.array([*cuts, length])
         begins = np.array([0, *(cut + 1 for cut in cuts)])
         kept = ends > begins
-        kept[-1] = True  # it says how the episode ended
+        kept[-1] = True  # it holds how the episode ended
         begins, lengths = begins[kept], (ends - begins)[kept]
         cut = {
             name: np.stack([_piece(array[0], first, lengths.max() + (name not in ("control", "reward")))
@@ -562,7 +557,7 @@ class _Batch:
         self.implausible |= broken
 
     def outcome(self, number: int) -> EpisodeOutcomes:
-        """Return the outcomes of one behaviour's episodes, including those that are not logged."""
+        """Return the outcomes of one behaviour's episodes, including those without logged states."""
         rows = np.flatnonzero(self.policy == number)
         returns = torch.from_numpy(self.returns[rows])
         lengths = torch.from_numpy(self.lengths[rows].clip(min=0).astype(np.float64))

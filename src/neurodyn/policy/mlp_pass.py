@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of an MLP over many rows on a CPU: forward and backward chunk by chunk, in memory that is used again.
+"""Gradients of an MLP over many rows on a CPU: forward and backward chunk by chunk, in reused memory.
 
-Automatic differentiation holds the activations of all rows: with thousands of rows that is more than a core's cache
-holds, and each layer writes and reads them in slower memory. With few rows, in one frame of a window after another, its
-many small operations take longer than what they compute: there, gradients of weights wait for the end of the window.
+Automatic differentiation keeps the activations of all rows: with thousands of rows they exceed a core's cache, and each
+layer goes through slower memory. With few rows, as in the frames of a window, call overhead dominates: there, gradients
+of weights are computed at the end of the window.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 CHUNK = 1024
-"""Rows of a chunk: few enough for the cache, and enough that calls cost little."""
+"""Rows of a chunk: few enough for the cache, enough to make call overhead small."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class InPlaceActivation:
     """An activation whose derivative follows from its output; the last argument is work space of the same shape.
 
     Attributes:
-        apply_: Replaces inputs by outputs.
-        backward_: Replaces gradients with respect to outputs by gradients with respect to inputs, given the outputs.
+        apply_: Replaces inputs with outputs.
+        backward_: Replaces gradients with respect to outputs with gradients with respect to inputs, given the outputs.
     """
 
     apply_: Callable[[Tensor, Tensor], object]
@@ -47,11 +47,11 @@ ACTIVATIONS: dict[type[nn.Module], InPlaceActivation] = {
         lambda gradient, y, spare: gradient.addcmul_(gradient, torch.mul(y, y, out=spare), value=-1),
     ),
 }
-"""Activations that a pass knows, ELU with alpha 1."""
+"""Supported activations; ELU with alpha 1."""
 
 
 class _Space(NamedTuple):
-    """Work space for some rows, by layer: outputs, gradients by outputs, and what activations need."""
+    """Work space for some rows, by layer: outputs, gradients by outputs, and buffers for activations."""
 
     outputs: list[Tensor]
     gradients: list[Tensor]
@@ -59,10 +59,10 @@ class _Space(NamedTuple):
 
 
 class MlpPass:
-    """Forward and backward passes of one MLP, whose gradients add up in its parameters."""
+    """Forward and backward passes of one MLP, which accumulate gradients in its parameters."""
 
     def __init__(self, mlp: nn.Sequential) -> None:
-        """Take an MLP: linear layers with one known activation between them; see `fits`."""
+        """Wrap an MLP: linear layers with one supported activation between them; see `fits`."""
         self._layers = [layer for layer in mlp if isinstance(layer, nn.Linear)]
         self._activation = ACTIVATIONS[type(mlp[1])]
         self._outputs, self._gradients, self._spare = (
@@ -79,7 +79,7 @@ class MlpPass:
 
     @staticmethod
     def fits(mlp: nn.Module) -> bool:
-        """Return whether a pass knows all parts of an MLP."""
+        """Return whether all parts of an MLP are supported."""
         if not isinstance(mlp, nn.Sequential):
             return False
         layers = list(mlp)
@@ -127,7 +127,7 @@ class MlpPass:
                 gradient = before
 
     def _space(self, rows: int) -> _Space:
-        """Return the work space of a number of rows."""
+        """Return the work space for a number of rows."""
         found = self._spaces.get(rows)
         if found is None:
             parts = (self._outputs, self._gradients, self._spare)
@@ -138,12 +138,12 @@ class MlpPass:
 class WindowPass:
     """Noisy actions of one MLP in the frames of a window, within automatic differentiation.
 
-    Gradients of observations and noise pass frame by frame; those of the weights come from `finish`, in one product for
+    Gradients of observations and noise pass frame by frame; `finish` computes those of the weights in one product for
     all frames.
     """
 
     def __init__(self, mlp: nn.Sequential, normaliser: nn.Module) -> None:
-        """Take an MLP that `fits`, and what normalises its inputs."""
+        """Wrap an MLP that `fits`, and the normaliser of its inputs."""
         self._layers = [layer for layer in mlp if isinstance(layer, nn.Linear)]
         self._weights = [layer.weight for layer in self._layers]
         self._biases = [layer.bias for layer in self._layers]
@@ -157,12 +157,12 @@ class WindowPass:
 
     @staticmethod
     def fits(mlp: nn.Module, normaliser: nn.Module) -> bool:
-        """Return whether a pass knows all parts of an MLP and of what normalises its inputs."""
+        """Return whether all parts of an MLP and its normaliser are supported."""
         return MlpPass.fits(mlp) and isinstance(normaliser, EmpiricalNormalization | nn.Identity)
 
     @torch.no_grad()
     def begin(self, frames: int, worlds: int) -> None:
-        """Prepare for a window, in which weights and normalisation stay as they are."""
+        """Prepare for a window, in which weights and normalisation stay constant."""
         if not self._inputs or self._inputs[0].shape[:2] != (frames, worlds):
             like = self._layers[0].weight
             self._inputs = [like.new_empty(frames, worlds, layer.in_features) for layer in self._layers]
@@ -170,7 +170,7 @@ class WindowPass:
             self._spare = [like.new_empty(worlds, layer.out_features) for layer in self._layers]
             frames_of = [[part.unbind() for part in parts] for parts in (self._inputs, self._gradients)]
             self._rows = [([x[t] for x in frames_of[0]], [g[t] for g in frames_of[1]]) for t in range(frames)]
-        for gradient in self._gradients:  # frames that nothing depends on are not visited
+        for gradient in self._gradients:  # frames without dependants are not visited
             gradient.zero_()
         if self._normaliser is not None:
             self._scale = self._normaliser.std + self._normaliser.eps
@@ -202,7 +202,7 @@ class WindowPass:
         return torch.addmm(self._biases[-1], x, self._weights[-1].t())
 
     def backward(self, gradient: Tensor, frame: int) -> Tensor:
-        """Return the gradient of a frame's observations, given that of its outputs, which is kept for `finish`."""
+        """Return the gradient of a frame's observations, given that of its outputs, which is stored for `finish`."""
         inputs, gradients = self._rows[frame]
         gradient = gradients[-1].copy_(gradient)
         for number in range(len(inputs) - 1, 0, -1):
@@ -213,7 +213,7 @@ class WindowPass:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Leave the gradients of all frames in the weights."""
+        """Write the gradients of all frames to the weights."""
         for layer, x, gradient in zip(self._layers, self._inputs, self._gradients, strict=True):
             rows = gradient.flatten(0, 1)
             layer.weight.grad = rows.t() @ x.flatten(0, 1)

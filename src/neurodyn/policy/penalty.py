@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Automatic choice of lambda: the model has to be as certain of a policy as of the log's best episodes.
+"""Automatic choice of lambda: the model must be as certain of a policy as of the log's best episodes.
 
-The reference is the model's uncertainty one frame ahead on held-out episodes of its log, of those that the policy
-imitates (`cloning.best_episodes`), or along the first policy in imagination if that is less. Lambda rises while the
-policy's frames in imagination are more uncertain than the reference, and falls while they are less. This is dual ascent
-on the constraint
+The reference is the smaller of two uncertainties of the model: one frame ahead on held-out episodes of its log, taken
+from those that the policy imitates (`cloning.best_episodes`), and along the first policy in imagination. Lambda rises
+while the policy's imagined frames are more uncertain than the reference, and falls while they are less. This is dual
+ascent on the constraint
 
     mean of u along the policy <= min(mean of u along these episodes, mean of u along the first policy),
 
 u = sum of epistemic / epistemic_scale, with lambda as its multiplier. Exploration noise is part of both sides and falls
-as a policy learns. So policies are also played without it, and one is kept only if the model is nearly as certain of it
-as of the first. The mean of the weights of all kept policies is written: it fails less often than the last of them.
+as a policy learns. So policies are also evaluated without it, and one is kept only if the model is nearly as certain of
+it as of the first. The mean of the weights of all kept policies is saved: it fails less often than the last of them.
 Only model and log are used, no simulator and no second training.
 """
 
@@ -29,31 +29,31 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.cloning import best_episodes
 
 AUTO = "auto"
-"""What a user gives for a lambda that the model chooses."""
+"""Setting that lets the model choose lambda."""
 
 FIRST = 1.0
-"""First value of lambda: weights of 1 were best where simulators had a say (arXiv 2504.16680)."""
+"""Initial lambda: weights of 1 were best where simulators could judge (arXiv 2504.16680)."""
 
 TOLERANCE = 0.08
-"""Share by which a policy that is kept may be more uncertain than the first, both played without noise.
+"""Tolerated excess uncertainty of a kept policy over the first, as a share; both evaluated without noise.
 
-Of eleven policies from imagination in a model of ANYmal C, those within it fell as often as the first when a simulator
-played them (4 to 6 % of episodes), those beyond it two to five times as often (docs/benchmarks.md).
+Of eleven policies from imagination in a model of ANYmal C, those within it fell as often as the first in a simulator (4
+to 6 % of episodes), those beyond it two to five times as often (docs/benchmarks.md).
 """
 
 _RATE = 1.0
-"""Change of the logarithm of lambda in an update, for frames twice as uncertain as they should be."""
+"""Change of log(lambda) per update, for frames with twice the reference uncertainty."""
 _LEAST, _MOST = 1e-2, 1e2
 _WINDOWS = 2048
 
 
 class CertaintyRule:
-    """Keeps a policy as certain as a log, and as the policy that it began with.
+    """Rule that keeps a policy as certain as a log and as the first policy.
 
     Attributes:
-        reference: Mean uncertainty of the log's held-out frames, or of the first policy's, which is less.
+        reference: Mean uncertainty of the log's held-out frames or of the first policy's, whichever is smaller.
         value: Lambda.
-        kept: Number of policies after the first one that were kept, and whose weights were averaged.
+        kept: Number of kept policies after the first, whose weights were averaged.
     """
 
     def __init__(self, reference: float) -> None:
@@ -62,13 +62,13 @@ class CertaintyRule:
         self._most: float | None = None
 
     def watch(self, uncertainty: float) -> None:
-        """Take the mean uncertainty of the frames of an update in which the first policy stays as it is."""
+        """Record the mean uncertainty of an update's frames while the first policy is frozen."""
         self._first.append(uncertainty)
 
     def release(self, played: float) -> None:
-        """Hold policies from now on to the first one, whose mean uncertainty without noise is `played`.
+        """Limit later policies to the uncertainty of the first one, whose mean without noise is `played`.
 
-        Its uncertainty in training is the mean over the later half of the watched updates: worlds start in the log,
+        Its uncertainty in training is the mean over the later half of the recorded updates: worlds start in the log,
         with its noise.
         """
         later = self._first[len(self._first) // 2 :]
@@ -81,14 +81,14 @@ class CertaintyRule:
         return self._most is None or played <= self._most
 
     def state(self) -> dict[str, Any]:
-        """Return all that it remembers."""
+        """Return the state of the rule."""
         return {
             "reference": self.reference, "value": self.value, "kept": self.kept, "first": list(self._first),
             "most": self._most,
         }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         self.reference, self.value, self.kept = state["reference"], state["value"], state["kept"]
         self._first, self._most = list(state["first"]), state["most"]
 
@@ -100,7 +100,7 @@ class CertaintyRule:
 
 
 def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None, best: float = 1.0) -> CertaintyRule:
-    """Return the rule for a model, and the share `best` of its log that is imitated; an InputError without a log."""
+    """Return the penalty rule for a model and the imitated share `best` of its log; an InputError without a log."""
     if log is None:
         raise InputError("penalty is auto, which asks for the uncertainty on a log; valid here: a number, or --starts")
     return CertaintyRule(held_out_uncertainty(dynamics, log, best))
@@ -108,12 +108,12 @@ def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None, best: float 
 
 @torch.no_grad()
 def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture, best: float = 1.0) -> float:
-    """Return the mean uncertainty one frame ahead on validation episodes of a log, or of several in their shares.
+    """Return the mean one-frame uncertainty on validation episodes of a log, or of several weighted by their shares.
 
-    Only the episodes of the greatest mean reward count that hold the share `best` of the frames.
+    Only the episodes with the highest mean reward that hold the share `best` of the frames count.
 
     Raises:
-        InputError: No episode holds the model's warm-up.
+        InputError: No episode is as long as the model's warm-up.
     """
     mixture = Mixture.of(log)
     means = [_mean_uncertainty(dynamics, store, best) for store in mixture.stores]
@@ -131,7 +131,7 @@ def _mean_uncertainty(dynamics: Dynamics, log: Store, best: float) -> float:
         step = dynamics.step(
             dynamics.begin(past), past.present, Control(target=applied) if targets else Control(torque=applied)
         )[1]
-        assert step.epistemic is not None  # of dynamics that are uncertain
+        assert step.epistemic is not None  # of dynamics with uncertainty
         assert scale is not None
         found.append((step.epistemic / scale).sum(-1))
     if not found:

@@ -22,15 +22,15 @@ from neurodyn.report.recording import Ended, Recording
 from neurodyn.tasks import Task
 
 LONGEST = 10.0
-"""Length of a recording where none is asked for, unless an episode is shorter [s]."""
+"""Default length of a recording, unless an episode is shorter [s]."""
 
 
 @taking(PlayPolicyRequest)
 def record_policy(request: PlayPolicyRequest) -> Recording:
-    """Let a policy act in two dynamics from the same start.
+    """Record a policy in two dynamics from the same start.
 
     Raises:
-        InputError: Policy, dynamics or ground are missing or do not fit together, or a state has no pose to be drawn.
+        InputError: Policy, dynamics or ground are missing or incompatible, or a state has no pose to draw.
     """
     seconds, dynamics, seed, ground = request.seconds, request.dynamics, request.seed, request.ground
     beside, starts = request.beside or ANALYTIC, request.starts
@@ -101,11 +101,11 @@ def _open(task: Task, name: str, starts: str | None, device: str, flag: str = "-
 
 @dataclass(frozen=True)
 class _Path:
-    """One world, which rests where its episode ends early.
+    """Trajectory of one world, which stands still after an early end of its episode.
 
     Attributes:
         trajectory: The states.
-        ended: When it failed, or left the plausible range (`control.task_frames`); None where it did not.
+        ended: Time of failure or of leaving the plausible range (`control.task_frames`); None for neither.
     """
 
     trajectory: Trajectory
@@ -114,7 +114,7 @@ class _Path:
 
 @dataclass(frozen=True)
 class StartedAt(ResolvedDynamics):
-    """Dynamics in which episodes start in one state."""
+    """Dynamics in which episodes start from one state."""
 
     start: State | None = None
 
@@ -126,7 +126,7 @@ class StartedAt(ResolvedDynamics):
 
 @torch.no_grad()
 def _robot_path(task: Task, policy: PolicyNetwork, where: ResolvedDynamics, frames: int, seed: int) -> _Path:
-    """Return the path of one episode on a robot, which rests when it is over."""
+    """Return the path of one episode on a robot, which stands still after its end."""
     assert isinstance(where.dynamics, RobotDynamics)
     loop = TaskFrames(task, where.dynamics)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PPO of rsl_rl in the library's training loop, with a faster update on a CPU that is equal up to rounding.
 
-`TrackerWriter` is a `LogWriter` (rsl-rl-lib 5.5) for rsl_rl's own runners that writes what our trainings write.
+`TrackerWriter` is a `LogWriter` (rsl-rl-lib 5.5) that lets rsl_rl's own runners write the same logs as our trainings.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ _MOST_RATE, _RATE_FACTOR = 1e-2, 1.5
 
 @dataclass(frozen=True)
 class _Frames:
-    """Frames to learn from, one per row.
+    """Training frames, one per row.
 
     Attributes:
         seen: Normalised observations of the policy, shape [n, observations].
@@ -268,7 +268,7 @@ class _Runner(OnPolicyRunner):
 
 
 def several_ranks(runner: OnPolicyRunner) -> None:
-    """Tell a runner of rsl_rl of our ranks."""
+    """Pass our ranks to an rsl_rl runner."""
     ranks = current_ranks()
     runner.is_distributed, runner.gpu_world_size = False, ranks.count  # weights are equal already
     runner.gpu_local_rank = runner.gpu_global_rank = ranks.rank
@@ -277,13 +277,13 @@ def several_ranks(runner: OnPolicyRunner) -> None:
 
 
 def hidden_of(actor: MLPModel) -> list[Tensor]:
-    """Return the memory of a recurrent policy in the worlds of a training."""
+    """Return the hidden states of a recurrent policy in the training worlds."""
     found = actor.get_hidden_state()
     return [] if found is None else list(found) if isinstance(found, tuple) else [found]
 
 
 def take_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
-    """Go on with what `hidden_of` returned."""
+    """Restore the hidden states that `hidden_of` returned."""
     if saved:
         first, *second = [h.to(next(actor.parameters()).device) for h in saved]
         actor.reset(hidden_state=(first, second[0]) if second else first)
@@ -301,7 +301,7 @@ class PpoLearner(PolicyLearner):
         self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
         self._uncertain, self._certain = 0.0, True
         super().__init__(job)
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
+        with contextlib.redirect_stdout(io.StringIO()):  # rsl_rl prints its networks
             self.runner = _Runner(self._world, self._configuration(), None, str(self._world.device))
         self._losses = LossKeeper()
         self.runner.logger = cast(Any, self._losses)
@@ -340,7 +340,7 @@ class PpoLearner(PolicyLearner):
         clone(self.runner.alg.actor, self.runner.alg.critic, shown, settings.clone)
 
     def _take_over(self, folder: Path) -> None:
-        """Continue an earlier policy, with the state of the optimiser if PPO trained it."""
+        """Load an earlier policy, with the state of the optimiser if PPO trained it."""
         alg = self.runner.alg
         rest = warm_start(alg.actor, alg.critic, folder, self._settings)
         if "optimizer_state_dict" in rest:
@@ -375,7 +375,7 @@ class PpoLearner(PolicyLearner):
         return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
 
     def _release(self, at: TrainState) -> None:
-        """Unfreeze the policy. Under a rule for the penalty, it is also saved as the first to keep."""
+        """Unfreeze the policy; under a penalty rule, also save it as the first one kept."""
         if self._settings.schedule == "adaptive":
             # At the critic's learning rate, the first steps would undo the cloned or given policy.
             self.runner.alg.learning_rate = LEAST_RATE
@@ -385,14 +385,14 @@ class PpoLearner(PolicyLearner):
             self._rule.kept = 0
 
     def _first_kept(self) -> tuple[float, float]:
-        """Save the policy as the reference of the penalty's rule; return its uncertainty and its return."""
+        """Save the policy as the reference of the penalty rule; return its uncertainty and its return."""
         network = self.network
         played = self._play(network, self._plays, self._penalty)
         save_policy(self._out, self._config, network)
         return self._uncertainty(played), float(played.penalised.mean())
 
     def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
-        """Return the uncertainty of evaluation episodes, under a rule for the penalty."""
+        """Return the uncertainty of evaluation episodes under a penalty rule."""
         if self._rule is None:
             return {}
         uncertain = self._uncertainty(played)
@@ -400,11 +400,11 @@ class PpoLearner(PolicyLearner):
         return {"uncertainty_training": uncertain}
 
     def better(self, score: float, best: float) -> bool:
-        """Return whether to keep a policy: for a greater return or, under a rule for the penalty, if it is certain."""
+        """Return whether to keep a policy: for a higher return or, under a penalty rule, if it is certain."""
         return super().better(score, best) if self._rule is None else self._certain and not self._stops
 
     def keep(self, at: TrainState) -> None:
-        """Save the evaluated policy; under a rule for the penalty, the mean of all policies kept so far."""
+        """Save the evaluated policy; under a penalty rule, the mean of all policies kept so far."""
         if self._rule is not None:
             if self._rule.kept:
                 network = self._config.build()
@@ -440,7 +440,7 @@ class PpoLearner(PolicyLearner):
             self._world.set_penalty(self._rule.value)
 
     def further(self) -> dict[str, float]:
-        """Return the penalty and the uncertainty of the policy and of held-out logs, where they are tracked."""
+        """Return the penalty and the uncertainty of the policy and of held-out logs, if tracked."""
         if not self._penalty:
             return {}
         found = {"penalty": self._penalty, "uncertainty": self._uncertain}
@@ -452,24 +452,24 @@ class PpoLearner(PolicyLearner):
 
 
 _TIMES = "/time"
-"""End of the tags whose step rsl_rl gives in seconds of training; the same numbers come by iteration, too."""
+"""Suffix of tags that rsl_rl logs over training seconds; the same values are also logged by iteration."""
 
 
 class TrackerWriter(LogWriter):
-    """Writes `log_dir/metrics.jsonl` and a tracker from a runner of rsl_rl.
+    """Writes `log_dir/metrics.jsonl` and a tracker from an rsl_rl runner.
 
-    In its configuration: `cfg["logger"] = {"class_name": "neurodyn.policy:TrackerWriter", "logger": "wandb"}`.
+    Configuration: `cfg["logger"] = {"class_name": "neurodyn.policy:TrackerWriter", "logger": "wandb"}`.
     """
 
     def __init__(self, log_dir: str, logger: Logger = "tensorboard") -> None:
-        """Open the log of a run; raises an InputError where the tracker (`learn.train`) is unknown or cannot work."""
+        """Open the log of a run; raises an InputError if the tracker (`learn.train`) is unknown or unavailable."""
         self._run = Path(log_dir)
         with tracking(logger, self._run):
             self._log = MetricsLog(self._run)
         self._step, self._line = 0, dict[str, float]()
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Add a number to the line of its iteration, which is written when the next one begins."""
+        """Add a number to the line of its iteration, which is written when the next iteration begins."""
         if tag.endswith(_TIMES):
             return
         if global_step != self._step:
@@ -478,24 +478,24 @@ class TrackerWriter(LogWriter):
         self._line[tag] = float(scalar_value)
 
     def store_config(self, env_cfg: dict[str, Any] | object, train_cfg: dict[str, Any]) -> None:
-        """Show the configurations."""
+        """Log the configurations."""
         self._log.describe({"environment": _plain_configuration(env_cfg), "settings": _plain_configuration(train_cfg)})
 
     def save_model(self, model_path: str, it: int) -> None:
-        """Keep a checkpoint."""
+        """Log a checkpoint."""
         self._write_line()
         self._log.keep_files([Path(model_path)])
 
     def save_file(self, path: str) -> None:
-        """Keep a file."""
+        """Log a file."""
         self._log.keep_file(Path(path))
 
     def save_video(self, video: Path, it: int) -> None:
-        """Show a film."""
+        """Log a video."""
         self._log.show_film(Path(video))
 
     def stop(self) -> None:
-        """Write the last line, and end."""
+        """Write the last line and close the log."""
         self._write_line()
         self._log.__exit__(None, None, None)
 
@@ -506,7 +506,7 @@ class TrackerWriter(LogWriter):
 
 
 def _plain_configuration(value: Any) -> Any:
-    """Return a configuration as plain data: what else is in it becomes text."""
+    """Return a configuration as plain data, with other objects as text."""
     if hasattr(value, "to_dict"):
         return _plain_configuration(value.to_dict())
     if is_dataclass(value) and not isinstance(value, type):

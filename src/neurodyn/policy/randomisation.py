@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worlds that differ, in trainings and evaluations of policies; what is drawn: `sim.draws`, `policy.disturbances`."""
+"""Domain randomisation in training and evaluation; distributions: `sim.draws`, `policy.disturbances`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ _GROUND = "ground="
 
 
 class DrawnRobots:
-    """What was drawn for the present episodes of a batch of worlds: quantities of robots, then of disturbances.
+    """Values drawn for the current episodes of a batch of worlds: randomised quantities, then disturbances.
 
     Attributes:
-        names: Names of all.
-        parameters: Those of the robot, which dynamics read; None where all worlds have the same robot.
-        disturbed: Those of disturbances, shape [worlds, names]; None where there are none.
-        seen: All of them under the key "robot", of which observations keep a copy; empty where nothing is drawn.
+        names: Names of all values.
+        parameters: Quantities of the robot, which dynamics read; None if all worlds have the same robot.
+        disturbed: Values of disturbances, shape [worlds, names]; None if there are none.
+        seen: All values under the key "robot", copied into observations; empty if nothing is drawn.
     """
 
     def __init__(
@@ -62,22 +62,22 @@ class DrawnRobots:
 
     @property
     def numbers(self) -> Tensor | None:
-        """All numbers, shape [worlds, names]; None where nothing is drawn."""
+        """All values, shape [worlds, names]; None if nothing is drawn."""
         return None if self._draws is None else self._numbers
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
-        """What draws them."""
+        """Generator of the draws."""
         return () if self._draws is None else (self._drawing,)
 
     def renew(self, done: Tensor) -> None:
-        """Draw anew for some worlds, shape [worlds], bool."""
+        """Redraw for some worlds, shape [worlds], bool."""
         if self._draws is not None:
             fresh = self._draws.draw(len(done), self._drawing).to(self._numbers)
             self._set(torch.where(done[:, None], fresh, self._numbers))
 
     def _set(self, numbers: Tensor) -> None:
-        """Write numbers, in place where dynamics and recorded frames read them."""
+        """Write values in place, where dynamics and recorded frames read them."""
         self._numbers.copy_(numbers)
         if self.parameters is not None and self.parameters.numbers is not self._numbers:
             self.parameters.numbers.copy_(self._numbers[:, : self._own])
@@ -85,13 +85,13 @@ class DrawnRobots:
         self.seen = {"robot": self._numbers.clone()}
 
     def saved(self) -> dict[str, Any]:
-        """Return the numbers and the state of their generator, for a checkpoint."""
+        """Return the values and the state of their generator, for a checkpoint."""
         if self._draws is None:
             return {}
         return {"robots": self._numbers.cpu().clone(), "drawing": self._drawing.get_state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `saved` returned."""
+        """Restore what `saved` returned."""
         if self._draws is not None:
             self._set(saved["robots"].to(self._numbers))
             self._drawing.set_state(saved["drawing"])
@@ -99,13 +99,13 @@ class DrawnRobots:
 
 @dataclass(frozen=True)
 class Randomisation:
-    """Dynamics whose worlds can differ, and how they do.
+    """Dynamics with randomised worlds, and their distributions.
 
     Attributes:
         dynamics: The dynamics.
-        draws: The distribution of quantities of the robot; None for one robot.
-        disturbed: What disturbs it (`policy.disturbances`).
-        ground: Ground of which each world has a piece; None for the robot's own.
+        draws: Distribution of the robot's quantities; None for one robot.
+        disturbed: Disturbances of the robot (`policy.disturbances`).
+        ground: Ground of which each world gets a piece; None for the robot's own.
     """
 
     dynamics: Dynamics
@@ -119,11 +119,11 @@ class Randomisation:
 
 
 def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | None = None) -> Randomisation:
-    """Return the draws that texts ask for, and dynamics whose worlds can differ in them.
+    """Return the requested randomisation, and dynamics that support it.
 
-    A text is a distribution (`core.description.randomisation`), or a run of `neurodyn identify` or `neurodyn adapt`,
-    whose posterior is drawn from. Quantities of drives ("actuator.JOINT.gain") may be drawn of robots that declare no
-    drives, too. With a task it may also be a disturbance (`policy.disturbances`), in any dynamics, or "ground=NAME".
+    A text is a distribution (`core.description.randomisation`), or a run of `neurodyn identify` or `neurodyn adapt`
+    whose posterior is sampled. Quantities of drives ("actuator.JOINT.gain") are also allowed for robots that declare no
+    drives. With a task, a text may also be a disturbance (`policy.disturbances`), in any dynamics, or "ground=NAME".
 
     Raises:
         InputError: A text is malformed or names an unknown quantity, or worlds of the dynamics cannot differ.
@@ -157,7 +157,7 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | No
 
 
 def _with_drives(dynamics: HybridDynamics | AnalyticDynamics) -> HybridDynamics | AnalyticDynamics:
-    """Return dynamics of which every driven joint has a drive; those that have some are left as they are."""
+    """Return dynamics with a drive on every driven joint; dynamics that have drives are returned unchanged."""
     has = dynamics.mechanism.drives if isinstance(dynamics, HybridDynamics) else dynamics.robot.drives
     if has:
         return dynamics
@@ -168,9 +168,9 @@ def _with_drives(dynamics: HybridDynamics | AnalyticDynamics) -> HybridDynamics 
 
 
 def robust(returns: Returns, policies: Sequence[EpisodeOutcomes]) -> Returns:
-    """Return the returns of one or several policies with their worst tenth, and with what they depend on.
+    """Return the returns of policies with their worst tenth and their sensitivity to randomised quantities.
 
-    Where nothing was drawn for the episodes they are left as they are.
+    Without randomisation they are returned unchanged.
     """
     if not policies[0].drawn:
         return returns
@@ -187,7 +187,7 @@ def robust(returns: Returns, policies: Sequence[EpisodeOutcomes]) -> Returns:
 
 
 def _short(numbers: Tensor) -> list[float]:
-    """Return numbers at single precision, as they were drawn."""
+    """Return numbers rounded to single precision, as they were drawn."""
     return [float(f"{number:.7g}") for number in numbers.tolist()]
 
 

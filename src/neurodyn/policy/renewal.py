@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renewal of worlds whose episodes have ended.
+"""Resets of worlds whose episodes have ended.
 
-On a CPU one start is drawn for each such world. Counting them would stall a GPU in every frame; there, starts are drawn
-in advance, and each world takes the next.
+On a CPU, one start is drawn per ended world. On a GPU, counting them would stall every frame, so starts are drawn in
+advance and each ended world takes the next.
 """
 
 from abc import ABC, abstractmethod
@@ -17,24 +17,24 @@ from neurodyn.dynamics.capture import copied, restored_tree, saved_tree, write
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics
 
 WARM_STARTS = 128
-"""Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""
+"""Least number of starts read at once in models of logs: warming up a few costs as much as many."""
 
 REFILL = 32
-"""Frames after which starts that were drawn in advance are drawn anew."""
+"""Frames between new draws of the prepared starts."""
 
 _SHARE = 4
-"""One start is drawn in advance for so many worlds; those are reused if more episodes end in `REFILL` frames."""
+"""Worlds per prepared start; starts are reused if more episodes end within `REFILL` frames."""
 
 
 class Renewal(ABC):
-    """Starts episodes anew in some of the worlds.
+    """Resets some of the worlds.
 
     Attributes:
-        turn: Row of the start that was given last, as a tensor; moved on by `renew`.
+        turn: Row of the last used start, as a tensor; advanced by `renew`.
     """
 
     def __init__(self, starts: Starts, worlds: int, device: torch.device, *, ahead: bool) -> None:
-        """Prepare for `worlds` worlds on a device; with `ahead` starts are drawn in advance."""
+        """Prepare for `worlds` worlds on a device; with `ahead`, draw starts in advance."""
         self._starts = starts
         self._count = max(WARM_STARTS, worlds // _SHARE)
         self._counts = not ahead
@@ -50,38 +50,38 @@ class Renewal(ABC):
         self._frames += 1
 
     def state(self) -> dict[str, Any]:
-        """Return the remaining starts, on a CPU (`dynamics.capture`)."""
+        """Return the remaining starts, on the CPU (`dynamics.capture`)."""
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:  # noqa: B027 - most have none
-        """Go on from what `state` gave."""
+        """Restore what `state` returned."""
 
     @abstractmethod
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
-        """Return history and state of all worlds, renewed where `done` is true, shape [worlds]."""
+        """Return history and state of all worlds, reset where `done` is true, shape [worlds]."""
 
     @abstractmethod
     def _refill(self, count: int) -> None:
         """Draw starts in advance."""
 
     def _next(self, done: Tensor, pool: int) -> Tensor:
-        """Return the row of a pool that each world takes which starts anew, shape [worlds]."""
+        """Return the pool row that each world uses if it is reset, shape [worlds]."""
         rows = (self.turn + done.cumsum(0)) % pool
         self.turn = rows[-1:]
         return rows
 
 
 class StateRenewal(Renewal):
-    """Renewal in dynamics whose state is complete, or whose memory is empty at a start."""
+    """Resets in dynamics whose state is complete, or whose memory is empty at a start."""
 
     def __init__(self, dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool = False) -> None:
-        """Prepare to start worlds of some dynamics anew; with `ahead` from starts that are drawn in advance."""
+        """Prepare to reset worlds of some dynamics; with `ahead`, from starts drawn in advance."""
         super().__init__(starts, worlds, torch.device(dynamics.device), ahead=ahead)
         self._dynamics, self._worlds = dynamics, worlds
         self._pool: State | None = None
 
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
-        """Start anew where `done` is true."""
+        """Reset the worlds where `done` is true."""
         if self._counts:
             rows = done.nonzero()[:, 0]
             context = widened(self._starts.draw(len(rows)), rows, self._worlds)
@@ -95,7 +95,7 @@ class StateRenewal(Renewal):
 
 
 class WarmStartPool(Renewal):
-    """Renewal in models of logs, from starts that are warmed up many at a time, each used once."""
+    """Resets in models of logs, from starts warmed up in batches, each used once."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class WarmStartPool(Renewal):
         count: int | None = None,
         ahead: bool = False,
     ) -> None:
-        """Prepare to renew worlds of a model; `count` starts are read at once (default: at least `WARM_STARTS`)."""
+        """Prepare to reset worlds of a model; `count` starts are read at once (default: at least `WARM_STARTS`)."""
         super().__init__(starts, worlds, torch.device(model.device), ahead=ahead)
         self._model = model
         self._count = count or (WARM_STARTS if self._counts else self._count)
@@ -114,21 +114,21 @@ class WarmStartPool(Renewal):
         self._left = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the starts that are left."""
+        """Return the remaining starts."""
         if self._state is None:
             return {}
         return {"left": self._left, "carry": saved_tree(self._carry), "state": saved_tree(self._state)}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore what `state` returned."""
         if saved:
-            self._refill(self._count)  # for their form
+            self._refill(self._count)  # allocate their structure
             self._carry = restored_tree(self._carry, saved["carry"])
             self._state = restored_tree(self._state, saved["state"])
             self._left = saved["left"]
 
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
-        """Start anew where `done` is true."""
+        """Reset the worlds where `done` is true."""
         if self._counts:
             needed = int(done.sum())
             if self._left < needed:
@@ -150,14 +150,14 @@ class WarmStartPool(Renewal):
 
 
 def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) -> Renewal:
-    """Return how worlds of some dynamics start anew; with `ahead` from starts that are drawn in advance."""
+    """Return the resets for worlds of some dynamics; with `ahead`, from starts drawn in advance."""
     if dynamics.measured:
         return WarmStartPool(cast(MeasuredDynamics, dynamics), starts, worlds, ahead=ahead)
     return StateRenewal(dynamics, starts, worlds, ahead=ahead)
 
 
 def _kept(pool: Any, fresh: Any) -> Any:
-    """Return fresh starts, in the memory of an earlier pool, to which a recorded frame refers."""
+    """Copy fresh starts into the memory of an earlier pool, which recorded frames refer to, and return it."""
     if pool is None:
         return copied(fresh)
     write(pool, fresh)

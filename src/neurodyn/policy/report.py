@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POLICY/report.html: return where the policy was trained beside return in a reference, and recordings of each.
+"""POLICY/report.html: returns in the training dynamics beside a reference, with animations of each.
 
-`write_gap` is the page of two policies of a robot, before and after its model was adapted to its logs.
+`write_gap` writes the page of two policies of a robot, before and after its model was adapted to its logs.
 """
 
 import contextlib
@@ -48,10 +48,10 @@ from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load as load_task
 
 SECONDS = 6.0
-"""Length of a moving picture on the page [s]."""
+"""Length of an animation on the page [s]."""
 
 _LATE = 4
-"""What share of the updates counts as the last ones: one in so many."""
+"""Divisor of the number of updates: the last 1/4 count as late."""
 
 
 def write_policy_report(
@@ -68,7 +68,7 @@ def write_policy_report(
 
 
 def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequence[str] = ()) -> str:
-    """Return the page as HTML; `motion` are moving pictures, or remarks why there is none."""
+    """Return the page as HTML; `motion` holds animations, or the reasons for having none."""
     names = ", ".join(_named(row.dynamics, result) for row in result.results)
     lead = f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
     body = [
@@ -86,7 +86,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
 
 
 def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, task: str | None = None) -> list[str]:
-    """Return a moving picture of the policy in each of its dynamics beside the simulator, or why there is none."""
+    """Return an animation of the policy in each of its dynamics beside the simulator, or the reason for having none."""
     names = [row.dynamics for row in result.results]
     others = [name for name in names if name != ANALYTIC] or names
     ground = None if result.ground is UNSET else result.ground
@@ -108,11 +108,11 @@ def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
 
 
 _MOST_SENSITIVE = 12
-"""Quantities that are shown of those that robots differ in."""
+"""Most randomised quantities shown."""
 
 
 def returns(result: PolicyEvaluation) -> list[Table]:
-    """Return the returns by dynamics, and the errors between them."""
+    """Return tables of the returns by dynamics and of the errors between dynamics."""
     several = len(result.policies) > 1
     rows = [
         [_named(row.dynamics, result), f"{row.mean:.5g}",
@@ -141,7 +141,7 @@ def returns(result: PolicyEvaluation) -> list[Table]:
 
 
 def _named(dynamics: str, result: PolicyEvaluation) -> str:
-    """Return the name of dynamics with their caveat, and what they are to the robot where logs made some of them."""
+    """Return the name of dynamics with their caveat, and whether they come from logs or are the declared simulator."""
     told = [result.caveats[dynamics]] if dynamics in result.caveats else []
     if dynamics in result.from_logs:
         told.append("made from logs")
@@ -158,7 +158,7 @@ def _title(result: PolicyEvaluation) -> str:
 
 
 def _sensitivity(result: PolicyEvaluation) -> list[Table]:
-    """Return a table for each dynamics: what the return depends on of robots that differ, strongest first."""
+    """Return a table per dynamics: the randomised quantities that the return depends on, strongest first."""
     return [
         Table(
             f"What the return in {row.dynamics} depends on",
@@ -175,11 +175,11 @@ def _sensitivity(result: PolicyEvaluation) -> list[Table]:
 
 
 _BINS, _TREND = 12, 8
-"""Columns of a histogram; parts of the episodes, by the number that was drawn, whose means make the trend."""
+"""Columns of a histogram; number of groups of episodes, sorted by the drawn value, whose means form the trend."""
 
 
 def _drawn(result: PolicyEvaluation) -> str:
-    """Return what was drawn, and how the return of each episode goes with it, of what it depends on most."""
+    """Return histograms of the drawn values and the returns over them, for the most influential quantities."""
     shown = []
     for row in result.results:
         if row.sensitivity is UNSET or row.drawn is UNSET or row.returns is UNSET:
@@ -212,7 +212,7 @@ def _drawn(result: PolicyEvaluation) -> str:
 
 
 def _terms(result: PolicyEvaluation) -> Table:
-    """Return the reward terms' shares of the return, by dynamics; no rows where there is one term."""
+    """Return the reward terms' shares of the return, by dynamics; no rows if there is only one term."""
     found = {row.dynamics: {} if row.terms is UNSET else row.terms for row in result.results}
     names = list(dict.fromkeys(name for terms in found.values() for name in terms))
     rows = [
@@ -223,7 +223,7 @@ def _terms(result: PolicyEvaluation) -> Table:
 
 
 def _by_policy(result: PolicyEvaluation) -> Table:
-    """Return the return of each of several policies, by dynamics."""
+    """Return a table of each policy's return, by dynamics."""
     names = [row.dynamics for row in result.results]
     rows = [
         [one.policy, *(f"{row.mean:.5g} ({row.failed:.0%} failed)" for row in one.results)] for one in result.policies
@@ -272,7 +272,7 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _supported(judged: Sequence[Mapping[str, Any]]) -> str:
-    """Return from which update on, if any, the imagined return was not supported (`policy.support`)."""
+    """Return a sentence on the update from which the imagined return was not supported (`policy.support`), if any."""
     by = f"{judged[-1]['judged_by']} and the log" if "judged_by" in judged[-1] else "the log"
     first = next((line for line in judged if line["exploits"]), None)
     if first is None:
@@ -281,7 +281,7 @@ def _supported(judged: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return how gradients through the dynamics grow with the horizon, where there are gradients."""
+    """Return how gradients through the dynamics grow with the horizon; empty without gradients."""
     seen = [line for line in lines if "gradients" in line]
     if not seen:
         return []
@@ -302,17 +302,17 @@ def _config(folder: Path) -> str:
 
 
 class PolicyGap(Record, frozen=True):
-    """Returns of two policies of a robot, in the model that each was trained in and in the robot.
+    """Returns of two policies of a robot, in their training models and on the robot.
 
     Attributes:
         task: Name of the task.
         robot: The robot, as FILE.py:CLASS.
         minutes: Length of its logs [min].
         policies: Names of the policies: before the model was adapted, and after.
-        promised: What each returns in its model.
-        reached: What each returns in the robot.
-        speeds: Mean speed over the ground of each in the robot [m/s].
-        updates: Updates of the training of the second.
+        promised: Return of each in its training model.
+        reached: Return of each on the robot.
+        speeds: Mean ground speed of each on the robot [m/s].
+        updates: Training updates of the second policy.
         cpu_seconds: CPU time of identification and training [s].
         verdict: Whether the gap is closed.
     """
@@ -329,7 +329,7 @@ class PolicyGap(Record, frozen=True):
     verdict: str = "ok"
 
     def table(self) -> Table:
-        """Return promise and fact of each policy."""
+        """Return a table of the promised and the reached return of each policy."""
         rows = []
         for name, promise, fact, speed in zip(self.policies, self.promised, self.reached, self.speeds, strict=True):
             kept = f"{fact.mean / promise.mean:.0%}" if promise.mean > 0 else MISSING
@@ -356,20 +356,20 @@ def measure_gap(
     episodes: tuple[int, int],
     seed: int = 0,
 ) -> PolicyGap:
-    """Play two policies in a robot, and each in the model that it was trained in, without exploration noise.
+    """Evaluate two policies on a robot, and each in its training model, without exploration noise.
 
     Args:
         task: Name of the task.
         robot: The robot, as FILE.py:CLASS.
-        policies: The policy before the model was adapted to logs of the robot, and the one after.
+        policies: The policies before and after the model was adapted to logs of the robot.
         models: The model of each.
-        played: Store for the episodes in the robot, in groups named as the policies; one that is whole is kept.
-        adaptation: What logs told of the robot.
-        episodes: Episodes of each policy in the robot, and in its model.
+        played: Store for the episodes on the robot, in groups named as the policies; a complete one is reused.
+        adaptation: Results of adapting the model to the logs.
+        episodes: Number of episodes of each policy on the robot, and in its model.
         seed: Seed of starts.
 
     Raises:
-        InputError: Policies, models and robot do not fit together.
+        InputError: Policies, models and robot are incompatible.
     """
     frames = load_task(task).frames
     with stage(0.0, 0.7, "the robot"):
@@ -398,7 +398,7 @@ def measure_gap(
 
 
 def _speed(played: Store, group: int) -> float:
-    """Return the mean speed over the ground of a policy's episodes, from where they begin to where they end [m/s]."""
+    """Return the mean ground speed of a policy's episodes, as start-to-end distance over time [m/s]."""
     paths = [played.episode(int(index))[0] for index in np.flatnonzero(played.group == group)]
     seconds = sum(len(q) - 1 for q in paths) * played.header.spec.dt
     return float(sum(np.hypot(*(q[-1, :2] - q[0, :2])) for q in paths) / seconds)
@@ -409,13 +409,13 @@ def _error(found: Returns) -> float:
 
 
 def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: Path) -> Path:
-    """Write OUT/report.html, the page of a gap that was closed, atomically, and return its path.
+    """Write OUT/report.html, the page of a closed gap, atomically, and return its path.
 
     Args:
         out: Folder to write.
-        adaptation: What the logs told of the robot.
-        gap: What was measured.
-        played: Its episodes in the robot.
+        adaptation: Results of adapting the model to the logs.
+        gap: Measured returns.
+        played: Store of the episodes on the robot.
 
     Raises:
         InputError: The page cannot be written.
@@ -481,12 +481,12 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
 
 
 def _away(one: AdaptedQuantity) -> float:
-    """Return how far a value is from the declared one, in lengths of its interval."""
+    """Return the distance of a value from its declared one, in lengths of its interval."""
     return abs(one.value - one.nominal) / max(one.interval[1] - one.interval[0], 1e-12)
 
 
 def _origins(gap: PolicyGap, told: int, minutes: str) -> list[tuple[str, str]]:
-    """Return what is compiled, learned, pretrained, seen and chosen."""
+    """Return which parts are compiled, learned, pretrained, seen and chosen."""
     return [
         ("Compiled", "rigid bodies, joint limits and MuJoCo's soft contacts, as one differentiable program"),
         ("Learned", f"in this run: {told} quantities of the robot; the second policy, by {gap.updates} updates of PPO"),
@@ -497,9 +497,9 @@ def _origins(gap: PolicyGap, told: int, minutes: str) -> list[tuple[str, str]]:
 
 
 _MOST_TOLD = 14
-"""Quantities that are shown at once."""
+"""Most quantities shown at once."""
 _DRAWN = 2
-"""Frames from one drawn position to the next."""
+"""Number of frames between drawn positions."""
 _COMMANDS = """\
 neurodyn init my_robot.urdf                      # its declaration
 neurodyn import logs/*.csv --robot my_robot      # its logs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of policies: the arguments of `neurodyn.policy`'s functions, and the flags of `neurodyn policy`."""
+"""Arguments of `neurodyn.policy`'s functions, and flags of `neurodyn policy`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,52 +19,52 @@ if TYPE_CHECKING:
     from neurodyn.tasks import Task
 
 SEED, EPISODES = 500, 256
-"""Default seed and number of episodes in which policies are compared."""
+"""Default seed and number of episodes for comparing policies."""
 
 
 class TrainPolicyRequest(Config, frozen=True, kw_only=False):
-    """A training of a policy, by names.
+    """Training of a policy, by names.
 
     Attributes:
-        task: Name of a task, as cartpole-swingup; NAME@ROBOT for one of any robot, as velocity@./go1; or FILE.py:CLASS
-            for one of your own.
-        dynamics: Where it is trained: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
+        task: Name of a task, such as cartpole-swingup; NAME@ROBOT for one of any robot, such as velocity@./go1; or
+            FILE.py:CLASS for your own.
+        dynamics: Training dynamics: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
             run directory, or pretrained:NAME.
         out: Folder to write.
         algorithm: ppo, or shac (gradients through the dynamics).
         settings: File with settings (YAML, TOML or JSON); by default those of the task and the algorithm.
-        policy: Policy to begin with, by whatever algorithm: a folder, or pretrained-policy:NAME.
-        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
-            draws, in models without a memory; by default the model's own log.
+        policy: Initial policy, trained by any algorithm: a folder, or pretrained-policy:NAME.
+        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts drawn by the
+            task, in models without a memory; by default the model's own log.
         minutes: Time budget; by default the task's number of updates.
         iterations: Number of updates.
-        worlds: Worlds that run at once.
+        worlds: Parallel worlds.
         penalty: Weight (lambda) of a model's uncertainty that is subtracted from the reward; for world models, and
-            models of `neurodyn train --members 5`. auto, in models of logs: what keeps the policy as certain as
-            held-out episodes of the log.
-        reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
-            the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
-        keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
-        randomise: Quantity in which the robot differs between worlds and episodes, as root.mass=+0:10 (added),
-            *.damping=x.5:2 (times), contact.friction=.3:.9 (set), each also with :log or :normal behind it; or a run of
-            `neurodyn adapt` or `neurodyn identify`, whose posterior is drawn from; or what disturbs it, as
-            push.velocity=0:1, delay.action=0:.04, observation.*=+-.1:.1:step; or ground=NAME, of which each world has a
-            piece. Give the flag once for each.
-        privileged: The policy sees what is drawn for the robot, as its critic does: a teacher for `neurodyn policy
+            models of `neurodyn train --members 5`. auto, in models of logs: keep the policy as certain as held-out
+            episodes of the log.
+        reference: Dynamics for evaluations during training, only for monitoring; by default the simulator, if it is
+            installed and not used for training; "none" for none.
+        keep_every: Updates between policies saved in OUT/kept, for logs of different quality.
+        randomise: Randomised quantity of the robot, drawn per world and episode, such as root.mass=+0:10 (added),
+            *.damping=x.5:2 (times), contact.friction=.3:.9 (set), optionally followed by :log or :normal; or a run of
+            `neurodyn adapt` or `neurodyn identify`, whose posterior is sampled; or a disturbance, such as
+            push.velocity=0:1, delay.action=0:.04, observation.*=+-.1:.1:step; or ground=NAME, of which each world gets
+            a piece. Repeat the flag for more.
+        privileged: Show the policy the randomised quantities, as its critic sees them: a teacher for `neurodyn policy
             distill`.
-        history: Frames of observations that the policy sees at once.
+        history: Frames in the policy's observation.
         recurrent: Memory of the policy: gru or lstm.
-        latent: Numbers into which an encoder turns what a privileged policy sees.
-        symmetry: Learn from mirror images, too, of robots whose left side is the image of their right.
-        judge: Another model of the robot (RUN), of other data or another seed, in which the policy is played while it
-            trains, to tell whether its return is supported; by default a member held out, or the base alone.
+        latent: Size of the encoder's latent of what a privileged policy sees.
+        symmetry: Also learn from mirror images, for robots whose left side mirrors their right.
+        judge: Another model of the robot (RUN), of other data or another seed, in which the policy is evaluated during
+            training to test whether its return is supported; by default a member held out, or the base alone.
         stop_when_exploiting: End with the last policy whose imagined return members held out and held-out logs support.
-            A return that they do not is named in any case.
+            An unsupported return is reported in any case.
         seed: Seed of weights, actions, commands and starts.
-        device: Where it computes: cpu, cuda, cuda:1 ...
-        resume: Go on with a training that was killed.
-        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
-            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+        device: Compute device: cpu, cuda, cuda:1 ...
+        resume: Continue an interrupted training.
+        logger: Tracker beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of rsl_rl as
+            MODULE:CLASS. A resumed run keeps its own.
     """
 
     task: str
@@ -95,26 +95,26 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
 
 
 class DistillPolicyRequest(Config, frozen=True, kw_only=False):
-    """A training of a student, which sees what the robot sees, by a teacher that also sees what is drawn for it.
+    """Training of a student, with the robot's observations, by a teacher that also sees the randomised quantities.
 
     Attributes:
         teacher: Folder of a policy of `neurodyn policy train --privileged`.
         out: Folder to write.
-        dynamics: Where the student acts; by default where the teacher was trained.
-        adapt: Keep the teacher's layers and learn the latent of its encoder from the history (RMA); the teacher is one
-            of `--latent`.
-        history: Frames of observations and actions that the student sees at once; 16 without --recurrent.
+        dynamics: Dynamics in which the student acts; by default the teacher's.
+        adapt: Keep the teacher's layers and learn the latent of its encoder from the history (RMA); needs a teacher
+            trained with `--latent`.
+        history: Frames of observations and actions in the student's input; 16 without --recurrent.
         recurrent: Memory of the student: gru or lstm.
-        randomise: What is drawn for robots, as in `neurodyn policy train`; by default that of the teacher.
+        randomise: Randomised quantities, as in `neurodyn policy train`; by default those of the teacher.
         settings: File with settings (YAML, TOML or JSON).
         minutes: Time budget.
         iterations: Number of updates.
-        worlds: Worlds that run at once.
+        worlds: Parallel worlds.
         seed: Seed of weights, actions, commands and starts.
-        device: Where it computes: cpu, cuda, cuda:1 ...
-        task: FILE.py:CLASS, for a teacher of a task of your own, whose code runs only if you name it; or NAME@ROBOT.
-        resume: Go on with a training that was killed.
-        logger: What follows the training beside metrics.jsonl, as in `neurodyn policy train`.
+        device: Compute device: cpu, cuda, cuda:1 ...
+        task: FILE.py:CLASS, for a teacher of your own task, whose code runs only if you name it; or NAME@ROBOT.
+        resume: Continue an interrupted training.
+        logger: Tracker beside metrics.jsonl, as in `neurodyn policy train`.
     """
 
     teacher: Annotated[str | Path, Flag(str, "policy")]
@@ -136,22 +136,22 @@ class DistillPolicyRequest(Config, frozen=True, kw_only=False):
 
 
 class PolicyTrainingJob(Config, frozen=True, kw_only=False):
-    """A training of a policy with everything opened.
+    """Training of a policy with task, dynamics and settings loaded.
 
     Attributes:
-        task: What is to be learned.
-        where: Dynamics that it is trained in.
+        task: The task.
+        where: Training dynamics.
         out: Folder of the policy.
-        settings: How to train, and by which algorithm.
-        reference: Dynamics in which the policy is played beside those of the training; None for none.
-        judge: Dynamics in which its return is judged; None for what is held out of those of the training.
-        starts: Log that was given for starts, for the record.
-        initial: Folder of a policy that it starts from, with its critic where that was kept; None for a random one.
-        training_starts: Where episodes of the training start; None for where those start in which it is played.
-        resume: Go on where a stopped training of the same policy was saved.
-        progress: Shown how far the training is.
-        callbacks: Called as the training goes.
-        logger: What follows the training, see `learn.train`.
+        settings: Settings of the training and its algorithm.
+        reference: Dynamics of the evaluations beside the training's; None for none.
+        judge: Dynamics in which the return is judged; None for a held-out part of the training dynamics.
+        starts: Given log of starts, for the record.
+        initial: Folder of the initial policy, with its critic if that was kept; None for a random one.
+        training_starts: Starts of training episodes; None for those of evaluations.
+        resume: Whether to continue an interrupted training of the same policy.
+        progress: Progress display.
+        callbacks: Called during the training.
+        logger: Tracker, see `learn.train`.
     """
 
     task: "Task"
@@ -170,16 +170,16 @@ class PolicyTrainingJob(Config, frozen=True, kw_only=False):
 
 
 class PlayOptions(Config, frozen=True, kw_only=True):
-    """How policies are played.
+    """Options for running policies.
 
     Attributes:
-        seed: Seed of starts and commands; the same starts in all dynamics that start where the task says.
-        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
-            draws, in models without a memory; by default the model's own log.
+        seed: Seed of starts and commands; the same starts in all dynamics that start from the task's states.
+        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts drawn by the
+            task, in models without a memory; by default the model's own log.
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
-        device: Where it computes: cpu, cuda, cuda:1 ...
-        task: FILE.py:CLASS, for policies of a task of your own, whose code runs only if you name it; or NAME@ROBOT, if
-            the robot has moved.
+        device: Compute device: cpu, cuda, cuda:1 ...
+        task: FILE.py:CLASS, for policies of your own task, whose code runs only if you name it; or NAME@ROBOT, if the
+            robot has moved.
     """
 
     seed: int = SEED
@@ -190,18 +190,17 @@ class PlayOptions(Config, frozen=True, kw_only=True):
 
 
 class EvaluatePolicyRequest(PlayOptions, frozen=True, kw_only=False):
-    """An evaluation of policies.
+    """Evaluation of policies.
 
     Attributes:
-        folder: Folders of policies of one task, as those of several seeds, or pretrained-policy:NAME.
-        dynamics: Where they act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for each. By
-            default the simulator, and what they were trained in.
+        folder: Folders of policies of one task, such as several seeds, or pretrained-policy:NAME.
+        dynamics: Dynamics to evaluate in: analytic, hybrid, a run directory, or pretrained:NAME; repeat the flag for
+            more. By default the simulator and the training dynamics.
         episodes: Number of episodes of each policy in each.
-        starts: HDF5 store after whose windows episodes start in models of logs; by default they start where the task
-            says, and in the model's own log where it reads a history.
-        randomise: Quantity in which the robot differs between episodes, as in `neurodyn policy train`, or a run whose
-            posterior is drawn from; give the flag once for each. In the simulator this needs a robot with solver:
-            mujoco-c.
+        starts: HDF5 store after whose windows episodes start in models of logs; by default the task's starts, or the
+            model's own log if it reads a history.
+        randomise: Randomised quantity of the robot, as in `neurodyn policy train`, or a run whose posterior is sampled;
+            repeat the flag for more. In the simulator this needs a robot with solver: mujoco-c.
     """
 
     folder: Annotated[str | Path | Sequence[str | Path], Flag(tuple[str, ...], "policies")]
@@ -211,14 +210,14 @@ class EvaluatePolicyRequest(PlayOptions, frozen=True, kw_only=False):
 
 
 class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):
-    """A recording of a policy.
+    """Recording of a policy.
 
     Attributes:
         folder: Folder of a policy, or pretrained-policy:NAME.
-        dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
-        on: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`); the others start
-            where it does, and what it measures is logged in robot-DATE-TIME.csv.
-        beside: Where it also acts; by default the simulator, or in the simulator a second start.
+        dynamics: Dynamics in which it acts: analytic, hybrid, a run directory, or pretrained:NAME.
+        on: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`); the others start in
+            its state, and its measurements are logged in robot-DATE-TIME.csv.
+        beside: Dynamics to compare with; by default the simulator, or in the simulator a second start.
         seconds: Length; by default that of an episode, at most 10 s.
     """
 
@@ -230,32 +229,30 @@ class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):
 
 
 class LogPolicyRequest(Config, frozen=True, kw_only=False):
-    """A log of policies at work.
+    """Log of acting policies.
 
     Attributes:
-        folder: Folders of policies of one task, pretrained-policy:NAME, "random" for uniformly random actions,
-            "still" for actions of zero, or "swing" for sines, each episode at a frequency of its own; each makes as
-            many episodes as the others.
+        folder: Folders of policies of one task, pretrained-policy:NAME, "random" for uniformly random actions, "still"
+            for zero actions, or "swing" for sines, with one frequency per episode; each gets equally many episodes.
         out: File to write (.h5).
-        transitions: Least number of transitions; by default 200,000, of your robot 20,000.
-        worlds: Episodes that are made at once; by default 256, or fewer where their frames would be more than twice as
-            many as are asked for.
-        noise: Greatest standard deviation of the noise on actions, or amplitude of sines; each episode has its own.
+        transitions: Least number of transitions; by default 200,000, on your robot 20,000.
+        worlds: Parallel episodes; by default 256, or fewer if that would record more than twice the transitions.
+        noise: Greatest standard deviation of the action noise, or amplitude of sines; each episode draws its own.
         correlation: Correlation of that noise from one frame to the next: 0 for white noise, .9 for smooth commands.
         seed: Seed of starts, commands, pushes and noise.
-        position_noise: Standard deviation of measured positions, which the policies see and the log holds [rad or m].
-        velocity_noise: Standard deviation of measured velocities in the same way [rad/s or m/s].
-        dynamics: What stands for the robot: analytic (its simulator), hybrid (the declared robot with its contacts,
+        position_noise: Standard deviation of measured positions, in observations and in the log [rad or m].
+        velocity_noise: Standard deviation of measured velocities, likewise [rad/s or m/s].
+        dynamics: Dynamics of the robot: analytic (its simulator), hybrid (the declared robot with its contacts,
             compiled, ten times faster), or a run directory, such as `neurodyn hybrid --parameters` writes.
-        robot: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`): one episode
-            after the other, each frame of which is also in OUT-robot.csv as soon as it is over. If it stops, the
-            same command goes on.
-        csv: File for the same as headerless rows, in the layout that the robot declares.
-        coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
-        measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
-            joints, and of a floating base height, orientation and velocities.
-        task: Name of the task, where no policy says it (behaviours without one do not); FILE.py:CLASS for policies of
-            a task of your own, whose code runs only if you name it.
+        robot: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`): episodes run one
+            by one, and each frame is written to OUT-robot.csv as soon as it is over. If it stops, repeat the command to
+            continue.
+        csv: File for the same data as headerless rows, in the layout that the robot declares.
+        coordinates: Log generalised coordinates and torques even if the robot declares rows.
+        measured: Log what a robot without rows would measure, for a world model, instead of coordinates: joints, and of
+            a floating base height, orientation and velocities.
+        task: Name of the task, needed for behaviours without a policy; FILE.py:CLASS for policies of your own task,
+            whose code runs only if you name it.
         overwrite: Replace a finished file.
     """
 
@@ -278,27 +275,27 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
 
 
 class OnlineRequest(Config, frozen=True, kw_only=False):
-    """A policy and a model that learn in turns.
+    """Policy and model that learn in alternation.
 
     Attributes:
-        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own; in Python also a `Task`.
+        task: Name of a task, such as cartpole-swingup, or FILE.py:CLASS for your own; in Python also a `Task`.
         out: Folder to write: policy/ (the best in the reference), report.html, online.json, rounds/.
         dynamics: The first model: new, a run directory, or pretrained:NAME.
         robot: Your robot in place of --reference, as FILE.py:CLASS (`neurodyn.control.RobotInterface`). Each frame is
-            also in OUT/*robot.csv as soon as it is over; models of kind hybrid are made from all logs so far as by
-            `neurodyn adapt`.
+            also written to OUT/*robot.csv as soon as it is over; models of kind hybrid are fitted to all logs so far as
+            by `neurodyn adapt`.
         kind: Kind of a new model: neural (default), hybrid (default with --robot, else the declared robot with
             --parameters to identify), or world-model.
-        data: Files that a new model learns from in place of random data.
-        policy: Policy to begin with: a folder, or pretrained-policy:NAME.
+        data: Training files of a new model in place of random data.
+        policy: Initial policy: a folder, or pretrained-policy:NAME.
         settings: File with settings of the policy's training; by default those of the task; in Python also
             `OnlineSettings`.
-        device: Where models and policies are trained: cpu, cuda, cuda:1 ...
-        resume: Go on with a loop that was stopped; more --rounds or --patience may be given.
-        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
-            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
-        stages: From the name of a step ("round 1, model") to what shows how far it is.
-        report: Takes a line after each round.
+        device: Compute device of models and policies: cpu, cuda, cuda:1 ...
+        resume: Continue an interrupted loop, optionally with more --rounds or --patience.
+        logger: Tracker beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of rsl_rl as
+            MODULE:CLASS. A resumed run keeps its own.
+        stages: From the name of a step ("round 1, model") to its progress display.
+        report: Called with a line after each round.
     """
 
     task: Annotated["Task | str", Flag(str)]

@@ -20,14 +20,13 @@ class NetworkSettings(Config, frozen=True):
         hidden: Widths of hidden layers.
         activation: Activation between them.
         normalise: Whether observations are normalised by their running mean and deviation.
-        initial_std: First standard deviation of actions.
-        history: Frames seen at once, newest first; the critic sees them, too.
-        with_actions: Whether each has the action before it.
+        initial_std: Initial standard deviation of actions.
+        history: Frames in an observation, newest first; the critic sees them, too.
+        with_actions: Whether each frame includes the action before it.
         recurrent: Memory, gru or lstm, between observations and hidden layers of the policy alone; None for none.
         memory: Its width.
-        latent: Size of a latent, into which an encoder turns what was drawn for the robot: of policies
-            that see it (`privileged`), or of students that infer it from their history (`neurodyn policy distill`). 0
-            for no encoder.
+        latent: Size of the encoder's latent of the randomised quantities: in policies that see these (`privileged`), or
+            in students that infer it from their history (`neurodyn policy distill`). 0 for no encoder.
         encoder: Its hidden layers.
     """
 
@@ -58,24 +57,24 @@ class NetworkSettings(Config, frozen=True):
 
     @property
     def remembers(self) -> bool:
-        """Whether its action depends on more than the present observation."""
+        """Whether its action depends on more than the current observation."""
         return self.history > 1 or self.with_actions or self.recurrent is not None
 
     def seen_from(self, observations: int, actions: int) -> int:
-        """Return the columns that it sees of observations and its own actions."""
+        """Return its number of input columns for these observations and actions."""
         return self.history * (observations + (actions if self.with_actions else 0))
 
 
 class CloneSettings(Config, frozen=True):
-    """How a first policy imitates a log (`policy.cloning`).
+    """Imitation of a log by the initial policy (`policy.cloning`).
 
     Attributes:
         steps: Optimiser steps.
         batch: Observations in a step.
-        rate: First learning rate.
+        rate: Initial learning rate.
         critic: Updates afterwards in which only the critic learns.
-        best: Share of the log's frames that are imitated: the episodes of the greatest mean reward. Of logs without
-            rewards all are.
+        best: Share of the log's frames to imitate: the episodes with the highest mean reward. Logs without rewards are
+            imitated whole.
     """
 
     steps: int = 2000
@@ -94,42 +93,42 @@ class CloneSettings(Config, frozen=True):
 
 
 class TrainingSettings(Config, frozen=True):
-    """What the training of a policy has whatever the algorithm.
+    """Settings of policy training that all algorithms share.
 
     Attributes:
-        worlds: Worlds that run at once.
+        worlds: Parallel worlds.
         horizon: Frames of each world in an update.
-        frames: Length of an episode in training; None for the task's. Models of logs are best not followed for long.
-        iterations: Updates; None where `minutes` alone say when to end.
-        minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
+        frames: Length of a training episode; None for the task's. Models of logs are best used for short episodes.
+        iterations: Updates; None if only `minutes` limits training.
+        minutes: Time budget [min]; None if only `iterations` limits training. Whichever limit comes first ends it.
         seed: Seed of weights, actions, commands and starts.
-        task_share: Share of episodes that start where the task says instead of in the log, in models of logs whose
-            states a task can draw; the policy is then played from starts of the task. None for none.
-        penalty: Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to let a
-            model of logs choose it (`policy.penalty`).
-        centre_penalty: Whether centred. Then the log's mean uncertainty costs nothing; else every frame costs, and
+        task_share: Share of episodes that start from the task's states, instead of the log's, in models of logs that
+            allow it; the policy is then evaluated from the task's starts. None for none.
+        penalty: Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to
+            choose it by a model of logs (`policy.penalty`).
+        centre_penalty: Whether the penalty is centred at the log's mean uncertainty. Otherwise every frame costs, and
             where rewards are small a failure pays.
-        failure: Value of a failure, in rewards, for the learner alone. Where rewards are below 0 at first, as those of
-            walking, a failure that is worth 0 draws a policy to it.
-        clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
+        failure: Learner's value of a failure, in rewards. If rewards start below 0, as in walking, a value of 0 would
+            draw the policy to fail.
+        clone: Imitation of the log by the initial policy, in models of logs; None for a random one.
         network: The network.
-        gamma: Discount of a frame.
-        lam: Lambda of the estimates of returns.
-        rate: First learning rate.
-        gradient: Greatest norm of the gradient.
+        gamma: Discount per frame.
+        lam: Lambda of the return estimates.
+        rate: Initial learning rate.
+        gradient: Limit of the gradient norm.
         reward_scale: Factor on rewards before the learner sees them.
-        evaluations: How often the policy is played while it trains, without noise.
-        evaluation_worlds: Episodes of such a play.
-        keep_every: Updates between policies that are kept, in POLICY/kept; None to keep none.
+        evaluations: Number of evaluations without noise during training.
+        evaluation_worlds: Episodes per evaluation.
+        keep_every: Updates between policies saved in POLICY/kept; None to save none.
         threads: Threads of torch; None for its default.
-        randomise: Quantities in which the robot differs between worlds and episodes: distributions as
-            "root.mass=+0:10", or a run whose posterior is drawn from (`policy.randomisation`); and what disturbs it, as
-            "push.velocity=0:1" (`policy.disturbances`). PPO's critic sees what is drawn once an episode, the policy
-            does not.
-        privileged: Whether the policy sees it: a teacher (`neurodyn policy distill`).
-        hold_out: Judge held out: of a learned model the last of three or more members, or the base alone, in which the
-            policy does not train but is played (`policy.support`).
-        stop_when_exploiting: End when exploiting: with the last policy whose imagined return is supported.
+        randomise: Randomised quantities of the robot, drawn per world and episode: distributions such as
+            "root.mass=+0:10", or a run whose posterior is sampled (`policy.randomisation`); and disturbances such as
+            "push.velocity=0:1" (`policy.disturbances`). PPO's critic sees the values drawn per episode, the policy does
+            not.
+        privileged: Whether the policy sees them: a teacher (`neurodyn policy distill`).
+        hold_out: Judge held out: of a learned model the last of three or more members, or the base alone, used to
+            evaluate the policy but not to train it (`policy.support`).
+        stop_when_exploiting: End when exploiting, with the last policy whose imagined return is supported.
     """
 
     algorithm: ClassVar[str]
@@ -138,13 +137,13 @@ class TrainingSettings(Config, frozen=True):
     counts: ClassVar[tuple[str, ...]] = (
         "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every",
     )  # fmt: skip
-    """Names of what is at least 1, or None."""
+    """Names of settings that are at least 1, or None."""
     positive: ClassVar[tuple[str, ...]] = ()
     """Names of an algorithm's own numbers that are above 0."""
     signed: ClassVar[tuple[str, ...]] = ("failure",)
     """Names of numbers that may be negative."""
     infers: ClassVar[bool] = False
-    """Whether its policies infer what is drawn, where they do not see it."""
+    """Whether its policies infer the randomised quantities that they do not see."""
 
     worlds: int = 512
     horizon: int = 32
@@ -201,11 +200,11 @@ class TrainingSettings(Config, frozen=True):
 
     @property
     def fixed_penalty(self) -> float:
-        """The weight of the uncertainty where it is given; 0 where the model chooses it."""
+        """The given weight of the uncertainty; 0 if the model chooses it."""
         return 0.0 if self.penalty == "auto" else self.penalty
 
     def frames_of(self, updates: int) -> int:
-        """Return the frames of all worlds in so many updates."""
+        """Return the number of frames in that many updates, over all worlds."""
         return updates * self.worlds * self.horizon
 
     def models(self) -> dict[str, dict[str, Any]]:
@@ -229,8 +228,8 @@ class TrainingSettings(Config, frozen=True):
     def seen_by(self) -> dict[str, list[str]]:
         """Return the groups of observations that actor and critic see.
 
-        Samples of a posterior are nearly alike, and have over a hundred numbers that a critic would only tell worlds
-        apart by: it does not see them.
+        The critic does not see samples of a posterior: they are nearly alike, with over a hundred numbers that would
+        only identify the world.
         """
         drawn = ["robot"] if self.randomise else []
         alike = any(is_run(text) for text in self.randomise)
@@ -243,14 +242,14 @@ class PolicySettings(TrainingSettings, frozen=True):
 
     Attributes:
         schedule: "adaptive" keeps the change of the policy near `desired_kl`.
-        desired_kl: Divergence that one update aims at.
+        desired_kl: Target divergence of one update.
         clip: Range of the probability ratio.
-        epochs: Passes over the frames of an update.
+        epochs: Passes over an update's frames.
         minibatches: Steps of a pass.
         entropy: Weight of the entropy of actions.
         value: Weight of the value loss.
         symmetry: Whether updates also learn from mirror images (`policy.symmetry`).
-        mirror_loss: Weight of what the policy's actions in mirror images are off those mirrored.
+        mirror_loss: Weight of the policy's asymmetry: its actions in mirror images less its mirrored actions.
     """
 
     algorithm: ClassVar[str] = "ppo"
@@ -314,17 +313,17 @@ def load_settings(
     nothing: bool = False,
     kind: type[S] = PolicySettings,  # pyright: ignore[reportArgumentType]
 ) -> S:
-    """Return the settings of a task: those of a file, or the preset; of a task of your own, the defaults.
+    """Return the settings of a task from a file or its preset, or the defaults for a task without preset.
 
-    A task with other observations (TASK@nerd) has the preset of TASK. Some tasks have a preset of their own for
-    training in models of logs (TASK-from-logs.yaml), or where these are of random motion (TASK-from-nothing.yaml).
+    A task with other observations (TASK@nerd) has the preset of TASK. Some tasks have their own preset for training in
+    models of logs (TASK-from-logs.yaml), or of logs of random motion (TASK-from-nothing.yaml).
 
     Args:
         task: Name of the task.
-        path: A file of the user's; None for the preset.
+        path: User's settings file; None for the preset.
         logs: Whether the policy is trained in a model of logs.
-        nothing: Whether these begin with random motion, and the policy with nothing.
-        kind: Settings of the algorithm that trains it.
+        nothing: Whether the logs start from random motion and the policy from scratch.
+        kind: Settings of the training algorithm.
 
     Raises:
         InputError: The file is missing or bad.
@@ -340,12 +339,12 @@ FLAGS = (
     "minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise", "privileged", "history",
     "recurrent", "latent", "symmetry", "stop_when_exploiting",
 )  # fmt: skip
-"""Settings that are flags of `neurodyn policy train`, too."""
+"""Settings that are also flags of `neurodyn policy train`."""
 _OF_NETWORK = ("history", "recurrent", "latent")
 
 
 def with_flags(settings: S, **flags: Any) -> S:
-    """Return settings with what a user asks for; a flag that is None was not given.
+    """Return settings with the user's flags; None means that a flag was not given.
 
     A budget in minutes replaces one in iterations unless both are given.
 
@@ -368,20 +367,20 @@ class ShacSettings(TrainingSettings, frozen=True):
     """Training of one policy by SHAC (Xu et al., ICLR 2022, arXiv 2204.07137).
 
     Attributes:
-        critic_rate: First learning rate of the critic; that of the policy is `rate`. Both fall linearly.
-        final: Learning rates at the end, as a share of the first.
+        critic_rate: Initial learning rate of the critic; that of the policy is `rate`. Both fall linearly.
+        final: Final learning rates, as a share of the initial ones.
         betas: Decay of Adam's moments.
         critic_epochs: Passes of the critic over the frames of a window.
-        critic_minibatches: Steps of a pass.
-        target: Weight of the old target critic when it follows the critic, once a window.
-        average: Weight of the old mean of the policy's weights, once an update; the mean is
-            what is played and kept. 0 for the policy itself.
-        entropy: Weight of the entropy of actions in the loss, as in PPO. Noise smooths what contacts make of a return,
-            and gradients alone take it away early.
-        correlation: Correlation of action noise with that of the frame before; 0 for white noise. Noise that
-            lasts moves joints far enough for a stride, and keeps a policy from shuffling at the rate of the frames.
-        action_gradient: Greatest gradient of a world's return by one of its actions, as a multiple of the median over
-            the frames and worlds of the window; what is greater is scaled down. None for no limit.
+        critic_minibatches: Minibatches per pass.
+        target: Weight of the old target critic in its update, once a window.
+        average: Weight of the old running average of the policy's weights, once an update; the average is evaluated
+            and kept. 0 for the policy itself.
+        entropy: Weight of the entropy of actions in the loss, as in PPO. Noise smooths the return's discontinuities at
+            contacts; gradients alone would remove it early.
+        correlation: Correlation of action noise between frames; 0 for white noise. Lasting noise moves joints far
+            enough for a stride, and keeps a policy from shuffling at the frame rate.
+        action_gradient: Limit of the return's gradient by an action of a world, as a multiple of the median over the
+            window; larger ones are scaled down. None for no limit.
     """
 
     algorithm: ClassVar[str] = "shac"
@@ -425,9 +424,9 @@ class DistillationSettings(TrainingSettings, frozen=True):
     Attributes:
         adapt: Whether it keeps the teacher's layers and learns the latent of its encoder (RMA).
         epochs: Passes over an update's frames.
-        frames_a_step: Frames of each world in a step.
+        frames_a_step: Frames of each world in an optimiser step.
         loss: mse or huber.
-        noise: Standard deviation of the student's actions while it learns.
+        noise: Standard deviation of the student's actions during training.
     """
 
     algorithm: ClassVar[str] = "distillation"

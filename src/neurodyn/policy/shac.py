@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHAC: policies trained by gradients through the dynamics, over windows of frames, and a critic on TD(lambda)."""
+"""SHAC: policies trained by gradients through the dynamics over windows of frames, with a critic on TD(lambda)."""
 
 from copy import deepcopy
 from functools import partial
@@ -29,20 +29,20 @@ def lambda_returns(
 
     $$G_t = r_t + \gamma\,[(1 - \lambda)\,V(o_{t+1}) + \lambda\,G_{t+1}]$$
 
-    (Sutton and Barto 2018, eq. 12.20), with $V(o_{t+1})$ alone in brackets where the window or an episode ends, and
-    the value of a failure after one.
+    (Sutton and Barto 2018, eq. 12.20), with $V(o_{t+1})$ alone in brackets where the window or an episode ends, and the
+    value of a failure where it fails.
 
     Args:
         reward: Rewards, shape [frames, worlds].
         value: Values of the states in which frames ended, shape [frames, worlds].
         failed: Where an episode failed, shape [frames, worlds].
         done: Where an episode ended, shape [frames, worlds].
-        gamma: Discount of a frame.
+        gamma: Discount per frame.
         lam: Lambda.
         failure: Value of a failure.
     """
     value = value.masked_fill(failed, failure)
-    follows = (~done).to(value).mul_(lam)  # what lies ahead has a weight of
+    follows = (~done).to(value).mul_(lam)  # weight of the following target
     follows[-1] = 0.0
     known = torch.addcmul(reward, value, 1.0 - follows, value=gamma)
     target, targets = torch.zeros_like(reward[0]), []
@@ -56,9 +56,9 @@ class CriticRegression:
     """Fits a critic to targets."""
 
     def __init__(self, mlp: nn.Sequential, optimiser: torch.optim.Optimizer, clip: float) -> None:
-        """Take the network, its optimiser, and the greatest norm of a gradient."""
+        """Store the network, its optimiser and the gradient-norm limit."""
         self._mlp, self._optimiser, self._clip = mlp, optimiser, clip
-        # Walking through the modules would take a tenth of a small step.
+        # Iterating over the modules would take a tenth of a small step.
         self._parameters: list[Tensor] = list(mlp.parameters())
         device = next(mlp.parameters()).device
         self._pass = MlpPass(mlp) if device.type == "cpu" and MlpPass.fits(mlp) else None
@@ -85,7 +85,7 @@ class CriticRegression:
         return float(total) / (epochs * minibatches)
 
     def _step(self) -> None:
-        """Step the optimiser: Adam, whose wrappers, where all parameters always move, take as long as its step."""
+        """Step the optimiser; skip torch's wrappers around Adam, which take as long as the step itself."""
         state, first = self._optimiser.state, self._parameters[0]
         if self._pass is None or first not in state:
             self._optimiser.step()
@@ -103,7 +103,7 @@ class CriticRegression:
             )  # fmt: skip
 
     def _backward(self, rows: Tensor, wanted: Tensor) -> Tensor:
-        """Leave the gradients of the mean squared error in the parameters; return the sum of squares."""
+        """Write the gradients of the mean squared error to the parameters; return the sum of squares."""
         if self._pass is None:
             self._optimiser.zero_grad()
             error = (self._mlp(rows) - wanted).square().sum()
@@ -123,10 +123,10 @@ _GROUPS = {"actor": ["policy"], "critic": ["policy"]}
 
 
 class ShacLearner(PolicyLearner):
-    """One policy in training: a step is a window, a step of the policy, and the critic's passes over the window.
+    """SHAC training of one policy; a step is a window, a policy update, and the critic's passes over the window.
 
     Attributes:
-        critic: The critic, as rsl_rl has it.
+        critic: The critic, as an rsl_rl model.
     """
 
     _settings: ShacSettings
@@ -158,34 +158,34 @@ class ShacLearner(PolicyLearner):
 
     @property
     def actor(self) -> MLPModel:
-        """The network that acts."""
+        """The acting network."""
         return self._actor
 
     def networks(self) -> list[nn.Module]:
-        """Return policy, critic, the critic's slow copy and the mean of the policies."""
+        """Return policy, critic, target critic and the policy's running average."""
         return [self._actor, self.critic, self._target, self._mean]
 
     @property
     def network(self) -> PolicyNetwork:
-        """The running mean of the policies."""
+        """The running average of the policies."""
         network = super().network
         network.layers.load_state_dict(self._mean.state_dict())
         return network
 
     def begin(self, at: TrainState) -> None:
-        """Start from an earlier policy, where one is given, and spread the episodes."""
+        """Start from an earlier policy, if one is given, and spread the ages of the episodes."""
         if at.step:
             return
         if self._initial is not None:
             warm_start(self._actor, self.critic, self._initial, self._settings)
             self._target.load_state_dict(self.critic.mlp.state_dict())
             self._mean.load_state_dict(self._actor.mlp.state_dict())
-        # Otherwise all would be as old as each other, and time out in the same frame.
+        # Otherwise all episodes would time out in the same frame.
         longest = int(self._world.max_episode_length)
         self._world.episode_length_buf = torch.randint(longest, (self._settings.worlds,)).to(self._world.device)
 
     def step(self, done: float, at: TrainState) -> OptimiserStep:
-        """Roll out a window, step the policy, and fit the critic; a policy that was given waits for its critic."""
+        """Roll out a window, step the policy, and fit the critic; a given policy is frozen until its critic is fit."""
         settings, frames = self._settings, self._settings.horizon
         share = settings.final + (1.0 - settings.final) * (1.0 - done)
         for optimiser, rate in ((self._optimiser, settings.rate), (self._critic_optimiser, settings.critic_rate)):
@@ -199,7 +199,7 @@ class ShacLearner(PolicyLearner):
             if self._pass is not None:
                 self._pass.begin(frames, settings.worlds)
             window = roll(self._world, act, self.value, frames, settings.gamma, self._watch)
-            # Of a Gaussian, the entropy is the sum of the logarithms of its deviations, and a constant.
+            # The entropy of a Gaussian is the sum of the logarithms of its deviations plus a constant.
             loss = window.loss - settings.entropy * std.log().sum()
             self._optimiser.zero_grad()
             loss.backward()
@@ -227,11 +227,11 @@ class ShacLearner(PolicyLearner):
         return torch.addcmul(mean, self._std if std is None else std, self._drawn(mean)), mean
 
     def _act_in_window(self, acting: WindowPass, std: Tensor, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `act` does; the gradients of the weights come at the end of the window."""
+        """Return the results of `act`; gradients of the weights follow at the end of the window."""
         return acting(observation, std, self._drawn(observation.new_empty(observation.shape[0], std.shape[0])))
 
     def _drawn(self, like: Tensor) -> Tensor:
-        """Return the noise of a frame, in standard deviations: of worlds side by side, each its own AR(1) process."""
+        """Return the noise of a frame, in standard deviations: an independent AR(1) process per world."""
         fresh, share = torch.randn_like(like), self._settings.correlation
         if not share:
             return fresh
@@ -241,7 +241,7 @@ class ShacLearner(PolicyLearner):
         return drawn
 
     def value(self, observation: Tensor) -> Tensor:
-        """Return what the slow copy of the critic says, shape [rows]."""
+        """Return the target critic's values, shape [rows]."""
         return self._target(self.critic.obs_normalizer(observation))[:, 0]
 
     def noise(self) -> float:
@@ -250,7 +250,7 @@ class ShacLearner(PolicyLearner):
 
     def state(self) -> dict[str, Any]:
         """Return networks, optimisers, worlds and random states."""
-        self._world.cut()  # as the next window does first
+        self._world.cut()  # the next window starts with the same call
         return {
             "learner": {"actor_state_dict": self._actor.state_dict(), "critic_state_dict": self.critic.state_dict()},
             "target": self._target.state_dict(),
@@ -262,7 +262,7 @@ class ShacLearner(PolicyLearner):
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`, bitwise on a CPU; on a GPU episodes begin anew."""
+        """Resume from `state`, bitwise on a CPU; on a GPU, episodes start anew."""
         self._actor.load_state_dict(saved["learner"]["actor_state_dict"])
         self.critic.load_state_dict(saved["learner"]["critic_state_dict"])
         self._target.load_state_dict(saved["target"])
@@ -277,7 +277,7 @@ class ShacLearner(PolicyLearner):
         torch.set_rng_state(own["random"].cpu())
 
     def further(self) -> dict[str, Any]:
-        """Return the window's length and its gradients."""
+        """Return the length of the window and statistics of its gradients."""
         watch = self._watch
         found = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
         return {**found, "gradients_lost": watch.lost} if watch.lost else found
@@ -293,7 +293,7 @@ class ShacLearner(PolicyLearner):
         return distribution.log_std_param.clamp(*distribution.log_std_range).exp()
 
     def _fit(self, window: GradientWindow) -> float:
-        """Fit the critic to a window, let its copy follow, and take the window into the normalisation."""
+        """Fit the critic to a window, update its target network, and add the window to the normalisation."""
         settings, critic = self._settings, self.critic
         with torch.no_grad():
             values = self.value(window.last.flatten(0, 1)).view_as(window.reward)
@@ -313,6 +313,6 @@ class ShacLearner(PolicyLearner):
 
 @torch.no_grad()
 def follow(slow: nn.Module, fast: nn.Module, old: float) -> None:
-    """Move the weights of one network towards another's; `old` is the weight of the present values."""
+    """Move the weights of one network towards another's; `old` is the weight of the current values."""
     for ours, theirs in zip(slow.parameters(), fast.parameters(), strict=True):
         ours.lerp_(theirs, 1.0 - old)

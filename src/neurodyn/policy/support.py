@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Whether the return that a policy imagines is supported, by what it never trains in and by held-out logs.
+r"""Support of a policy's imagined return, by a model outside of its training and by held-out logs.
 
-A policy that trains in a network finds what pays there and nowhere else. Three figures tell, without a simulator:
+A policy that trains in a network finds rewards that exist only there. Three figures show this without a simulator:
 
-- Its return in a *judge*: the last of three or more members, which it never trains in, or, where a network corrects a
-  whole base, the base alone. Both are played from the same starts.
-- The share of its frames *outside* of the log: the network's inputs lie farther from the nearest of the log's training
-  frames than those of 95 % of the held-out frames do. Of a model whose log is gone, the share of frames with
-  a velocity beyond the range of its training data, which it keeps.
-- The members' *disagreement* along its episodes, beside that on held-out frames.
+- Its return in a *judge*: the last of three or more members, which is left out of training, or, if a network corrects a
+  whole base model, the base alone. Both are evaluated from the same starts.
+- The share of its frames *outside* of the log: network inputs farther from the nearest training frame of the log than
+  95 % of the held-out frames are. Without the log, the share of frames with a velocity beyond the range of its training
+  data, which the model stores.
+- The members' *disagreement* along its episodes, relative to that on held-out frames.
 
-A return is not supported where the judge takes a fifth of it, or where there is no judge and a tenth of the frames lies
-outside. Frames outside prove nothing beside a judge: on the contacts of a compiled base a policy leaves the data of
-random torques at once, and returns what it imagines (docs/benchmarks.md, ant run).
+A return is not supported if the judge's return is lower by a fifth, or if there is no judge and a tenth of the frames
+lies outside. With a judge, frames outside prove nothing: on the contacts of a compiled base a policy leaves the data of
+random torques at once, and still returns what it imagines (docs/benchmarks.md, ant run).
 """
 
 import math
@@ -35,36 +35,36 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.environment import PolicyEnvironment
 
 LOST = 0.2
-"""Share of the imagined return that the judge may take."""
+"""Largest supported loss of the imagined return in the judge, as a share."""
 
 OUTSIDE = 0.1
-"""Share of frames outside of the log that is allowed where nothing else judges.
+"""Largest supported share of frames outside of the log, without a judge.
 
 `ant-run` in one network without a base, of random transitions: after 30, 50, 70 and 80 updates the policy imagined 717,
-1159, 2452 and 2919 and returned 529, 533, 531 and 503, with 0, 12, 37 and 46 % of its frames outside. A second network
-took 10 % of the return after 30 updates and 51 % after 50. Policies of the cartpole that return what they imagine in a
-world model have 1 to 3 % outside and lose at most .3 % with a member.
+1159, 2452 and 2919 and returned 529, 533, 531 and 503, with 0, 12, 37 and 46 % of its frames outside. In a second
+network it lost 10 % of the return after 30 updates and 51 % after 50. Policies of the cartpole that return what they
+imagine in a world model have 1 to 3 % outside and lose at most .3 % with a member.
 """
 
 _HELD_OUT = 0.95
 """Share of the held-out frames that count as inside."""
 _KNOWN, _TRIED, _PLAYED = 8192, 2048, 4096
-"""Frames of the log that are compared with, held-out ones that set the distance, and frames of a play."""
+"""Numbers of training frames to compare with, held-out frames that set the distance, and frames of an evaluation."""
 _SURE = 2.0
-"""Standard errors by which the judge's return has to be lower."""
+"""Standard errors by which the judge's return must be lower."""
 _TINY = 1e-9
 
 
 class PolicySupport(Record, frozen=True):
-    """What supports a policy's return where it trains.
+    """Evidence for a policy's return in its training dynamics.
 
     Attributes:
-        imagined: Mean return where it trains.
+        imagined: Mean return in the training dynamics.
         judge: Mean return in the judge; None without one.
-        judged_by: What the judge is; empty without one.
-        lost: Share of the return that is lost there, 0 where none is; None without a judge.
+        judged_by: Description of the judge; empty without one.
+        lost: Share of the return lost in the judge, at least 0; None without a judge.
         outside: Share of frames outside of the log; None without a log.
-        disagreement: Members' disagreement beside that on held-out frames; None where it is not known.
+        disagreement: Members' disagreement relative to that on held-out frames; None if unknown.
     """
 
     imagined: float
@@ -103,7 +103,7 @@ class PolicySupport(Record, frozen=True):
         )  # fmt: skip
 
     def figures(self) -> dict[str, Any]:
-        """Return what metrics.jsonl holds of a play."""
+        """Return the entries of metrics.jsonl for an evaluation."""
         known = {
             "return_judge": self.judge, "judged_by": self.judged_by or None, "lost": self.lost,
             "outside": self.outside, "disagreement": self.disagreement,
@@ -112,7 +112,7 @@ class PolicySupport(Record, frozen=True):
 
 
 def support_in(lines: Sequence[Mapping[str, Any]]) -> PolicySupport | None:
-    """Return what supported the last policy that was played, from the lines of metrics.jsonl; None if it is unknown."""
+    """Return the support of the last evaluated policy, from the lines of metrics.jsonl; None if unknown."""
     line = next((line for line in reversed(lines) if "exploits" in line), None)
     if line is None:
         return None
@@ -123,15 +123,15 @@ def support_in(lines: Sequence[Mapping[str, Any]]) -> PolicySupport | None:
 
 
 def lost_share(imagined: Tensor, judged: Tensor, first: float) -> float:
-    """Return the share of a policy's return that it loses with its judge.
+    """Return the share of a policy's return that it loses in its judge.
 
-    The share is of the larger return, or of what training has gained since the `first` play: returns begin near zero.
+    The share is of the larger return, or of the gain since the training's `first` evaluation: returns begin near zero.
     A difference within two standard errors counts as none.
 
     Args:
-        imagined: Returns of the episodes where the policy trains, shape [episodes].
-        judged: Returns with the judge from the same starts, shape [episodes].
-        first: Mean return of the first play of the training.
+        imagined: Returns of the episodes in the training dynamics, shape [episodes].
+        judged: Returns in the judge from the same starts, shape [episodes].
+        first: Mean return of the first evaluation of the training.
     """
     difference = (imagined - judged).double()
     mean, mine, other = float(difference.mean()), float(imagined.mean()), float(judged.mean())
@@ -143,11 +143,11 @@ def lost_share(imagined: Tensor, judged: Tensor, first: float) -> float:
 
 @dataclass(frozen=True)
 class LogDensity:
-    """Frames of a log, as a network reads them, and how far held-out ones are from them.
+    """Network inputs of a log's frames, and the distance of held-out ones to them.
 
     Attributes:
         known: Inputs of training frames, shape [frames, inputs].
-        radius: Distance to the nearest of them within which 95 % of the held-out frames lie.
+        radius: Distance to the nearest training frame that 95 % of the held-out frames stay within.
     """
 
     known: Tensor
@@ -155,7 +155,7 @@ class LogDensity:
 
     @classmethod
     def of(cls, dynamics: Dynamics, log: Store | Mixture, seed: int = 0) -> "LogDensity | None":
-        """Draw frames of a log; None where the dynamics read no frames, or no frames are held out."""
+        """Draw frames of a log; None if the dynamics read no frames, or no frames are held out."""
         known = _drawn(dynamics, log, Split.TRAIN, _KNOWN, seed)
         tried = None if known is None else _drawn(dynamics, log, Split.VALIDATION, _TRIED, seed + 1)
         if known is None or tried is None:
@@ -169,12 +169,12 @@ class LogDensity:
 
 @dataclass(frozen=True)
 class LogRange:
-    """Range of the velocities and channels of a log that is gone, as the model that was fitted to it keeps it."""
+    """Range of velocities and channels of a missing log, as stored in the model that was fitted to it."""
 
     known: TrainingRange
 
     def outside(self, state: State) -> float:
-        """Return the share of states beyond it, or that are not finite."""
+        """Return the share of states outside of the range, or not finite."""
         beyond = _beyond(state.qd, self.known.qd)
         if state.channels is not None and self.known.channels:
             beyond |= _beyond(state.channels, self.known.channels)
@@ -182,15 +182,15 @@ class LogRange:
 
 
 class FrameSample:
-    """Some of the frames that a policy plays: states, and what the network reads."""
+    """Sample of a policy's frames: states and network inputs."""
 
     def __init__(self, frames: int, worlds: int) -> None:
-        """Take the length of an episode and the number of worlds."""
+        """Set the length of an episode and the number of worlds."""
         self._every = max(1, frames * worlds // _PLAYED)
         self._frame, self._parts, self._states = 0, list[Tensor](), list[State]()
 
     def __call__(self, world: PolicyEnvironment, actions: Tensor) -> None:
-        """Note what the network is about to read."""
+        """Record the next inputs of the network."""
         if self._frame % self._every == 0:
             limit = world.task.limit
             control = world.task.control(actions.clamp(-limit, limit), world.now, world.memory)
@@ -211,7 +211,7 @@ class FrameSample:
 
     @property
     def inputs(self) -> Tensor | None:
-        """All inputs, shape [frames, inputs]; None where there are none."""
+        """All inputs, shape [frames, inputs]; None if there are none."""
         return torch.cat(self._parts) if self._parts else None
 
 
@@ -242,6 +242,6 @@ def _drawn(dynamics: Dynamics, log: Store | Mixture, split: Split, count: int, s
 
 
 def _nearest(inputs: Tensor, known: Tensor) -> Tensor:
-    """Return the distance of rows to the nearest known row, shape [rows]; rows that are not finite are far."""
+    """Return the distance of rows to the nearest known row, shape [rows]; infinite for rows that are not finite."""
     parts = [torch.cdist(part, known).amin(1) for part in inputs.split(1024)]
     return torch.cat(parts).nan_to_num(math.inf)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robots that are their own mirror image: what a policy learns on one side it learns on the other (`--symmetry`).
+"""Mirror-symmetric robots: policies learn from both sides at once (`--symmetry`).
 
-A reflection in the plane y = 0 takes vectors to (x, -y, z) and axial vectors, as angular velocities, to (-x, y, -z).
-Which joint takes the place of which is read off the geometry of the robot; what becomes of the columns of observations
-off their names, and checked in states drawn at random. Batches of PPO are doubled by rsl_rl (Mittal et al., ICRA 2024).
+A reflection in the plane y = 0 takes vectors to (x, -y, z) and axial vectors, such as angular velocities, to (-x, y,
+-z). The mirror partner of each joint is found from the robot's geometry; the images of observation columns from their
+names, checked in random states. rsl_rl doubles the batches of PPO (Mittal et al., ICRA 2024).
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from neurodyn.tasks import Task
 
 _VECTOR, _AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
 _NEAR, _ALIKE = 2e-3, 0.05
-"""How far a mirrored joint may be off [m], and mirrored masses, as a share."""
+"""Tolerances of a mirrored joint's position [m], and of mirrored masses, as a share."""
 _COLUMNS = {
     **{f"{name}.{axis}": sign for axis, sign in zip("xyz", _VECTOR, strict=True)
        for name in ("base_linear_velocity", "projected_gravity", "base_position", "push.velocity")},
@@ -36,7 +36,7 @@ _COLUMNS = {
     **{f"{prefix}w{axis}": sign for prefix in ("", "command.") for axis, sign in zip("xyz", _AXIAL, strict=True)},
     "qx": -1.0, "qy": 1.0, "qz": -1.0, "qw": 1.0, "height": 1.0, "base_height": 1.0, "up": 1.0, "heading": 1.0,
 }  # fmt: skip
-"""Signs of columns that stay where they are."""
+"""Signs of columns that map to themselves."""
 _OF_JOINTS = (
     ("", ""),
     ("joint_position.", ""),
@@ -45,22 +45,22 @@ _OF_JOINTS = (
     ("", "_velocity"),
     ("", "_action"),
 )
-"""What stands before and behind the name of a joint in the name of a column."""
+"""Prefixes and suffixes around the joint name in a column name."""
 Placed = tuple[np.ndarray, np.ndarray]
-"""Where something is: of a body rotation matrix and place, of a joint place and axis."""
+"""Placement: rotation matrix and position of a body, or position and axis of a joint."""
 _STATES = 64
-"""States in which observation and reward are checked."""
+"""Number of states in which observation and reward are checked."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Which joint takes the place of which in the mirror image of a robot.
+    """Mirror partners of a robot's joints.
 
     Attributes:
-        partner: The partner of each joint, by name; itself where it lies in the plane.
-        sign: Factor on the position of a joint with one degree of freedom, where it becomes its partner's.
+        partner: Partner of each joint, by name; the joint itself if it lies in the plane.
+        sign: Factor that turns the position of a joint with one degree of freedom into its partner's.
         reflected: Whether the frames of the partners' bodies are reflections of each other, so that their centres of
-            mass and inertias are, in body axes.
+            mass and inertias are reflections in body axes.
     """
 
     partner: dict[str, str]
@@ -88,9 +88,9 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
     """Return the mirror image of a robot.
 
     Raises:
-        InputError: It is not its own mirror image, or nothing in it has another side.
+        InputError: It is not mirror-symmetric, or all of its parts lie in the plane.
     """
-    bodies = [(np.eye(3), np.zeros(3))]  # of the world; that of link i is behind it
+    bodies = [(np.eye(3), np.zeros(3))]  # the world's; link i is at index i + 1
     anchors: list[Placed] = []
     for link in mechanism.links:
         joint = link.joint
@@ -139,7 +139,7 @@ def _joined(a: Placed, b: Placed) -> Placed:
 
 
 def _image(one: Link, other: Link, at: Placed, there: Placed) -> float | None:
-    """Return the sign with which one joint's position becomes another's in the mirror; None if it is not its image."""
+    """Return the sign that maps one joint's position to another's in the mirror; None if they are no mirror images."""
     alike = one.joint.kind == other.joint.kind and abs(one.mass - other.mass) <= _ALIKE * max(one.mass, other.mass)
     if not alike or one.joint.kind == "ball" or np.linalg.norm(at[0] * _VECTOR - there[0]) > _NEAR:
         return None
@@ -150,7 +150,7 @@ def _image(one: Link, other: Link, at: Placed, there: Placed) -> float | None:
 
 
 class MirroredBatches:
-    """Doubles batches of PPO by their mirror images.
+    """Doubles batches of PPO with their mirror images.
 
     Attributes:
         mirror: The mirror image of the robot.
@@ -160,7 +160,7 @@ class MirroredBatches:
         """Prepare for the observations and actions of some worlds.
 
         Raises:
-            InputError: Robot or task are not their own mirror image, or a column has no known one.
+            InputError: Robot or task are not mirror-symmetric, or a column has no known image.
         """
         task, device = world.task, torch.device(world.device)
         self.mirror = mirror_of(declared_hybrid(task.declaration()).mechanism)
@@ -179,7 +179,7 @@ class MirroredBatches:
     def augmented(
         self, env: Any, obs: TensorDict | None, actions: Tensor | None
     ) -> tuple[TensorDict | None, Tensor | None]:
-        """Return observations and actions with their mirror images behind them, as rsl_rl asks for."""
+        """Return observations and actions with their mirror images appended, in rsl_rl's format."""
         if obs is not None:
             images = {name: _imaged(self._groups[name], cast(Tensor, values)) for name, values in obs.items()}
             obs = cast(TensorDict, torch.cat([obs, cast(Any, TensorDict(images, batch_size=obs.batch_size))]))
@@ -190,11 +190,11 @@ class MirroredBatches:
         return _imaged(self._actions, actions)
 
     def seen(self, observations: Tensor) -> Tensor:
-        """Return the mirror images of what the policy sees, shape [..., columns]."""
+        """Return the mirror images of the policy's observations, shape [..., columns]."""
         return _imaged(self._groups["policy"], observations)
 
     def _column(self, name: str, task: Task) -> tuple[str, float]:
-        """Return the column that a column becomes, and its sign."""
+        """Return the image of a column and its sign."""
         if name in task.mirrored:
             return task.mirrored[name]
         for before, behind in _OF_JOINTS:
@@ -214,7 +214,7 @@ class MirroredBatches:
         return name.replace(joint, self.mirror.partner[joint]), self.mirror.sign[joint]
 
     def _drawn(self, name: str, task: Task) -> tuple[str, float]:
-        """Return what a drawn quantity becomes, and its sign."""
+        """Return the image of a randomised quantity and its sign."""
         kind, _, rest = name.partition(".")
         bare, _, way = rest.partition(" ")
         if kind in ("observation", "action"):
@@ -234,7 +234,7 @@ class MirroredBatches:
         return other, sign if what in ("rest", "bias") else 1.0
 
     def _require_alike(self, task: Task) -> None:
-        """Refuse other scales and another nominal pose on the other side."""
+        """Raise an InputError if scales or nominal pose differ between sides."""
         images, cpu = [self._of_joint(name, name) for name in task.actions], torch.device("cpu")
         scale = torch.tensor(task.action_scale)
         partners = _map(task.actions, [(other, 1.0) for other, _ in images], cpu)
@@ -247,7 +247,7 @@ class MirroredBatches:
             raise InputError(f"symmetry: the nominal pose of {task.robot!r} differs on the other side; valid: the same")
 
     def _check(self, world: PolicyEnvironment, seen: tuple[Tensor, Tensor]) -> None:
-        """Refuse tasks whose observations or rewards are not mirrored as states are."""
+        """Raise an InputError for tasks whose observations or rewards are not mirrored as states are."""
         task, dynamics = world.task, world.dynamics
         if dynamics.measured or dynamics.spec.nq != task.declaration().spec.nq:
             return  # a model of logs has no states to reflect
@@ -277,7 +277,7 @@ class MirroredBatches:
 
 
 def _map(names: Sequence[str], images: Sequence[tuple[str, float]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return index and sign: the image's column k is that of `index[k]` times `sign[k]`."""
+    """Return index and sign: column k of the image is column `index[k]` times `sign[k]`."""
     index, sign = [0] * len(names), [1.0] * len(names)
     places = {name: number for number, name in enumerate(names)}
     for number, (other, factor) in enumerate(images):

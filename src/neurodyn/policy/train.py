@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a policy in any dynamics.
 
-While the policy trains in one dynamics it is played, without noise, there and in a reference, so that a policy which
-only exploits its model is seen to. The best policy *in the dynamics that it is trained in* is kept: the reference is
-watched, never used. No pickle is written.
+During training in one model of the dynamics, the policy is evaluated without noise there and in a reference, to show if
+it only exploits its model. The best policy *in its training dynamics* is kept; the reference is only monitored. No
+pickle is written.
 """
 
 from pathlib import Path
@@ -31,10 +31,10 @@ from neurodyn.tasks import Task, is_file, load
 
 
 def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
-    """Return the training that is asked for, but for its reference, with task, dynamics and settings read and checked.
+    """Return the requested training, without its reference, with task, dynamics and settings loaded and checked.
 
     Raises:
-        InputError: Something is unknown or missing, or does not fit.
+        InputError: Something is unknown, missing or incompatible.
     """
     algorithm, task = ALGORITHMS[request.algorithm], load(request.task)
     where = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
@@ -60,11 +60,11 @@ def train_policy(job: PolicyTrainingJob) -> TrainState:
     """Train a policy and write it to a folder.
 
     Returns:
-        Where the training ended; its steps are updates.
+        The final state of the training; its steps are updates.
 
     Raises:
-        InputError: Task and dynamics do not fit together, the algorithm needs gradients that they do not have, the
-            folder holds a policy (and `resume` is not asked for), or it cannot be resumed.
+        InputError: Task and dynamics are incompatible, the algorithm needs gradients that they do not have, the folder
+            holds a policy (and `resume` is false), or it cannot be resumed.
     """
     settings, where = job.settings, job.where
     algorithm = ALGORITHMS[settings.algorithm]
@@ -88,10 +88,10 @@ def train_policy(job: PolicyTrainingJob) -> TrainState:
 
 
 def train_again(again: TrainingAgain) -> None:
-    """Train a policy once more, beside the default reference.
+    """Repeat the training of a policy, monitored in the default reference.
 
     Raises:
-        InputError: The task is one of the user's own, and `again` does not name its file.
+        InputError: The task is a user's, and `again` does not name its file.
     """
     record = again.read(RunRecord[ALGORITHMS[again.record.algorithm or DEFAULT_ALGORITHM].settings])
     task = task_of(again)
@@ -104,10 +104,10 @@ def train_again(again: TrainingAgain) -> None:
 
 
 def task_of(again: TrainingAgain) -> Task:
-    """Return the task of a run; the code of a file runs only where the user names it.
+    """Return the task of a run; runs code of a file only if the user names it.
 
     Raises:
-        InputError: It is in a file, which is not named; or the named task is another one.
+        InputError: It is in a file that is not named, or the named task is another one.
     """
     name = again.record.task
     if again.task is None and is_file(name):
