@@ -74,7 +74,7 @@ class SingleJoint:
         return reduced
 
     def _release(self, reduced: Articulated) -> None:
-        """Set the exact zeros of an inertia that offers no resistance along a joint without rotor inertia."""
+        """Set to exactly zero the inertia along a joint without rotor inertia, which offers no resistance there."""
         for k, share in enumerate(self.axis):
             if not (isinstance(share, float) and abs(share) == 1.0):
                 continue
@@ -98,7 +98,7 @@ class SingleJoint:
 
 
 class PrescribedJoint:
-    """A revolute or prismatic joint whose acceleration is given, whatever torque that takes."""
+    """A revolute or prismatic joint with prescribed acceleration."""
 
     def __init__(self, kind: str, axis: Vector, body: Articulated, rate: Any) -> None:
         self.rate = rate
@@ -254,9 +254,9 @@ class Tree:
         return self.in_link_frame(index, array(self.links[index].com))
 
     def centripetal(self, q: list[Any], qd: list[Any]) -> dict[int, Any]:
-        """Return the acceleration of the reference points of free joints in a motion without that of their origins.
+        """Return the centripetal acceleration of free joints' reference points, by velocity coordinate.
 
-        By velocity coordinate; empty unless origins count (`SoftConstraints.free_point`) and are apart from them.
+        Empty unless `SoftConstraints.free_point` is "origin" and the two points differ.
         """
         found: dict[int, Any] = {}
         if self.mechanism.constraints.free_point != "origin":
@@ -478,7 +478,7 @@ Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[A
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
-    """Return positions and velocities after a step of semi-implicit Euler of `dt` [s]; quaternions of unit length.
+    """Return positions and velocities after a semi-implicit Euler step of `dt` [s]; quaternions have unit length.
 
     A free body's reference point (`Tree.reference`), or its frame's origin (`Tree.centripetal`), moves in a straight
     line; its rotation follows the exponential of its angular velocity.

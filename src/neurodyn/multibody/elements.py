@@ -15,7 +15,7 @@ from neurodyn.multibody.vectors import ZERO, Vector, array, cross
 
 @dataclass
 class ElementMotion(Kinematics):
-    """A mechanism in a step as elements see it: its links, quantities by name, positions and velocities."""
+    """Motion of a mechanism in a step: links, quantities by name, positions and velocities."""
 
     scope: Scope
     q: list[Any]
@@ -24,18 +24,18 @@ class ElementMotion(Kinematics):
 
 @dataclass
 class ElementStep:
-    """An element in a step.
+    """A force element evaluated in a step.
 
     Attributes:
         element: The element.
-        motion: The mechanism.
+        motion: Motion of the mechanism.
     """
 
     element: ForceElement
     motion: ElementMotion
 
     def __call__(self, number: str) -> Any:
-        """Return one of its numbers, which may be free, or depend on a network."""
+        """Return one of the element's numbers, which may be free or depend on a network."""
         return self.motion.scope(f"{QUANTITY}{self.element.name}.{number}")
 
     def position(self, at: Attachment) -> Any:
@@ -44,23 +44,23 @@ class ElementStep:
         return tree.q_of(tree.index_of[self._single(at)], self.motion.q)[0]
 
     def velocity(self, at: Attachment) -> Any:
-        """Return its velocity [rad/s or m/s]."""
+        """Return the velocity of a joint with one axis [rad/s or m/s]."""
         return self.motion.qd[self.motion.tree.dofs[self._single(at)]]
 
     def place(self, at: Attachment) -> Vector:
-        """Return a point in the world [m]."""
+        """Return the position of an attachment point, world axes [m]."""
         if not at.joint:
             return array(at.point)
         return self.motion.poses[self.motion.tree.index_of[at.joint]].origin + self.arm(at)
 
     def point_velocity(self, at: Attachment) -> Vector:
-        """Return the velocity of a point in the world [m/s]."""
+        """Return the velocity of an attachment point, world axes [m/s]."""
         if not at.joint:
             return ZERO
         return self.motion.velocity(self.motion.tree.index_of[at.joint], self.arm(at))
 
     def arm(self, at: Attachment) -> Vector:
-        """Return a point seen from the origin of its link's frame, world axes [m]."""
+        """Return an attachment point relative to the origin of its link's frame, world axes [m]."""
         return self.motion.arm(self.motion.tree.index_of[at.joint], array(at.point))
 
     def _single(self, at: Attachment) -> str:
@@ -74,11 +74,11 @@ class ElementStep:
 
 @dataclass
 class ElementForces:
-    """What an element does; networks may act on each number.
+    """Forces of an element; networks may act on each number.
 
     Attributes:
         torques: On joints with one axis, by name [N m or N].
-        pulls: On points, world axes: attachment and force [N]. Those on the world do nothing.
+        pulls: On points, world axes: attachment and force [N]. Forces on the world have no effect.
     """
 
     torques: Mapping[str, Any] = field(default_factory=dict)

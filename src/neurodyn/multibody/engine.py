@@ -68,7 +68,7 @@ _SPRINGS = (".limit_stiffness", ".limit_damping")
 """Quantities unused by models that constrain joints."""
 
 _HEAVY = 1e6
-"""Rotor inertia that keeps joints on prescribed paths from being slowed down [kg m^2 or kg]."""
+"""Rotor inertia of joints on prescribed paths, so large that loads do not slow them down [kg m^2 or kg]."""
 
 
 class EngineConfig(Config, frozen=True):
@@ -167,9 +167,9 @@ class Engine:
 
     @cached_property
     def memory_program(self) -> TracedProgram | None:
-        """The memory's part of a step; None if it depends on more than commands, parameters and weights.
+        """Program that updates only the memory; None if it depends on more than commands, parameters and weights.
 
-        Its state is that of `program`, of which positions and velocities stay as they are, and it has no held inputs.
+        Its state is that of `program` with positions and velocities unchanged; it has no held inputs.
         """
         moving = self.program.sizes.state - self.memory
 
@@ -239,7 +239,7 @@ class Engine:
         )
         self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
         for name, command in zip(self._spec.controls, control, strict=True):
-            if name in self._leading:  # moves on a prescribed path, at its command
+            if name in self._leading:  # follows a prescribed path, given by its command
                 qd[self._spec.qd_names.index(name)] = command
         tree = Tree(mechanism, scope)
         readings, q = q, self._positions(scope, q)
@@ -354,7 +354,8 @@ class Engine:
     def _driven(
         self, scope: Scope, memory: StepMemory, motion: DrivenMotion, control: list[Any], carrying: Mapping[int, Any]
     ) -> DriveEffects:
-        """Return what the drives do; `carrying` are forces by which they carry weights."""
+        """Return the effects of the drives; `carrying` is gravity compensation through drives, by velocity coordinate.
+        """
         found, tree, mechanism = DriveEffects(), motion.links.tree, self.mechanism
         by_wrench = all(link.effort_range is UNSET for link in mechanism.links)
         bounded: dict[str, list[tuple[str, Drive, Transmission, DriveForce]]] = {}
@@ -388,7 +389,7 @@ class Engine:
     def _drive(
         self, scope: Scope, memory: StepMemory, motion: DrivenMotion, name: str, command: Any
     ) -> tuple[Drive, Transmission, DriveForce]:
-        """Return a control's drive, its place, and its force; none of a joint on a prescribed path."""
+        """Return a control's drive, its transmission and its force, which is zero on a prescribed path."""
         drive = self.mechanism.drives.get(name, Drive())
         if drive.placed:
             place = transmission(drive, motion)
@@ -442,7 +443,7 @@ _ENGINES: WeakValueDictionary[bytes, Engine] = WeakValueDictionary()
 
 
 def shared_engine(mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int) -> Engine:
-    """Return an engine that is alive and made of the same, or a new one: tracing a robot takes seconds."""
+    """Return a live engine with the same arguments, or a new one: tracing a robot takes seconds."""
     key = msgspec.msgpack.encode((mechanism, spec, config, threads))
     engine = _ENGINES.get(key)
     if engine is None:
@@ -451,10 +452,10 @@ def shared_engine(mechanism: Mechanism, spec: StateSpec, config: EngineConfig, t
 
 
 def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
-    """Return whether shapes, not points, touch a heightfield.
+    """Return whether contacts with a heightfield are between shapes instead of at points.
 
-    That takes soft constraints, no blueprint on contact points, no free size of the points, and the same contact
-    properties of all shapes of a link, because a contact of a link may be of any of its shapes.
+    This requires soft constraints, no blueprint on contact points, no free size of the points, and the same contact
+    properties for all shapes of a link, because a contact may belong to any of them.
     """
     if config.contact is None or not mechanism.shapes:
         return False

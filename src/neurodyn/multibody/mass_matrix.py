@@ -72,7 +72,7 @@ class TreeColumns:
         return self._poses[link].origin - self._poses[self._roots[link]].origin
 
     def from_first(self, link: int) -> Vector:
-        """Return the origin of a link relative to that of the mechanism's first link, of whichever tree."""
+        """Return the origin of a link of any tree relative to that of the mechanism's first link."""
         root = self._roots[link]
         return self.from_root(link) + (ZERO if root == 0 else self._poses[root].origin - self._poses[0].origin)
 
@@ -170,7 +170,7 @@ class TreeInertia(TreeColumns):
 
     @cached_property
     def chains(self) -> tuple[tuple[int, ...], ...]:
-        """For each velocity coordinate, those up to it that carry its link: where M may be nonzero."""
+        """Return, for each velocity coordinate, those up to it that move its link: where M may be nonzero."""
         return tuple(
             tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link))
             for i, column in enumerate(self.columns)
@@ -179,15 +179,15 @@ class TreeInertia(TreeColumns):
     def accelerations(
         self, tree: Tree, qd: Sequence[Any], torque: Sequence[Any], wrenches: Wrenches | None = None
     ) -> list[Any]:
-        r"""Return $M^{-1} (\tau - h)$, what `Tree.accelerations` returns: cheaper where M is needed as well."""
+        r"""Return $M^{-1} (\tau - h)$, equal to `Tree.accelerations` but cheaper where M is needed as well."""
         bias = self.bias(tree, qd, wrenches)
         return self.velocities(self.halfway([force - x for force, x in zip(torque, bias, strict=True)]))
 
     def bias(self, tree: Tree, qd: Sequence[Any], wrenches: Wrenches | None = None) -> list[Any]:
-        """Return the forces that keep the velocities as they are, under gravity and external wrenches.
+        """Return the bias forces h, which hold the velocities constant under gravity and external wrenches.
 
-        The recursive Newton-Euler algorithm (Featherstone, section 5.3) at one fixed point, where the origin of the
-        tree's first link is, in world axes: there, only sums pass between links.
+        Recursive Newton-Euler algorithm (Featherstone, section 5.3) about the origin of the tree's first link, in world
+        axes, so that only sums pass between links.
         """
         gravity, moves = tree.vector("gravity"), self._moves(qd)
         twists: list[tuple[Vector, Vector]] = []
@@ -198,7 +198,7 @@ class TreeInertia(TreeColumns):
             if parent < 0:
                 spin, velocity = own_spin, own
                 reference = tree.links[index].joint.kind == "free"
-                # A free joint's velocity is of a point that moves, and its acceleration that of this point.
+                # A free joint's velocity and acceleration are those of a moving point.
                 passing = -1.0 * cross(own_spin, self._at_reference(qd, index)) if reference else ZERO
                 turning, linear = ZERO, passing - gravity
             else:
@@ -229,7 +229,7 @@ class TreeInertia(TreeColumns):
         ]
 
     def _moves(self, qd: Sequence[Any]) -> list[tuple[Vector, Vector]]:
-        """Return what each joint adds to the motion of its link: spin, and velocity at the first link's origin."""
+        """Return each joint's contribution to the motion of its link: spin, and velocity at the first link's origin."""
         moves = [(ZERO, ZERO) for _ in self._parents]
         for column, rate in zip(self.columns, qd, strict=True):
             spin, velocity = moves[column.link]
@@ -283,15 +283,16 @@ class TreeInertia(TreeColumns):
 
 
 _ROUND = 1e-14
-"""Relative difference of principal moments that is rounding."""
+"""Relative difference of principal moments that counts as rounding error."""
 
 
 def _turned(turn: Matrix, inertia: Matrix) -> Matrix:
-    r"""Return $R I R^T$, of a known inertia by its principal axes: a round body has one that counts."""
+    r"""Return $R I R^T$; a constant inertia is rotated by its principal axes, of which a body of revolution needs one.
+    """
     if any(isinstance(x, Expression) for x in inertia.flat):
         return turn @ (inertia @ turn.T)
     moments, axes = np.linalg.eigh(inertia.astype(float))
-    first = moments[1]  # the closest to both others
+    first = moments[1]  # the median, closest to both others
     turned = float(first) * IDENTITY
     for moment, axis in zip(moments, axes.T, strict=True):
         if abs(moment - first) > _ROUND * abs(moments[2]):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forces of a medium on the links in a traced step (MuJoCo's inertia boxes and ellipsoids), and what carries weight."""
+"""Forces of a medium on the links (MuJoCo's inertia boxes and ellipsoids) and gravity compensation, in a traced step.
+"""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _TINY = 1e-15  # MuJoCo's mjMINVAL
 def medium_forces(
     medium: Medium, links: Kinematics, qd: Sequence[Any], quantity: Quantity, *, implicit: bool
 ) -> tuple[Wrenches, list[ImplicitRow]]:
-    """Return moment and force on each link in its frame, and, if `implicit`, rows with the damping of boxes."""
+    """Return moment and force on each link in its frame; with `implicit`, also rows with the damping of boxes."""
     wind = array([quantity(f"{MEDIUM}wind.{axis}") for axis in "xyz"])
     shared = [quantity(f"{MEDIUM}density"), quantity(f"{MEDIUM}viscosity")]
     graph = next(x.graph for x in qd if isinstance(x, Expression))
@@ -45,7 +46,7 @@ def medium_forces(
 
 
 def _placed(links: Kinematics, body: ImmersedBody) -> tuple[int, Matrix, Vector]:
-    """Return the link, and rotation and origin of the body's frame in the link's frame."""
+    """Return a body's link, and the rotation and origin of its frame in the link's frame."""
     tree = links.tree
     index = tree.index_of[body.link]
     axes = array(quaternion_matrix(body.pose[3:])).T
@@ -66,7 +67,7 @@ def _local_velocity(links: Kinematics, place: tuple[int, Matrix, Vector], wind: 
 def _damping(
     links: Kinematics, qd: Sequence[Any], body: ImmersedBody, turn: Matrix, damping: Sequence[Any]
 ) -> list[ImplicitRow]:
-    """Return rows of angular and linear velocity along a body's axes, with minus the derivatives of its forces."""
+    """Return rows of angular and linear velocity along a body's axes, each with minus its force derivative."""
     attached, index = AttachedMotion(links, qd), links.tree.index_of[body.link]
     at = attached.point(body.link, array(body.pose[:3]))
     axes = (links.poses[index].turn @ turn).T
@@ -75,7 +76,7 @@ def _damping(
 
 
 def _box_numbers(body: ImmersedBody) -> list[float]:
-    """Return factors of viscosity and density, of moments and forces of a box."""
+    """Return the viscosity and density factors of the moments and forces on a box."""
     x, y, z = body.size
     mean = (x + y + z) / 3.0
     turning = [a * (b**4 + c**4) / 64.0 for a, b, c in ((x, y, z), (y, x, z), (z, x, y))]
@@ -84,7 +85,7 @@ def _box_numbers(body: ImmersedBody) -> list[float]:
 
 
 def _box(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> list[Any]:
-    """Return moment and force on a box, and minus their derivatives by the velocity along each axis."""
+    """Return moment and force on a box, and minus their derivatives with respect to the velocity along each axis."""
     (density, viscosity), (block,) = shared, blocks
     forces, slopes = [], []
     for axis, velocity in enumerate(block):
@@ -95,7 +96,7 @@ def _box(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> list[An
 
 
 def _ellipsoid_numbers(body: ImmersedBody) -> list[float]:
-    """Return coefficients, added masses and what follows from the semi-axes of an ellipsoid."""
+    """Return the coefficients, added masses and constants derived from the semi-axes of an ellipsoid."""
     size = body.size
     _, middle, most = sorted(size)
     volume, sphere = 4.0 / 3.0 * math.pi * math.prod(size), 2.0 / 3.0 * sum(size)
@@ -141,7 +142,7 @@ def _ellipsoid(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> l
 
 
 def carrying_forces(links: Kinematics, qd: list[Any], quantity: Quantity) -> SparseRow:
-    """Return the generalised forces that carry the weight of the links' `carried` mass."""
+    """Return the generalised forces that compensate gravity on the links' `carried` mass."""
     attached, found = AttachedMotion(links, qd), dict[int, Any]()
     for link in links.tree.links:
         if not link.carried:

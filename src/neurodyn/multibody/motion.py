@@ -70,7 +70,7 @@ class ProgramFrame:
         return path[:, -1], launch
 
     def constant(self, *, held: Sequence[float] = (), parameters: Sequence[float] = ()) -> ConstantFrame:
-        """Return the frame with held inputs and parameters that are the same in all worlds."""
+        """Return the frame with held inputs and parameters that are equal in all worlds."""
         program = self.program
         return ConstantFrame(program.sizes, program.step, self.substeps, tuple(held), tuple(parameters))
 
@@ -82,7 +82,7 @@ class FreeMotion:
     """One frame of free motion of a batch of worlds, compiled; differentiable by state and torque."""
 
     def __init__(self, mechanism: Mechanism, dofs: tuple[int, ...], dt: float, substeps: int) -> None:
-        """Trace the motion over a frame of `dt` [s], in as many semi-implicit Euler steps as the simulator takes.
+        """Trace the motion over a frame of `dt` [s], in as many semi-implicit Euler steps as the simulator's.
 
         `dofs` are the velocity coordinates that the torques drive.
         """
@@ -140,8 +140,8 @@ class ContactMotion:
     ) -> None:  # fmt: skip
         """Prepare the motion; it is compiled for each kind of ground on first use.
 
-        `substeps` are as many as the simulator's. `values` replace the mechanism's nominal values, by name. `limits`:
-        limits and friction of joints are constraints of the contact model without contact points, too.
+        `substeps` is the simulator's number. `values` override the mechanism's nominal values, by name. With `limits`,
+        the contact model constrains joint limits and friction even without contact points.
 
         Raises:
             InputError: The state belongs to another mechanism.

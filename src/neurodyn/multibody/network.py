@@ -72,7 +72,7 @@ class _Layer:
 
 
 def _layers(widths: tuple[int, ...], kept: int) -> list[_Layer]:
-    """Return the layers of a network that keeps this many numbers of each hidden unit."""
+    """Return the layers of a network that saves `kept` numbers per hidden unit."""
     layers, weight, place = [], 0, 0
     values, slopes = "in", f"(in + {widths[0]})"
     for number, (before, after) in enumerate(pairwise(widths)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passive forces beside those of joints with one degree of freedom, along MuJoCo's velocities of ball and free joints.
+"""Passive forces of ball and free joints, which act along MuJoCo's velocity coordinates.
 
-These are the velocity of the body's origin and the angular velocity in body axes; those of a mechanism are the velocity
-of the nominal centre of mass and the angular velocity in the axes of the joint's frame in the parent.
+MuJoCo's coordinates are the velocity of the body's origin and the angular velocity in body axes; those of a mechanism
+are the velocity of the nominal centre of mass and the angular velocity in the axes of the joint's frame in the parent.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from neurodyn.multibody.vectors import IDENTITY, array, cross, dot, matrix_quate
 
 
 def turning_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> SparseRow:
-    r"""Return the generalised forces of springs in ball and free joints, along MuJoCo's velocities of them.
+    r"""Return the generalised forces of springs in ball and free joints, which act along MuJoCo's velocities.
 
     $$f = -k(|x|)\, x$$ for the rotation vector x from rest in the axes of the link, and for a free joint's position.
     """
@@ -56,9 +56,9 @@ def turning_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow],
 
 
 def turning_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = False) -> list[tuple[SparseRow, Any]]:
-    """Return the damping of free and ball joints, as forces -c J^T J qd: rows J with their c.
+    """Return the damping of free and ball joints, forces -c J^T J qd, as rows J with their c.
 
-    With `slope`, c is minus the derivative of the force along a row by its rate.
+    With `slope`, c is minus the derivative of the force along a row with respect to its rate.
     """
     found = []
     for row, value, link in _weighted(tree, q, "damping", ("free", "ball")):
@@ -70,7 +70,7 @@ def turning_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = Fa
 
 
 def turning_inertia(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
-    """Return the rotor inertia of free joints as inertias along rows; that of ball joints is known to `Tree`."""
+    """Return the rotor inertia of free joints as inertias along rows; `Tree` includes that of ball joints."""
     return [(row, value) for row, value, _ in _weighted(tree, q, "armature", ("free",))]
 
 
@@ -95,7 +95,7 @@ def polynomial(one: Any, quantity: Quantity, name: str, what: str, x: Any, *, sl
     Args:
         one: The joint's link, or the tendon.
         quantity: Returns a quantity by name.
-        name: How the names of its quantities begin.
+        name: Prefix of the names of its quantities.
         what: "stiffness" or "damping".
         x: Elongation, or the absolute value of a rate.
         slope: Whether to return the derivative of the force by x.

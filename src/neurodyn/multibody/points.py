@@ -54,7 +54,7 @@ def link_poses(tree: Tree, motions: Sequence[RelativeMotion]) -> list[LinkPose]:
 
 @dataclass
 class Kinematics:
-    """The links of a mechanism in the world: motions, and poses as soon as they are used."""
+    """Motions of a mechanism's links, and their poses in the world, computed on first use."""
 
     tree: Tree
     motions: list[RelativeMotion]
@@ -69,7 +69,7 @@ class Kinematics:
         return self.poses[link].turn @ self.tree.in_link_frame(link, place)
 
     def velocity(self, link: int, arm: Vector) -> Vector:
-        """Return the velocity of the point of a link at this arm, world axes."""
+        """Return the velocity of a link's point at `arm`, world axes."""
         turn, motion = self.poses[link].turn, self.motions[link]
         return turn @ motion.velocity + cross(turn @ motion.spin, arm)
 

@@ -30,14 +30,14 @@ class StepMemory:
     """The memory of a traced step: numbers by name, in order of first use."""
 
     def __init__(self, graph: Graph, first: int) -> None:
-        """Begin a step; `first` is the index at which the memory begins in the state."""
+        """Begin a step; the memory starts at index `first` of the state."""
         self._graph, self._first = graph, first
         self.names: list[str] = []
         self._after: dict[str, Scalar] = {}
 
     @property
     def size(self) -> int:
-        """Number of numbers."""
+        """Length of the memory."""
         return len(self.names)
 
     def after(self) -> list[Scalar]:
@@ -45,7 +45,7 @@ class StepMemory:
         return [self._after[name] for name in self.names]
 
     def recall(self, name: str, otherwise: Scalar) -> Any:
-        """Return a number that the previous step kept; `otherwise` in the first step."""
+        """Return a number kept by the previous step; `otherwise` in the first step."""
         started = self._slot("started")
         self._after["started"] = 1.0
         return select_less(started, 0.5, otherwise, self._slot(name))
@@ -55,7 +55,7 @@ class StepMemory:
         self._after[name] = value
 
     def line(self, name: str, value: Scalar, length: int) -> list[Any]:
-        """Return a quantity now, one step ago, ..., `length - 1` steps ago."""
+        """Return a delay line of a quantity: its values now, one step ago, ..., `length - 1` steps ago."""
         past = [self.recall(f"{name} {age} steps ago", value) for age in range(1, length)]
         whole = [value, *past]
         for age in range(1, length):
@@ -96,7 +96,7 @@ class Scope:
     def __init__(
         self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint, memory: StepMemory, step: float
     ) -> None:
-        """Begin a step of this length [s]; `constants` do not depend on the state and may be parameters."""
+        """Begin a step of length `step` [s]; `constants` do not depend on the state and may be parameters."""
         self._graph, self._memory, self._step = graph, memory, step
         self._constants = constants
         self._values: dict[str, Scalar] = {}
@@ -198,7 +198,7 @@ class Scope:
         return self._past[name, age]
 
     def _forms_cycle(self, name: str) -> bool:
-        """Return whether a quantity not yet known needs one that is being computed."""
+        """Return whether computing a quantity would need one that is being computed."""
         seen: set[str] = set()
         waiting = [] if name in self._values else [name]
         while waiting:

@@ -24,7 +24,7 @@ class Instant(Kinematics):
     scope: Scope
     memory: StepMemory
     external: Wrenches  # without contacts
-    touching: Wrenches  # of contact models of forces
+    touching: Wrenches  # of force-based contact models
     acceleration: list[Any]  # time derivative of the velocities over the step, with contacts
     contacts: Contacts  # with the forces that are not in `touching`
 
@@ -198,4 +198,4 @@ def read_imu(instant: Instant, at: SensorFrame) -> list[Any]:
 
 
 SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
-"""From a step and a sensor's place to its reading; a rotation is the nine entries of its matrix, row by row."""
+"""Maps a step and a sensor's mounting to its reading; a rotation is the nine entries of its matrix, row by row."""

@@ -89,7 +89,8 @@ def triangle(outputs: Sequence[Any], n: int) -> list[list[Any]]:
 
 
 def conservative(net: ActingNetwork) -> list[Any]:
-    """Return the torques of an energy: the network's output times its greatest `output_scale` [J]; see `joints_of`."""
+    """Return the torques of a potential, the network's output times its greatest `output_scale` [J]; see `joints_of`.
+    """
     joints = joints_of(net, "torque")
     size = max(abs(x) for x in net.sizes)
     return [-(size * net.along(direction(net, joint))[0]) for joint in joints]
@@ -149,7 +150,7 @@ def inertial(net: ActingNetwork) -> list[Any]:
 def heavier(
     tree: Tree, motions: Sequence[RelativeMotion], acceleration: list[Any], added: Sequence[AddedInertia]
 ) -> list[Any]:
-    r"""Return the solution of $(M + \Delta M) \ddot q = M \ddot q_0 - b$ from accelerations $\ddot q_0$ without it."""
+    r"""Return the solution of $(M + \Delta M) \ddot q = M \ddot q_0 - b$ from $\ddot q_0$, without $\Delta M$."""
     inertia = TreeInertia(tree, link_poses(tree, motions))
     right, matrix = inertia.times(acceleration), [list(row) for row in inertia.matrix]
     for one in added:
@@ -225,7 +226,7 @@ def _turning(net: ActingNetwork, entries: list[Any]) -> list[Any]:
 
 
 def _scaled(net: ActingNetwork) -> tuple[list[float], list[Any]]:
-    """Return G, and G v."""
+    """Return the gains G and the scaled velocities G v."""
     names = [conjugate(name) for name in net.quantities]
     gains = [math.sqrt(abs(size) / net.input_size(name)) for size, name in zip(net.sizes, names, strict=True)]
     return gains, [g * net.read(name) for g, name in zip(gains, names, strict=True)]

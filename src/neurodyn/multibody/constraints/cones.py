@@ -3,11 +3,11 @@
 
 A contact has 1, 3, 4 or 6 rows: normal; tangents; torsion about the normal; rolling about the tangents. Rows of
 friction are scaled to the coefficient of the first tangent, which makes the cone isotropic in them. A contact between
-two links has the difference of their motions: joints that move both cancel, and those of the first link count
+two links uses the difference of their motions: joints that move both cancel, and those of the first link count
 negatively.
 
-Contacts that touch are numbered as they are found. Contact i has its residuals in `cy[12 i]` and their change along a
-step behind them. The texts read `a`, `s`, `in`, `adj`, and declare only names within their own blocks.
+Active contacts are numbered as they are found. The residuals of contact i start at `cy[12 i]`, followed by their change
+along a step. The texts read `a`, `s`, `in`, `adj`, and declare only names within their own blocks.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ _MOST = 6  # rows of a contact
 
 
 class ConeWriter:
-    """Writes the texts of the contacts of shapes of a problem; all of them are empty without any."""
+    """Writes the texts of a problem's contacts of shapes; all are empty if there are none."""
 
     def __init__(
         self, groups: tuple[ConeGroup, ...], at: ConstraintLayout, entry: Mapping[tuple[int, int], int], cone: Cone,
         impratio: float,
     ) -> None:  # fmt: skip
-        """Prepare the texts; `entry` holds the places of the entries of H."""
+        """Prepare the texts; `entry` holds the indices of the entries of H."""
         self._groups, self._at, self._entry = groups, at, entry
         self._elliptic, self._impratio = cone == "elliptic", impratio
         self._contacts = sum(group.contacts for group in groups)
@@ -112,7 +112,7 @@ croom += m * n; ++ccount;
         )
 
     def along(self) -> str:
-        """Return text that adds slope and curvature at the share `reach` of the step."""
+        """Return text that adds slope and curvature at the fraction `reach` of the step."""
         return self._each(
             f"const real* dy = yn + {_MOST}; real Y[{_MOST}];",
             "for (int r = 0; r < m; ++r) Y[r] = yn[r] + reach * dy[r];",

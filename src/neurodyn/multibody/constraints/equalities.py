@@ -30,7 +30,7 @@ class ConstraintRows:
         rows: Their Jacobians.
         weights: D of each row.
         rests: Residual of each row without the acceleration.
-        extra: Violation of a limit, or most force of friction; nothing for equalities.
+        extra: Violation of a limit, or the friction limit; empty for equalities.
     """
 
     kind: RowKind
@@ -54,7 +54,7 @@ class ConstraintRows:
 
 
 def coupling_rows(contacts: Contacts, weights: InverseWeights) -> list[ConstraintRows]:
-    """Return the rows of all equalities and tendons; those that move nothing are left out."""
+    """Return the rows of all equalities and tendons, except those that move nothing."""
     found = []
     for equality in contacts.tree.mechanism.equalities or ():
         if equality.kind in ("joint", "tendon"):

@@ -37,7 +37,7 @@ def with_lone_implicit(
 ) -> list[Any]:
     """Return the accelerations with those of free bodies that carry no others implicit in their velocity.
 
-    `apart` are accelerations that come to these (`Tree.centripetal`).
+    `apart` are accelerations that are added to these (`Tree.centripetal`).
     """
     tree, found = contacts.tree, list(acceleration)
     for index in lone_bodies(tree):
@@ -66,7 +66,7 @@ def _coordinates(tree: Tree, index: int) -> list[int]:
 
 
 def _add_spin(contacts: Contacts, index: int, matrix: list[list[Any]], *, by_origin: bool) -> None:
-    """Add the derivatives of the bias forces by the spin, times the length of the step."""
+    """Add the derivatives of the bias forces with respect to the spin, times the step length, to `matrix`."""
     tree, dt = contacts.tree, contacts.dt
     turn, spin = contacts.poses[index].turn, array(tree.v_of(index, contacts.qd)[3:])
     body = turn @ (tree.inertia(index) @ turn.T)
@@ -75,7 +75,7 @@ def _add_spin(contacts: Contacts, index: int, matrix: list[list[Any]], *, by_ori
     if by_origin:
         columns = [cross(axis, cross(spin, centre)) + cross(spin, cross(axis, centre)) for axis in IDENTITY]
         linear = mass * array(columns).T
-    offset = centre - turn @ tree.reference(index)  # of the centre of mass from the point of `qd`
+    offset = centre - turn @ tree.reference(index)  # of the centre of mass relative to the reference point
     angular = skew(spin) @ body - skew(body @ spin)
     if linear is not None and any(not is_zero(x) for x in tree.centre(index) - tree.reference(index)):
         angular = angular + skew(offset) @ linear
@@ -87,7 +87,7 @@ def _add_spin(contacts: Contacts, index: int, matrix: list[list[Any]], *, by_ori
 
 
 def _eliminated(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
-    """Return the solution of a system of equations that needs no pivots."""
+    """Solve a linear system by elimination without pivoting."""
     rows, values = [list(row) for row in matrix], list(right)
     size = len(values)
     inverse: list[Any] = []
@@ -122,7 +122,7 @@ def turning_constraints(contacts: Contacts, inverse: InverseWeights) -> list[Con
 
 
 def _limit(contacts: Contacts, inverse: InverseWeights, index: int) -> ConstraintRows:
-    """Return the row of the greatest angle from the joint's reference, along its axis."""
+    """Return the row of a ball joint's maximum angle from its reference, along the axis of that rotation."""
     tree, scope = contacts.tree, contacts.scope
     name, own = tree.links[index].joint.name, tree.q_of(index, contacts.q)
     vector = rotation_vector(array(own[-4:-1]), own[-1])

@@ -114,7 +114,7 @@ class InverseWeights:
         return self._yield([1.0 if i == dof else 0.0 for i in range(self._links.tree.mechanism.nv)])
 
     def turning_joint(self, index: int) -> list[Any]:
-        """Return those of the linear [1/kg] and angular velocities [1/(kg m^2)] of a free or ball joint."""
+        """Return the inverse weights of the linear [1/kg] and angular velocity [1/(kg m^2)] of a free or ball joint."""
         tree, weights = self._links.tree, []
         for rows in turning_rows(tree, index, self._q):
             yields = [self._yield([row.get(dof, 0.0) for dof in range(tree.mechanism.nv)]) for row in rows]

@@ -24,8 +24,8 @@ RowKind = Literal["equality", "limit", "friction"]
 class RowGroup:
     """Rows of one constraint over the same velocity coordinates.
 
-    The inputs of a row: its entries, D, the residual without the acceleration, then the violation of a limit, or the
-    most force of friction.
+    The inputs of a row: its entries, D, the residual without the acceleration, then the violation of a limit or the
+    friction limit.
     """
 
     kind: RowKind
@@ -39,7 +39,7 @@ class RowGroup:
 
 
 PER_CONE_GROUP = 6
-"""Inputs of contacts of shapes: friction, b, scales of second tangent, torsion, and rolling about the tangents."""
+"""Inputs of a group of contacts of shapes: friction, b, scales of second tangent, torsion, rolling about tangents."""
 
 PER_CONE = 12
 """Inputs of a contact of shapes: position, normal and first tangent (3 each), depth, D, k d r."""
@@ -67,7 +67,7 @@ class ContactPointGroup:
 class ConstraintStructure:
     """Structure of a problem."""
 
-    # For each velocity coordinate those that carry it, itself last: the nonzeros of the mass matrix.
+    # For each velocity coordinate, those that move its link, itself last: the nonzeros of the mass matrix.
     chains: tuple[tuple[int, ...], ...]
     groups: tuple[ContactPointGroup, ...]
     limits: tuple[int, ...]  # velocity coordinates with limits
@@ -79,7 +79,7 @@ class ConstraintStructure:
 
     @property
     def filled(self) -> tuple[tuple[int, ...], ...]:
-        """For each velocity coordinate those up to it, itself last, where H or its factors may be nonzero.
+        """For each velocity coordinate, those up to it, itself last, where H or its factors may be nonzero.
 
         Rows over different branches fill entries of H that M does not have; eliminating a coordinate from the leaves
         fills those between the coordinates that it is coupled with.
@@ -99,7 +99,7 @@ class ConstraintLayout:
     """Start indices of a problem's inputs, and their number.
 
     Attributes:
-        gates: The depth of each point and the violation of each limit, with their inputs (see `Loop`).
+        gates: Depth of each point and violation of each limit, with the inputs behind them (see `Loop`).
     """
 
     def __init__(self, structure: ConstraintStructure) -> None:
@@ -137,7 +137,7 @@ STIFFNESS = (("W00", "W01", "W02"), ("W01", "W11", "W12"), ("W02", "W12", "W22")
 """Names of the entries of the stiffness in the texts."""
 
 STIFFNESS_ENTRIES = tuple(dict.fromkeys(name for row in STIFFNESS for name in row))
-"""The same, each once."""
+"""Distinct entries of `STIFFNESS`."""
 
 
 def stiffness_times(row: int, x: str) -> str:
@@ -146,7 +146,7 @@ def stiffness_times(row: int, x: str) -> str:
 
 
 def kept_stiffness_times(row: int) -> str:
-    """Return the text of a row of W dy, from W as `yn` holds it."""
+    """Return the text of a row of W dy, with the W stored in `yn`."""
     places = (9 + STIFFNESS_ENTRIES.index(STIFFNESS[row][other]) for other in range(3))
     return " + ".join(f"yn[{place}] * dy{other}" for other, place in enumerate(places))
 

@@ -87,7 +87,7 @@ class _OnnxProblem:
         return [nodes.part(rows, i, i + 1, 2) for i in range(width)]
 
     def _group(self, given: str, group: RowGroup, first: int) -> tuple[str, str, str, str | None]:
-        """Return rows, D, residuals without acceleration, and the last inputs, if there are any, of a group."""
+        """Return rows, D, residuals without acceleration, and any trailing inputs of a group."""
         nodes, n = self._nodes, len(group.dofs)
         inputs = nodes.shaped(nodes.part(given, first, first + group.rows * group.width), -1, group.rows, group.width)
         rows = nodes("MatMul", nodes.part(inputs, 0, n, 2), nodes.reals(_one_hot(group.dofs, self.nv)))
@@ -259,7 +259,7 @@ class _Cost:
         return nodes.sum(nodes("Div", nodes("Mul", lost, lost), nodes("Max", self._weights, least)), 1, keep=True)
 
     def along(self, nodes: OnnxNodes, reach: str) -> tuple[str, str]:
-        """Return force and stiffness along the step, at the share `reach` of it."""
+        """Return force and stiffness along the step, at the fraction `reach` of it."""
         force, active = self.at(nodes, nodes("Add", self._y, nodes("Mul", reach, self._step)))
         bends = nodes("Mul", active, nodes("Mul", self._step, self._step))
         return _dot(nodes, force, self._step), nodes.sum(bends, 1, keep=True)

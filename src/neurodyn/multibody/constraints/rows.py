@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of constraint rows over several joints (`layout.RowGroup`): their part of the native solver and its adjoint.
 
-Row r of all has its residual y in `ry[r]`, and its change along a step in `rs[r]`. All rows of a group share one text
-with loops over rows and joints. The texts read `a`, `s`, `in`, `adj`, and declare only names within their own blocks.
+Row r, counted over all groups, has its residual y in `ry[r]` and its change along a step in `rs[r]`. All rows of a
+group share one text with loops over rows and joints. The texts read `a`, `s`, `in`, `adj`, and declare only names
+within their own blocks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from neurodyn.multibody.constraints.layout import RowGroup
 
 Entries = Mapping[tuple[int, int], int]
-"""Places of the entries of H, by row and column."""
+"""Indices of the entries of H, by row and column."""
 
 
 class RowWriter:
     """Writes the texts of the rows of a problem; all of them are empty without rows."""
 
     def __init__(self, groups: Sequence[RowGroup], starts: Sequence[int], entry: Entries) -> None:
-        """Prepare the texts from the first input of each group, and the places of the entries of H."""
+        """Prepare the texts from the first input of each group and the indices of the entries of H."""
         self._groups, self._starts, self._entry = groups, starts, entry
         self._numbers = [sum(group.rows for group in groups[:g]) for g in range(len(groups))]
         self._count = sum(group.rows for group in groups)
@@ -75,7 +76,7 @@ class RowWriter:
         return self._each(lines)
 
     def along(self) -> str:
-        """Return text that adds slope and curvature at the share `reach` of the step."""
+        """Return text that adds slope and curvature at the fraction `reach` of the step."""
         return self._each(
             lambda group: [
                 "const real dy = rs[r];",

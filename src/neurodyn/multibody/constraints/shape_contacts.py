@@ -100,7 +100,7 @@ class SurfaceContacts:
         return [cones for kinds, own in alike.items() for cones in self._alike(kinds, own)]
 
     def of_points(self, touched: Sequence[tuple[ContactPoint, PointContact]], axes: Sequence[Any]) -> list[Cones]:
-        """Return the contacts of points with the ground; `axes` are those of their capsules, None for other shapes."""
+        """Return the contacts of points with the ground; `axes` holds those of capsules, None for other shapes."""
         found: dict[tuple[int, str], Cones] = {}
         always = bool(self._mechanism.constraints.follows_capsules)
         for (point, touch), axis in zip(touched, axes, strict=True):
@@ -182,7 +182,7 @@ class SurfaceContacts:
         *,
         flat: bool,
     ) -> list[tuple[list[int], list[Any]]]:
-        """Return items with what a search in the program finds of their pairs."""
+        """Return the items with the results of the search in the program for each pair."""
         margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
         hulls, found = self._mechanism.hulls or {}, []
         given = [((at[0], at[1]), values[0], (values[1:16], values[16:31])) for at, values in items]
@@ -239,7 +239,7 @@ class SurfaceContacts:
         return self._body(link, centre) * self._edge(surface)
 
     def _edge(self, surface: ContactSurface) -> Any:
-        """Return how much less than its normal an edge of a contact's pyramid yields."""
+        """Return the inverse weight of a friction pyramid's edge relative to that of the normal."""
         constraints = self._mechanism.constraints
         if surface.dimension == 1 or constraints.cone == "elliptic":
             return 1.0
@@ -254,11 +254,11 @@ class SurfaceContacts:
         }  # fmt: skip
 
     def _end(self, link: int, shape: TouchingShape) -> tuple[int, Any]:
-        """Return what distinguishes the blocks of ends of contacts: link and point of the weight; -2 for the ground."""
+        """Return the key of a contact end's block: link (-2 for the ground) and the point where its weight is taken."""
         return (-2 if shape.kind == "plane" else link), shape.centre or None
 
     def _block(self, link: int, centre: Any) -> list[Any]:
-        """Return pose and inverse weight of an end of contacts."""
+        """Return the block of a contact end: pose and inverse weight."""
         if link == -2:
             return [*self._plane(), 0.0]
         weight = 0.0 if link < 0 else self._body(link, centre)
@@ -295,7 +295,7 @@ class _Blocks:
         self._places: dict[Any, int] = {}
 
     def index(self, key: Any, make: Callable[[], list[Any]]) -> int:
-        """Return the index of a block, made if it is new."""
+        """Return the index of a block, created if it is new."""
         if key not in self._places:
             self._places[key] = len(self.all)
             self.all.append(make())
@@ -303,7 +303,7 @@ class _Blocks:
 
 
 class _SurfaceNumbers:
-    """The numbers of several surfaces: those that are equal are common values, the others make a block a surface."""
+    """Numbers of several surfaces: equal ones are common values, the others form one block per surface."""
 
     def __init__(self, surfaces: Sequence[dict[str, Any]]) -> None:
         first = surfaces[0]

@@ -177,7 +177,7 @@ class _Contact:
 
 
 class _Surfaces:
-    """Friction and compliance of the robot's shapes, and what their contacts would yield to a unit force."""
+    """Friction, compliance and inverse weights of the contacts of the robot's shapes."""
 
     def __init__(self, contacts: Contacts, inverse: InverseWeights) -> None:
         self._scope, self._constraints, self._inverse = contacts.scope, contacts.tree.mechanism.constraints, inverse
@@ -192,7 +192,7 @@ class _Surfaces:
         return self._friction(self._constraints.quantity("friction", shape))[0]
 
     def yields(self, shape: str = "") -> Yielding:
-        """Return the compliance of a shape's contacts; without a shape, that of most."""
+        """Return the compliance of a shape's contacts; without a shape, the default."""
         names = tuple(self._constraints.quantity(name, shape) for name in _SOFTNESS)
         if names not in self._yields:
             named = dict(zip(_SOFTNESS, names, strict=True))
@@ -209,7 +209,7 @@ class _Surfaces:
         return self._weights[link, name, centre]
 
     def _friction(self, name: str) -> tuple[Any, Any]:
-        """Return a coefficient, and how much less than its normal an edge of its pyramid yields."""
+        """Return a friction coefficient, and the inverse weight of its pyramid's edges relative to the normal's."""
         if name not in self._frictions:
             friction = maximum(self._scope(name), _LEAST_FRICTION)
             edge = 2.0 * friction * friction / self._constraints.impratio * (1.0 + friction * friction)
@@ -235,7 +235,7 @@ def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights)
 
 
 def contact_origin(contacts: Contacts, inertia: TreeInertia, link: int) -> Vector:
-    """Return the origin of a link relative to the origin of contacts.
+    """Return the origin of a link relative to the reference point of contact positions.
 
     That is the origin of its tree's first link, or, with contacts by surface, of the mechanism's.
     """
@@ -327,7 +327,7 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
 def _adhering(
     contacts: Contacts, inertia: TreeInertia, free: list[Any], touching: Sequence[_Contact], cones: Sequence[Cones]
 ) -> list[Any]:
-    """Return the accelerations with the forces that pull links to what they touch, shared equally by contacts."""
+    """Return the accelerations with adhesion forces, shared equally by the contacts of a link."""
     if not contacts.adhesion:
         return free
     ends = [((-1, contact.link), contact.inputs) for contact in touching]
@@ -390,7 +390,7 @@ def _named(cones: Sequence[Cones], forces: Sequence[Any]) -> tuple[list[_Contact
 
 
 def _note_pushes(contacts: Contacts, inertia: TreeInertia, cones: Sequence[Cones], forces: Sequence[Any]) -> None:
-    """Note the forces of contacts between shapes on both links, for sensors."""
+    """Record the forces of contacts between shapes on both links, for sensors."""
     if contacts.pushes is None:
         return
     touching = [(group, inputs) for group in cones for inputs in group.contacts]
@@ -408,7 +408,7 @@ def _note_pushes(contacts: Contacts, inertia: TreeInertia, cones: Sequence[Cones
 def _with_networks(
     contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], touching: list[_Contact], forces: Sequence[Any]
 ) -> list[Any]:
-    """Name the contact forces; return the accelerations with the networks' changes to them."""
+    """Define the contact forces as quantities; return the accelerations with the networks' changes to them."""
     change: list[Any] = [0.0] * len(acceleration)
     for index, contact in enumerate(touching):
         if not contact.name and contacts.pushes is None:
@@ -440,7 +440,7 @@ def _with_networks(
 
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
-    """Return the accelerations with the damping of joints, and all of `Contacts.implicit`, implicit in the velocity."""
+    """Return the accelerations with joint damping and `Contacts.implicit` made implicit in the velocity."""
     tree = contacts.tree
     if tree.mechanism.constraints.damping == "explicit":
         return acceleration

@@ -76,7 +76,7 @@ _VECTOR = 4  # numbers to which rows are padded: doubles in the vectors of most 
 _REMEMBERED = "{ change[i] = warm ? a[i] - last[i] : (real)0; last[i] = a[i]; }"
 
 _UNROLLED = 1000
-"""Most products of a factorisation of H that are written one by one."""
+"""Maximum number of products for which a factorisation of H is unrolled."""
 
 
 class _ConstraintWriter:
@@ -87,9 +87,9 @@ class _ConstraintWriter:
     which it does not touch. All points share one text with loops over the joints that carry them, so that its length
     does not grow with their number.
 
-    With `padded`, rows of H and J are whole vectors of numbers of one world: what is added past the end of a row of H
-    does not matter, and J is 0 there. The search then begins at the accelerations `last` of the substep before and
-    their `change` in it, if there is one in the frame (`warm`), all declared around the loop over substeps.
+    With `padded`, rows of H and J are whole vectors of numbers of one world; past the end of a row, H is arbitrary and
+    J is 0. The search then starts from the accelerations `last` of the previous substep and their `change`, if the
+    frame has one (`warm`); all three are declared around the loop over substeps.
     """
 
     def __init__(self, structure: ConstraintStructure, *, padded: bool = False) -> None:
@@ -100,7 +100,7 @@ class _ConstraintWriter:
         self._chains = structure.filled  # of H
         self._fills = self._chains != structure.chains  # entries of H that M does not have
         self._entry = {pair: k for k, pair in enumerate((i, j) for i, chain in enumerate(self._chains) for j in chain)}
-        self._width, self._by = len(self._entry), "n"  # numbers of H, and from one row of J to the next
+        self._width, self._by = len(self._entry), "n"  # length of H, and stride between rows of J
         self.plain = not (self._fills or self._many or structure.rows or structure.cones) and bool(structure.groups)
         self._row = 0
         if padded:
@@ -245,7 +245,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
     def _begun(self, *, free: bool = True) -> str:
         """Return text that declares M (a - a_s) as m and fills in the contacts' residuals.
 
-        Both are linear in a, and later steps add to them. Accelerations may be `free` of constraints, so that m is 0.
+        Both are linear in a, and later steps add to them. With `free`, a is a_s and m is 0.
         """
         first = f"real m[{self.nv}]; for (int i = 0; i < {self.nv}; ++i) m[i] = (real)0;"
         if not free:
@@ -360,7 +360,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _factored_in_rows(self) -> str:
-        """Return text of the same with the factors in L and N, as a vector read waits for a number written into it."""
+        """Return the same with the factors in L and N: reading a vector of H would wait for numbers written into it."""
         lines = [f"real L[{self._width}]; real N[{self.nv}];"]
         for k in range(self.nv - 1, -1, -1):
             lines.append(f"{{ const real* Hk = H + {self._row * k}; (void)Hk; N[{k}] = (real)1 / {self._h(k, k)};")
@@ -380,7 +380,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
     @property
     def _many(self) -> bool:
-        """Whether factoring H takes so many operations, all on unbroken rows, that they are in loops."""
+        """Whether factoring H takes so many operations, all on contiguous rows, that they are written as loops."""
         products = sum(len(chain) * (len(chain) - 1) // 2 for chain in self._chains)
         return products > _UNROLLED and all(chain == tuple(range(chain[0], chain[-1] + 1)) for chain in self._chains)
 
@@ -483,7 +483,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
     # --- adjoint -----------------------------------------------------------------------------------------------
     def adjoint(self) -> str:
-        """Return the text that takes seeds back to the inputs."""
+        """Return the text that propagates seeds back to the inputs."""
         dofs = range(self.nv)
         lines = [f"real a[{self.nv}]; real b[{self.nv}];", *(f"a[{i}] = out[{i}]; b[{i}] = seed[{i}];" for i in dofs)]
         lines += [self._contacts(), *self._row_tables(), f"bool pushes = false; if ({self._may_push()}) {{"]

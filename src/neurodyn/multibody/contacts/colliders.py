@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where shapes touch a plane, as MuJoCo's C library finds it; and the colliders of all pairs of kinds of shapes."""
+"""Contacts of shapes with a plane, matching MuJoCo's C library, and the colliders of all pairs of shape kinds."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, d
 def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contacts of a plane, whose normal is its z axis, with a cylinder: a triangle in its lower rim.
 
-    The second is the point of the upper rim above the lowest one.
+    The second contact is the point of the upper rim above the lowest one.
     """
     normal, radius, half = first.turn[:, 2], second.size[0], second.size[1]
     along = dot(normal, second.turn[:, 2])
@@ -62,8 +62,8 @@ def plane_ellipsoid(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
 def plane_mesh(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contacts of a plane, whose normal is its z axis, with the corners found on the hull of a mesh.
 
-    `second.found` has the lowest corner, three others of the face that looks at the plane the most, in the frame of the
-    mesh, and 1 for each of those that there are.
+    `second.found` holds the lowest corner and three others of the face that faces the plane most, in the frame of the
+    mesh, and 1 for each of the three that exists.
     """
     normal, found = first.turn[:, 2], second.found
     offsets = [second.turn @ array(found[3 * k : 3 * k + 3]) for k in range(4)]
@@ -83,7 +83,7 @@ def _on_plane(plane: PlacedShape, place: Vector) -> Touch:
 
 
 def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
-    r"""Return the contact of convex shapes from what `convex_search` found of them: `second.found`.
+    r"""Return the contact of two convex shapes from the result of `convex_search` in `second.found`.
 
     With the points $p_i$ found, which move with their shapes, and the normals $n_i$ there, the outermost points along a
     normal n are $x_1 = p_1 + L_1 (n - n_1)$ and $x_2 = p_2 - L_2 (n - n_2)$. Their difference is along n. One step
@@ -129,4 +129,4 @@ COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {
     ("plane", "ellipsoid"): (plane_ellipsoid, 1),
     ("plane", "mesh"): (plane_mesh, 4),
 }
-"""Collider of a pair of kinds of shapes, and how many contacts it returns; `convex` is that of all others."""
+"""Collider of a pair of shape kinds, and its number of contacts; all other pairs use `convex`."""

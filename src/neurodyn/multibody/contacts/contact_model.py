@@ -47,7 +47,8 @@ class Contacts(Kinematics):
         held: Contacts of shapes with a heightfield (`geometry.prisms`), instead of points; empty on other grounds.
         pushes: List that receives the forces of all contacts from `ContactModel.accelerations`; None if unused.
         tendons: Tendons by name.
-        implicit: Damping that is implicit in the step, along rows of a Jacobian; of joints it is the model's own.
+        implicit: Damping along rows of a Jacobian that is implicit in the step; the model handles that of joints
+            itself.
     """
 
     scope: Scope
@@ -66,7 +67,7 @@ class Contacts(Kinematics):
     @cached_property
     def touched(self) -> list[PointContact]:
         """Contacts of points with the ground, and of bodies with each other."""
-        _ = self.poses  # before networks that act on the size: the order of a program's text
+        _ = self.poses  # before networks that act on the size, to keep the order of the program's text
         touched = touches(self, self.points, self.grounds, self.scope(SIZE)) if self.points else []
         for touch in touched:
             touch.depth = self.scope.define(f"contact.{touch.name}.depth", touch.depth)
@@ -97,7 +98,7 @@ class ContactModel:
         return own | contact_quantities(mechanism.body_contacts, self.defaults)
 
     def forces(self, contacts: Contacts) -> Wrenches:
-        """Return the wrenches on links of contact forces that follow from the state."""
+        """Return the wrenches on links from contact forces that depend on the state alone."""
         return {}
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:

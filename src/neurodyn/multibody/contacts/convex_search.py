@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Where convex shapes are closest, or overlap the least: a search in the compiled program, which has no derivative.
+r"""Closest or deepest points of two convex shapes, by a search in the compiled program that has no derivative.
 
-Gilbert, Johnson and Keerthi's algorithm finds the closest points of the shapes, of spheres and capsules without their
-radii; where these overlap, the expanding polytope algorithm (van den Bergen) finds the least depth. The search returns
-the normal and, for either shape, the point nearest to the other and how its points move as the normal turns: the
-matrix L of radii of curvature, with $\delta x = L\,\delta n$, huge along flat faces and straight edges. From these
+The Gilbert-Johnson-Keerthi algorithm finds the closest points of the shapes (of spheres and capsules without their
+radii); where these overlap, the expanding polytope algorithm (van den Bergen) finds the least depth. The search returns
+the normal and, for either shape, the point nearest to the other and how its points move as the normal turns: the matrix
+L of radii of curvature, with $\delta x = L\,\delta n$, huge along flat faces and straight edges. From these
 `colliders.convex` computes the contact and its derivative, and takes one step of Newton's method on the normal.
 """
 
@@ -19,11 +19,11 @@ from neurodyn.multibody.contacts.hull_corners import hull_tables, listed
 from neurodyn.multibody.trace import Expression, Graph, Loop, Scalar, apply_loop
 
 FOUND = 30
-"""Numbers that are found: normal from first to second; of either shape, in its frame, the normal, the nearest point and
-the upper triangle of L; the radii still to be added; and 1 if the search ended well."""
+"""Numbers of a search result: normal from first to second; for either shape, in its frame, the normal, the nearest
+point and the upper triangle of L; the radii still to be added; and 1 if the search converged."""
 
 KINDS = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
-"""Kinds of shapes, in the order of their numbers in the text."""
+"""Kinds of shapes, in the order of their codes in the text."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class ConvexPair:
     """Two shapes that can touch.
 
     Attributes:
-        blocks: Indices of the poses of their links among those given.
-        numbers: Of either shape: position and rotation, by rows, in the frame of its link, and size.
+        blocks: Indices of the poses of their links among the blocks.
+        numbers: Position and rotation (by rows) in the frame of its link, and size, of either shape.
         kinds: Their kinds.
-        hulls: Names of the hulls of meshes; empty for others.
-        reach: Sum of the radii of spheres around them [m].
+        hulls: Names of the hulls of meshes; empty for other shapes.
+        reach: Sum of the radii of their bounding spheres [m].
     """
 
     blocks: tuple[int, int]
@@ -49,15 +49,15 @@ def nearest_points(
     graph: Graph, hulls: dict[str, Hull], pairs: Sequence[ConvexPair], blocks: Sequence[Sequence[Scalar]],
     margins: Sequence[Scalar], *, flat: bool = False,
 ) -> list[list[Expression]]:  # fmt: skip
-    """Return what is found (`FOUND`) of each pair; 0 for those whose spheres do not touch.
+    """Return the search result (`FOUND`) of each pair; zeros for pairs whose bounding spheres do not touch.
 
     Args:
         graph: The graph of all values.
         hulls: Hulls by name.
         pairs: The pairs.
-        blocks: Rotation, by rows, and position of links, and more numbers.
-        margins: Distance at which each pair already touches [m].
-        flat: Whether what `flat_sides` finds of a pair follows.
+        blocks: Rotation (by rows) and position of each link, and further numbers.
+        margins: Distance below which each pair counts as touching [m].
+        flat: Whether to append the result of `flat_sides` for each pair.
     """
     used = list(dict.fromkeys(name for one in pairs for name in one.hulls if name))
     given = [x for block in blocks for x in block]

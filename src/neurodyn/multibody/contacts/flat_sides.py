@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Contacts of flat sides and straight edges that lie on each other: up to four, as MuJoCo's `multiccd` has them.
+r"""Contacts of flat sides and straight edges that lie on each other: up to four, as in MuJoCo's `multiccd`.
 
-From the normal that `convex_search` finds, and the corners next to it, follow the sides of both shapes that face each
-other, within 5 degrees; without a pair of these, an edge that lies on a side, within 5 degrees. Caps of cylinders are
-sides of 16 corners; capsules and mantles of cylinders have one edge. Of two sides, the second is clipped by the prism
-over the first, an edge by that over its side; points that do not touch are dropped. Of more than four, those are kept
-whose quadrilateral cannot be made larger by moving its last corner on, with the third and second after it; that search
-starts once from each point, as MuJoCo's.
+The normal from `convex_search` and the corners next to it give the sides of both shapes that face each other within 5
+degrees; without such a pair, an edge that lies on a side within 5 degrees. Caps of cylinders are sides with 16 corners;
+capsules and the curved sides of cylinders have one edge. The second of two sides is clipped by the prism over the
+first, an edge by the prism over its side; points that do not touch are dropped. Of more than four, those are kept whose
+quadrilateral cannot be enlarged by moving on its last corner, then the third and the second; that search starts once
+from each point, as in MuJoCo.
 
-The search has no derivative. With the corners $s$ and $o$, which move with the shape that has the point and with the
-other one (s on a round edge stays at the side that faces the other), and a matrix W that turns with the shape of the
-prism, a point is
+The search has no derivative. With the corners $s$ and $o$, which move with the shape that owns the point and with the
+other one (s on a round edge stays on the side that faces the other shape), and a matrix W that rotates with the shape
+of the prism, a point is
 
 $$x = s + W (o - s)$$
 """
@@ -24,17 +24,18 @@ from neurodyn.multibody.vectors import Matrix, array, dot
 CONTACTS = 4
 _HEAD = 7
 FOUND = _HEAD + 16 * CONTACTS
-"""Numbers that are found: the normal in the frame of the shape that it belongs to; 1 if there are such contacts; 1 if
-the points are the second shape's and the normal the first's, else the reverse; 1 if the prism is the second's; 1 if the
-edge is that of a capsule, 2 if that of a cylinder; of each point its place in the frame of the first shape and in that
-of the second, on the axis where the edge is round, W by rows in the frame of the prism's, and 1 if there is one."""
+"""Numbers of a search result: the normal in the frame of the shape that it belongs to; 1 if there are such contacts; 1
+if the points are the second shape's and the normal the first's, else the reverse; 1 if the prism is the second's; 1 if
+the edge is that of a capsule, 2 if that of a cylinder; and for each point its position in the frames of the first and
+the second shape (on the axis where the edge is round), W by rows in the frame of the prism's shape, and 1 if it
+exists."""
 
 SIDED = ("capsule", "cylinder", "box", "mesh")
 """Kinds of shapes with flat sides or straight edges."""
 
 
 def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, found: Any) -> list[Touch]:
-    """Return the contacts that were found, or else the single one; `found` are `FOUND` numbers."""
+    """Return the contacts found, or else the single one; `found` holds `FOUND` numbers."""
     several, of_second, prism, rounding = found[3:_HEAD]
     normal = where(of_second, first.turn @ array(found[:3]), second.turn @ array(found[:3]))
     turn = _either(prism, second.turn, first.turn)

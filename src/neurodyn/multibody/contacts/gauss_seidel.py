@@ -226,7 +226,7 @@ def cone_impulses(
     """Return the impulses after `sweeps` sweeps from zero, as floats, or as loop results if any input is traced.
 
     Of the symmetric matrix A the entries [i][j] with j <= i are read; constant zeros cost nothing. `offset` is b.
-    Tangents (see `Sweeps`), friction mu and depth are of each point; impulses are 0 unless the depth is above 0.
+    Tangents (see `Sweeps`), friction mu and depth are per point; impulses are 0 unless the depth is above 0.
     """
     rows, constant = _scaled(matrix, offset, tangents)
     columns = tuple(
@@ -280,7 +280,7 @@ def _greatest(full: list[list[Any]], i: int) -> Any:
 
 
 def _swept(kind: Sweeps, given: Sequence[float]) -> list[float]:
-    """Compute the loop in Python."""
+    """Run the loop in Python, on floats."""
     entries = iter(given)
     rows = [[(j, next(entries)) for j in used] for used in kind.columns]
     constant = [next(entries) for _ in rows]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which corners of a mesh's hull touch a plane: a search in the compiled program, which has no derivative.
+"""Corners of a mesh's hull that touch a plane, by a search in the compiled program that has no derivative.
 
-MuJoCo takes the lowest corner, and at most three more of that face at the corner which looks at the plane the most: the
-ones with which the corner spans the largest area. The latter follow from face and corner and are tables in the text.
+MuJoCo takes the lowest corner, and up to three more from the face at that corner that faces the plane most: those with
+which the corner spans the largest area. These follow from face and corner and are tables in the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from neurodyn.core.description.shape_contacts import Hull
 from neurodyn.multibody.trace import Expression, Graph, Loop, Scalar, apply_loop
 
 FOUND = 15
-"""Numbers of a found corner and three others: positions in the frame of the mesh, and 1 for each other one there is."""
+"""Numbers of a search result: the corner and three others in the frame of the mesh, and 1 for each that exists."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class HullOnPlane:
     """A mesh that can touch a plane.
 
     Attributes:
-        blocks: Indices of the poses of plane and link among those given.
+        blocks: Indices of the poses of plane and link among the blocks.
         turn: Rotation from the frame of the mesh to that of the link, by rows.
         place: Position of the mesh in the frame of the link [m].
-        reach: Radius of a sphere around it [m].
+        reach: Radius of its bounding sphere [m].
         hull: Name of its hull.
     """
 
@@ -41,14 +41,14 @@ def lowest_corners(
     graph: Graph, hulls: dict[str, Hull], meshes: Sequence[HullOnPlane], blocks: Sequence[Sequence[Scalar]],
     margins: Sequence[Scalar],
 ) -> list[list[Expression]]:  # fmt: skip
-    """Return what is found (`FOUND`) of each mesh; 0 for those whose spheres do not touch their plane.
+    """Return the search result (`FOUND`) of each mesh; zeros for meshes whose bounding sphere does not touch the plane.
 
     Args:
         graph: The graph of all values.
         hulls: Hulls by name.
         meshes: The meshes.
-        blocks: Rotation, by rows, and position of links and planes, whose normal is their z axis, and more numbers.
-        margins: Distance at which each mesh already touches [m].
+        blocks: Rotation (by rows) and position of each link or plane (normal along z), and further numbers.
+        margins: Distance below which each mesh counts as touching [m].
     """
     used = list(dict.fromkeys(one.hull for one in meshes))
     given = [x for block in blocks for x in block]
@@ -111,7 +111,7 @@ def listed(values: Iterable[float]) -> str:
 
 
 def hull_tables(hulls: Sequence[Hull]) -> str:
-    """Return text with the corners of all hulls, their edges and faces, and for each face at a corner three others."""
+    """Return text with the hulls' corners, edges and faces, and three other corners for each face at a corner."""
     corners, edges, normals, others, face_of, polygon, normals_of = [], [], [], [], [], [], []
     corners_from, edges_from, faces_from, polygon_from = [0], [0], [0], [0]
     for hull in hulls:

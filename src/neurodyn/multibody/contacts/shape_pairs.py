@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where two shapes touch, as MuJoCo's C library finds it; on floats or traced values.
+"""Contact points between two shapes, matching MuJoCo's C collision functions; on floats or traced values.
 
-Every function takes two shapes in world axes and the margin [m], and returns the contacts that there may be: position,
-normal from the first shape to the second, and distance of the surfaces [m]. Unused ones have the distance `FAR`.
+Every function takes two shapes in world axes and the margin [m], and returns the possible contacts: position, normal
+from the first shape to the second, and distance of the surfaces [m]. Unused ones have the distance `FAR`.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class PlacedShape:
         centre: Its centre [m].
         turn: Its axes, in columns.
         size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges. Ellipsoid: radii [m].
-        found: What `hull_corners` found of a mesh's hull; empty for other shapes.
+        found: Result of the search on the shape (`hull_corners`, `convex_search`); empty if there was none.
     """
 
     centre: Vector
@@ -41,7 +41,7 @@ class PlacedShape:
 
 @dataclass
 class Touch:
-    """A contact that there may be: position, normal from the first shape to the second, distance."""
+    """A possible contact: position, normal from the first shape to the second, distance."""
 
     place: Vector
     normal: Vector
@@ -178,8 +178,8 @@ class _Nearest:
 
     Attributes:
         squared: Squared distance.
-        along: Place on the axis, between -1 and 1.
-        across: Place on the edge, between -1 and 1.
+        along: Position on the axis, between -1 and 1.
+        across: Position on the edge, between -1 and 1.
         corner: 1 for each axis of the box on whose upper side the nearest corner, or edge, lies; else 0.
         edge: 1 for the axis of the nearest edge.
         middle: 1 if that point is within an edge, 0 for a corner.
@@ -197,7 +197,7 @@ class _Nearest:
     faced: Any
 
     def or_better(self, flag: Any, other: "_Nearest") -> "_Nearest":
-        """Return the other one where a flag is 1."""
+        """Return `other` where a flag is 1, else this one."""
 
         def chosen(mine: Any, theirs: Any) -> Any:
             if isinstance(mine, list):
@@ -239,7 +239,7 @@ def _nearest_on_edge(centre: Vector, half: Vector, size: Vector, k: int, sides: 
     beyond = below(1.0, absolute(x2))
     again = (u - mb * ended) / ma
     across = where(beyond, _limited(again, 1.0), held)
-    # MuJoCo takes an end of the edge for the nearest point if the first try or the second was beyond it.
+    # MuJoCo uses an end of the edge if the first or the second solution lies beyond it.
     clamped = below(1.0, absolute(x1)), beyond * below(1.0, absolute(again))
     upper = where(clamped[1], below(0.0, again), below(1.0, x1))
     off = apart - ended * half
@@ -251,7 +251,7 @@ def _nearest_on_edge(centre: Vector, half: Vector, size: Vector, k: int, sides: 
 
 
 def _second_at_corner(near: _Nearest, unequal: list[Any], half: Vector, size: Vector) -> tuple[Any, Any]:
-    """Return how far along the axis the second contact is if a corner is nearest, and whether there is one."""
+    """Return the position of the second contact along the axis if a corner is nearest, and whether it exists."""
     count = unequal[0] + unequal[1] + unequal[2]
     two = below(1.5, count)
     turn = 1.0 - 2.0 * two
@@ -329,7 +329,7 @@ class _Axes:
     """The axis along which two boxes overlap the least, or are the farthest apart.
 
     Attributes:
-        hot: 1 for the axis of each of 15, else 0: three of either box, nine across edges.
+        hot: One-hot over 15 axes: three of either box, nine across edges.
         across: Unit vectors across edges.
         apart: 1 if any axis separates the boxes by more than the margin, else 0.
     """
@@ -374,7 +374,7 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
 
 
 def _reach(box: PlacedShape, direction: Vector, without: int = -1) -> Any:
-    """Return how far a box extends along a unit vector, which one of its axes may be perpendicular to."""
+    """Return how far a box extends along a unit vector; its axis `without` is perpendicular to that vector."""
     return sum((box.size[k] * absolute(dot(box.turn[:, k], direction)) for k in range(3) if k != without), start=0.0)
 
 
@@ -429,7 +429,7 @@ def _edge(box: PlacedShape, hot: list[Any], outward: Vector) -> tuple[Vector, An
 
 
 def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touch]:
-    """Return the contacts of the reference, a face of one box, with the other's face that looks at it the most.
+    """Return the contacts of a reference face of one box with the face of the other box that faces it most.
 
     They are the corners of the latter, clipped by the sides of the reference, seen in the reference's axes x and y and
     its outward normal z.
@@ -466,7 +466,7 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
 
 
 def _clipped(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[tuple[Vector, Any]]:
-    """Return the corners of the part of a parallelogram above a rectangle: where they are, and whether they exist."""
+    """Return the corners of the part of a parallelogram above a rectangle: positions, and whether they exist."""
     found = []
     for start, edge in (
         (centre - u - v, u),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What drives a robot: motors, servos and networks between a command and a joint's torque."""
+"""Drives of a robot: motors, servos and networks between a command and a joint's torque."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""What drives do in a traced step: transmissions, forces, and their damping, implicit in the step.
+r"""Drives in a traced step: transmissions, forces, and damping that is implicit in the step.
 
-A drive of length l has the row $r = \partial l/\partial q$ and the rate $r\, \dot q$; a force f of it is the
-generalised force $r^T f$. Places without a length, such as a link on which a force acts, have a row alone.
+A drive of length l has the row $r = \partial l/\partial q$ and the rate $r\, \dot q$; its force f is the generalised
+force $r^T f$. Transmissions without a length, such as a force on a link, have only a row.
 
 $$(M + h\, c\, r^T r)\, \ddot q' = M\, \ddot q$$
 
@@ -36,10 +36,10 @@ from neurodyn.multibody.vectors import Vector, array, cross, dot, matrix_quatern
 
 @dataclass
 class DrivenMotion:
-    """What drives move in a step: links, coordinates and tendons."""
+    """State of the driven system in a step: links, coordinates and tendons."""
 
     links: Kinematics
-    q: list[Any]  # as encoders read it
+    q: list[Any]  # encoder readings
     qd: list[Any]
     tendons: Mapping[str, TendonMotion]
 
@@ -51,13 +51,13 @@ class DrivenMotion:
 
 @dataclass
 class Transmission:
-    """A drive's place in a step.
+    """A drive's transmission in a step.
 
     Attributes:
-        length: Its length; 0 for places without one.
+        length: Its length; 0 for transmissions without one.
         row: Derivative of the length by the velocity coordinates.
-        period: Length of a full turn, where a servo takes the shorter way; None for none.
-        wrench: Link, and moment and force on it in its frame per unit of force, that do the same as the row.
+        period: Length of a full turn if a servo takes the shorter way around; None otherwise.
+        wrench: Link, and moment and force on it in its frame per unit of drive force, equivalent to the row.
     """
 
     length: Any
@@ -66,7 +66,7 @@ class Transmission:
     wrench: tuple[int, Wrench] | None = None
 
     def joint(self, name: str, qd: list[Any], drive: Drive) -> DrivenJoint:
-        """Return it as the joint of a drive."""
+        """Return the transmission as the joint of a drive."""
         turns = self.period if _is_servo(drive) else None
         return DrivenJoint(name, self.length, along(self.row, qd), continuous=False, period=turns)
 
@@ -78,7 +78,7 @@ def _is_servo(drive: Drive) -> bool:
 
 
 def transmission(drive: Drive, motion: DrivenMotion) -> Transmission:
-    """Return the place of a drive that is not at the joint of its own name."""
+    """Return the transmission of a drive that does not act on the joint of its own name."""
     for name in PLACES:
         place = getattr(drive, name)
         if place is not UNSET:
@@ -172,7 +172,7 @@ def _crank(place: SliderCrank, motion: DrivenMotion) -> Transmission:
 
 
 def _adhesion(place: str, motion: DrivenMotion) -> Transmission:
-    """Return a place without a row: the contacts of the step have it (`SoftContactModel`)."""
+    """Return a transmission without a row: `SoftContactModel` applies the force at the step's contacts."""
     return Transmission(0.0, {})
 
 
@@ -196,9 +196,9 @@ ImplicitRow = tuple[SparseRow, Any]
 
 @dataclass
 class DriveEffects:
-    """What drives do in a step: torque by velocity coordinate, wrenches by link, and implicit damping.
+    """Effects of drives in a step: torque by velocity coordinate, wrenches by link, and implicit damping.
 
-    `adhesion` is the force that pulls a link to what it touches, by name of the link.
+    `adhesion` is the adhesion force of a link at its contacts, by name of the link.
     """
 
     torque: dict[int, Any] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class DriveEffects:
             self.torque[dof] = self.torque[dof] + own if dof in self.torque else own
 
     def act(self, drive: Drive, place: Transmission, force: DriveForce, *, by_wrench: bool) -> None:
-        """Add a force of a drive at its place, as a wrench where that does the same and is asked for."""
+        """Add a drive's force through its transmission, as a wrench if `by_wrench` and the transmission has one."""
         if not is_zero(force.damping):
             self.implicit.append((place.row, force.damping))
         if drive.adhesion is not UNSET:
@@ -226,7 +226,7 @@ class DriveEffects:
 
 
 def require_placed(drives: Mapping[str, Drive], spec: StateSpec) -> None:
-    """Raise an `InputError` for a control that is neither a joint nor a drive with a place of its own."""
+    """Raise an `InputError` for a control that is neither a joint nor a drive with a transmission."""
     for name in spec.controls:
         if name not in spec.qd_names and not (name in drives and drives[name].placed):
             raise InputError(
@@ -236,7 +236,7 @@ def require_placed(drives: Mapping[str, Drive], spec: StateSpec) -> None:
 
 
 def share_within(limits: tuple[float, float], forces: Sequence[Any]) -> Any:
-    """Return the share of forces that is left where their sum has a least and a greatest value."""
+    """Return the factor that scales forces so that their sum stays within limits."""
     total = sum(forces, start=0.0)
     divisor = select_less(absolute(total), _TINY, 1.0, total)
     lower, upper = limits
@@ -246,9 +246,9 @@ def share_within(limits: tuple[float, float], forces: Sequence[Any]) -> Any:
 def damped(
     inertia: TreeInertia, acceleration: list[Any], joints: Mapping[int, Any], rows: Sequence[ImplicitRow], step: Any
 ) -> list[Any]:
-    """Return accelerations over a step of this length [s] with damping implicit in the velocity.
+    """Return accelerations over a step of length `step` [s] with damping implicit in the velocity.
 
-    `joints` is damping by velocity coordinate, `rows` that along rows.
+    `joints` is damping by velocity coordinate, `rows` damping along rows.
     """
     rows = [(row, value) for row, value in rows if not is_zero(value)]
     if not rows and all(map(is_zero, joints.values())):
@@ -256,6 +256,6 @@ def damped(
     added = inertia.squares([(row, step * value) for row, value in rows])
     for dof, value in joints.items():
         added[dof][dof] = added[dof][dof] + step * value
-    # (M + h D)^-1 M a: its difference to a takes no product with M, and D is mostly 0.
+    # (M + h D)^-1 M a as a correction to a, which takes no product with M, and D is mostly 0.
     change = solved(*factored(summed(inertia.matrix, added)), product(added, acceleration))
     return [a - x for a, x in zip(acceleration, change, strict=True)]

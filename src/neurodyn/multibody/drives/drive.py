@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint torques: of drives and muscles from commands and passive ones, in a traced step; of a PD law, on tensors."""
+"""Joint torques: drives, muscles and passive torques in a traced step; a PD law on tensors."""
 
 import math
 from collections.abc import Callable
@@ -67,14 +67,14 @@ class DrivenJoint:
     """A driven joint, or the transmission of an actuator, in a step."""
 
     name: str
-    q: Any  # as the encoder reads it
+    q: Any  # encoder reading
     qd: Any
     continuous: bool  # whether it turns without limits
-    period: Any = None  # length of a full turn where a servo takes the shorter way; None for none
+    period: Any = None  # length of a full turn if a servo takes the shorter way around; None otherwise
 
 
 class DriveForce(NamedTuple):
-    """Torque of a drive, and minus its derivative by velocity where that is implicit in the step."""
+    """Torque of a drive, and minus its derivative with respect to velocity if that is implicit in the step."""
 
     torque: Any
     damping: Any = 0.0
@@ -84,7 +84,7 @@ def drive_torque(
     drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any],
     memory: StepMemory, step: float,
 ) -> DriveForce:  # fmt: skip
-    """Return the torque on a joint in a step of this length [s], and keep the drive's memory for the next step.
+    """Return the torque on a joint in a step of length `step` [s], and keep the drive's memory for the next step.
 
     `define` names a quantity and returns the value to continue with: "command.JOINT" is the delayed command,
     "error.JOINT" the position error of a target.
@@ -119,7 +119,7 @@ def drive_torque(
     damping: Any = 0.0
     if law.damping is not None and drive.lag is None and not drive.elastic:
         damping = number("gain") * imported(law.damping)(number, command, q, qd)
-        if torque is not free:  # none at a limit, as MuJoCo has it
+        if torque is not free:  # no damping at a limit, as in MuJoCo
             damping = select_less(absolute(torque - free), 1e-12, damping, 0.0)
     if drive.lag is not None:
         before = memory.recall(f"{name} lag", torque)
@@ -135,7 +135,7 @@ def _within(value: Any, bounds: tuple[float, float]) -> Any:
 
 @dataclass(frozen=True)
 class _Slot:
-    """Where the state of an actuator is kept."""
+    """Storage of an actuator's state."""
 
     name: str
     memory: StepMemory
@@ -164,7 +164,7 @@ def _activated(state: DriveState, number: Number, slot: _Slot, command: Any, ste
 
 
 def _within_turn(error: Any, period: Any) -> Any:
-    """Return an error less whole turns of this length."""
+    """Wrap an error to half a turn of length `period` to either side."""
     angle = error * (2.0 * math.pi / period)
     return arctan2(sin(angle), cos(angle)) * (period / (2.0 * math.pi))
 
@@ -234,7 +234,7 @@ def muscle_damping(number: Number, command: Any, q: Any, qd: Any) -> Any:
 
 
 def _normalised(number: Number, q: Any) -> tuple[Any, Any]:
-    """Return L and the optimal length."""
+    """Return the normalised length L and the optimal length."""
     least, span = number("muscle.lengths.lower"), number("muscle.spans.lower")
     optimal = (number("muscle.lengths.upper") - least) / (number("muscle.spans.upper") - span)
     return span + (q - least) / optimal, optimal
@@ -309,7 +309,7 @@ def pd_torque(
         q: Positions [rad or m], shape [worlds, nq].
         qd: Velocities [rad/s or m/s], shape [worlds, nv].
         target: Target positions of the driven joints [rad or m], shape [worlds, nu]; a continuous joint takes the
-            shorter way.
+            shorter way around.
         kp: Stiffness [N m/rad or N/m], broadcastable to [worlds, nu].
         kd: Damping [N m s/rad or N s/m], broadcastable to [worlds, nu].
     """

@@ -21,7 +21,7 @@ from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 ACTUATOR = "actuator."
-"""First part of the names of the quantities of drives."""
+"""Prefix of the names of the quantities of drives."""
 
 
 class DriveProgram:
@@ -31,8 +31,8 @@ class DriveProgram:
         spec: Names and order of state and control; the control is the drives' command.
         step: Length of a step [s].
         memory: Numbers that the drives keep from step to step.
-        joints: Joints on which they act.
-        free: Names of the quantities that are given anew in every call, as "actuator.hip_1.gain".
+        joints: Driven joints.
+        free: Names of the quantities passed in every call, such as "actuator.hip_1.gain".
     """
 
     def __init__(self, drives: Mapping[str, Drive], spec: StateSpec, step: float, free: Sequence[str] = ()) -> None:
@@ -40,7 +40,7 @@ class DriveProgram:
 
         Raises:
             InputError: The drives do not fit the controls (see `core.description.drive.require_drives`), or a drive
-                does not act by torque; or a free quantity is none of theirs.
+                does not act by torque; or a free quantity belongs to none of them.
         """
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)

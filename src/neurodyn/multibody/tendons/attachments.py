@@ -24,7 +24,7 @@ class AttachedPoint:
 class AttachedMotion:
     """Motion of points and frames that are attached to the links of a mechanism, in world axes.
 
-    Accelerations are those of a motion without accelerations of the velocity coordinates, dJ/dt qd, or with given ones.
+    Accelerations are dJ/dt qd, plus the effect of given accelerations of the velocity coordinates.
     """
 
     def __init__(self, links: Kinematics, qd: Sequence[Any], qdd: Mapping[int, Any] = MappingProxyType({})) -> None:
@@ -40,7 +40,7 @@ class AttachedMotion:
         return AttachedPoint(index, self.links.poses[index].origin + arm, arm)
 
     def turned(self, link: int, turn: Matrix) -> Matrix:
-        """Return the rotation to the world of a frame with a rotation in a link's body frame, or in the world."""
+        """Return the rotation to the world of a frame given by its rotation in a link's body frame, or in the world."""
         if link < 0:
             return turn
         tree = self.links.tree
@@ -61,7 +61,7 @@ class AttachedMotion:
         return self.none if at.link < 0 else self._tree.row(at.link, at.arm, direction)
 
     def turning(self, at: AttachedPoint, direction: Vector) -> list[Any]:
-        """Return the Jacobian of its link's angular velocity along a direction."""
+        """Return the Jacobian of the angular velocity of a point's link along a direction."""
         return self.none if at.link < 0 else self._tree.turning(at.link, direction)
 
     def velocity(self, at: AttachedPoint) -> Vector:
@@ -69,11 +69,11 @@ class AttachedMotion:
         return ZERO if at.link < 0 else self.links.velocity(at.link, at.arm)
 
     def spin(self, at: AttachedPoint) -> Vector:
-        """Return the angular velocity of its link [rad/s]."""
+        """Return the angular velocity of a point's link [rad/s]."""
         return ZERO if at.link < 0 else self.links.poses[at.link].turn @ self.links.motions[at.link].spin
 
     def spin_acceleration(self, at: AttachedPoint) -> Vector:
-        """Return the angular acceleration of its link [rad/s^2]."""
+        """Return the angular acceleration of a point's link [rad/s^2]."""
         return ZERO if at.link < 0 else self.links.poses[at.link].turn @ self._carried[at.link][0]
 
     def acceleration(self, at: AttachedPoint) -> Vector:

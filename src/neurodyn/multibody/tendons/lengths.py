@@ -37,7 +37,7 @@ class TendonMotion:
         length: Its length [m].
         row: Derivative of the length by the velocity coordinates.
         velocity: Rate of the length [m/s].
-        bias: Second derivative of the length in a motion without accelerations but `Tree.centripetal` [m/s^2].
+        bias: Second derivative of the length under no acceleration except `Tree.centripetal` [m/s^2].
         armature: Inertia along its length [kg].
     """
 
@@ -50,7 +50,7 @@ class TendonMotion:
 
     @property
     def name(self) -> str:
-        """How the names of its quantities begin."""
+        """Prefix of the names of its quantities."""
         return f"{TENDON}{self.tendon.name}"
 
 
@@ -162,13 +162,13 @@ def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseR
 
 
 def tendon_damping(tendons: Mapping[str, TendonMotion], scope: Scope) -> list[tuple[SparseRow, Any]]:
-    """Return row and damping of each tendon that has some."""
+    """Return row and damping of each tendon with damping."""
     damping = [(one.row, damping_slope(one.tendon, scope, one.name, one.velocity)) for one in tendons.values()]
     return [(row, value) for row, value in damping if not is_zero(value)]
 
 
 def added_inertia(tendons: Mapping[str, TendonMotion]) -> list[tuple[SparseRow, Any]]:
-    """Return row and inertia of each tendon that has one."""
+    """Return row and inertia of each tendon with an armature."""
     return [(one.row, one.armature) for one in tendons.values() if not is_zero(one.armature)]
 
 
@@ -178,8 +178,8 @@ def with_inertia(
 ) -> list[Any]:  # fmt: skip
     """Return the accelerations of a mechanism with its tendons' armature, and other inertias, from those without it.
 
-    `others` are inertias along rows whose velocities are coordinates of MuJoCo (`multibody.passive`). `apart` are
-    accelerations that the tendons' `bias` includes (`Tree.centripetal`).
+    `others` are inertias along rows of MuJoCo's velocity coordinates (`multibody.passive`). `apart` are accelerations
+    that the tendons' `bias` includes (`Tree.centripetal`).
     """
     heavy = [one for one in tendons.values() if not is_zero(one.armature)]
     if not heavy and not others:

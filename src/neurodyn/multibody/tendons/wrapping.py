@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path of a tendon around a sphere or a cylinder, in a traced step, as MuJoCo takes it.
+"""The path of a tendon around a sphere or a cylinder, in a traced step, as in MuJoCo.
 
-In the plane of the arc, tangents from both points touch a circle around the origin. Of the two ways around it the
-tendon takes the shorter one, or that nearer to a side point. It goes straight if the line between the points does not
-cross the circle and, with a side point, passes on that side.
+In the plane of the arc, tangents from both points touch a circle around the origin. Of the two paths around it the
+tendon takes the shorter one, or the one nearer to a side point. It goes straight if the line between the points does
+not cross the circle and, with a side point, passes on that side.
 """
 
 import math
@@ -14,7 +14,7 @@ from neurodyn.multibody.trace import absolute, arctan2, maximum, minimum, safe_s
 from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot, normalised
 
 _TINY = 1e-15  # MuJoCo's mjMINVAL
-_CROSSED = -1e4  # goodness of a way whose tangents cross
+_CROSSED = -1e4  # score of a path whose tangents cross
 
 Point = tuple[Any, Any]
 """A point of the plane."""
@@ -22,12 +22,12 @@ Point = tuple[Any, Any]
 
 @dataclass
 class Way:
-    """A tendon's way around an obstacle.
+    """A tendon's path around an obstacle.
 
     Attributes:
         wraps: 1 where it touches the obstacle, 0 where it goes straight.
         first: Point where it reaches the obstacle, relative to its centre.
-        last: Point where it leaves it.
+        last: Point where it leaves the obstacle.
         length: Length of the arc between these points [m].
     """
 
@@ -38,13 +38,13 @@ class Way:
 
 
 def way_around(start: Vector, end: Vector, radius: Any, side: Vector | None, frame: Matrix | None) -> Way:
-    """Return the way from one point to another, both relative to the centre of a sphere or cylinder.
+    """Return the path from one point to another, both relative to the centre of a sphere or cylinder.
 
     Args:
         start: The first point [m].
         end: The last point [m].
         radius: Radius of the obstacle [m].
-        side: A point on the side on which the tendon should pass; None for the shorter way [m].
+        side: A point on the side on which the tendon should pass; None for the shorter path [m].
         frame: Axes of a cylinder in its columns, its own axis last; None for a sphere.
     """
     if frame is None:
@@ -73,7 +73,7 @@ def way_around(start: Vector, end: Vector, radius: Any, side: Vector | None, fra
 
 
 def _around_circle(start: Point, end: Point, radius: Any, side: Point | None) -> tuple[Any, Point, Point, Any]:
-    """Return whether the way touches a circle, where it reaches and leaves it, and the length of the arc."""
+    """Return whether the path touches a circle, where it reaches and leaves it, and the length of the arc."""
     square = radius * radius
     squares = [x * x + y * y for x, y in (start, end)]
     tangents = [safe_sqrt(own - square) for own in squares]
@@ -103,7 +103,7 @@ def _around_circle(start: Point, end: Point, radius: Any, side: Point | None) ->
 def _tangent_points(
     start: Point, end: Point, radius: Any, sign: float, squares: list[Any], tangents: list[Any]
 ) -> tuple[Point, Point]:
-    """Return where tangents from both points touch the circle, on one of the two ways around it."""
+    """Return where tangents from both points touch the circle, for one of the two paths around it."""
     found = []
     for (x, y), own, tangent, turn in zip((start, end), squares, tangents, (sign, -sign), strict=True):
         inverse = 1.0 / maximum(own, _TINY)
@@ -138,7 +138,7 @@ def _cross_each_other(a: Point, b: Point, c: Point, d: Point) -> Any:
 
 
 def _arc(touch: Point, leave: Point, sign: float) -> Any:
-    """Return the angle between two points of the circle along one of the two ways around it."""
+    """Return the angle between two points of the circle along one of the two paths around it."""
     turn = touch[0] * leave[1] - touch[1] * leave[0]
     angle = arctan2(absolute(turn), touch[0] * leave[0] + touch[1] * leave[1])
     return select_less(0.0, sign * turn, 2.0 * math.pi - angle, angle)

@@ -166,7 +166,7 @@ class Graph:
         values: list[float | None] = []
         for operand in operands:
             if isinstance(operand, np.ndarray):
-                return NotImplemented  # an operator of arrays, entry by entry
+                return NotImplemented  # lets numpy apply the operator entry by entry
             argument = self.lift(operand)
             arguments.append(argument)
             node = self.nodes[argument.index]
@@ -350,15 +350,16 @@ class Loop:
     adjoint: str  # text that adds to `adj`
     weights: int = 0  # number of weights it reads
     first_weight: int = 0  # index of the first in the program's weights
-    # Number of first outputs from which alone the adjoint works, without running the forward text again; 0 for none.
+    # Number of leading outputs that suffice for the adjoint, without running the forward text again; 0 for none.
     sufficient: int = 0
-    fixed: int = 0  # number of last inputs without derivative
-    # An input, and the first and the end of those that the forward text reads only where that one is above 0.
+    fixed: int = 0  # number of trailing inputs without derivative
+    # (gate, first, end): the forward text reads inputs first to end - 1 only where input `gate` is above 0.
     gates: tuple[tuple[int, int, int], ...] = ()
-    # Adds the loop as nodes of an ONNX graph: from the name of the concatenated inputs to the name of the concatenated
-    # first outputs and their number; None if there is no such form.
+    # Adds the loop to an ONNX graph: maps the name of the concatenated inputs to the name of the concatenated leading
+    # outputs and their number; None if unsupported.
     onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
-    # Expression of Python for the outputs, in `x`, the inputs, and `w`, the program's weights; empty if there is none.
+    # Python expression for the outputs in terms of the inputs `x` and the program's weights `w`; empty if there is
+    # none.
     python: str = field(default="", compare=False)
 
 

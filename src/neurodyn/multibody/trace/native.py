@@ -25,7 +25,7 @@ def _table(words: int) -> Any:
 
 
 def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
-    """Return the kernel of a text that uses `table` and the blocks from `begin` to before `end`, in a separate module.
+    """Return the kernel, in its own module, of a text that uses `table` and runs the blocks `begin` to `end - 1`.
 
     `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks, on
     a stack of at least `room` bytes.
@@ -69,7 +69,7 @@ class CpuLaunch:
         self._arguments = struct.Struct(f"=ii{words}q")
 
     def __call__(self, first: int, last: int, words: list[int]) -> None:
-        """Run the blocks from `first` to before `last`."""
+        """Run the blocks `first` to `last - 1`."""
         self._run(self._bounds, self._arguments.pack(first, last, *words))
 
 
@@ -120,7 +120,8 @@ _lock = threading.RLock()  # the garbage collector may return a buffer while thi
 
 
 def tape_memory(like: Tensor, size: int) -> Tensor:
-    """Return `size` uninitialised numbers of a tensor's kind; on a CPU, up to 256 MiB of buffers are reused."""
+    """Return `size` uninitialised numbers with the dtype and device of `like`; on a CPU, 256 MiB of buffers are reused.
+    """
     count = size * like.element_size()
     if count < _LEAST or not like.is_cpu:
         return like.new_empty(size)
@@ -143,7 +144,7 @@ def _taken(count: int) -> np.ndarray:
 
 
 def _returned(buffer: np.ndarray) -> None:
-    """Keep a buffer; drop the smallest while too much is kept."""
+    """Keep a buffer for reuse; drop the smallest ones beyond the memory limit."""
     if buffer.nbytes > _MOST:
         return
     with _lock:

@@ -20,7 +20,7 @@ class OnnxNodes:
     """
 
     def __init__(self, dtype: np.dtype | type, prefix: str = "", parent: "OnnxNodes | None" = None) -> None:
-        """Begin without nodes; names begin with `prefix`."""
+        """Start an empty graph, whose names begin with `prefix`."""
         self.dtype = np.dtype(dtype)
         self._prefix, self._count = prefix, 0
         self._nodes: list[Any] = []
@@ -77,7 +77,7 @@ class OnnxNodes:
         return self("ReduceSum", value, self.integers([axis]), keepdims=int(keep))
 
     def part(self, value: str, first: int, last: int, axis: int = 1) -> str:
-        """Return the entries from `first` to before `last` of an axis."""
+        """Return the entries `first` to `last - 1` of an axis."""
         return self("Slice", value, *(self.integers([x]) for x in (first, last, axis)))
 
     def repeat(
@@ -87,7 +87,7 @@ class OnnxNodes:
         body: Callable[["OnnxNodes", list[str]], list[str]],
         until: Callable[["OnnxNodes", list[str]], str] | None = None,
     ) -> list[str]:
-        """Add a loop of at most `most` iterations that maps values to the next values; return the last ones.
+        """Add a loop of at most `most` iterations that maps values to the next values; return the final ones.
 
         `body` adds the nodes of an iteration. `until` adds nodes that decide from the next values whether to continue;
         None for always.
@@ -98,7 +98,7 @@ class OnnxNodes:
         given = [inner.name() for _ in begin]
         results = body(inner, given)
         go_on = inner("Identity", inner._constant(np.asarray(True))) if until is None else until(inner, results)
-        results = [inner("Identity", x) for x in results]  # an output of its own, whatever it is
+        results = [inner("Identity", x) for x in results]  # a distinct name for each output
         number, before = inner.name(), inner.name()
         kind = self.kind
         untyped = [helper.make_tensor_value_info(name, kind, None) for name in given]

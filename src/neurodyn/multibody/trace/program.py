@@ -251,8 +251,8 @@ class TracedProgram(OperatorHandle):
     def bound(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Any]:
         """Return the states at the frames and the recorded launch that recomputes them in place.
 
-        The launch reads and writes the memory of these tensors, which are contiguous and which the caller keeps alive:
-        the states, too, on any device, because kernels that follow read rows.
+        The launch reads and writes the memory of these tensors, which the caller keeps alive. All are contiguous, also
+        the states on a GPU, because later kernels read rows.
         """
         path = state.new_empty(run.worlds, run.frames + 1, self.sizes.state)
         words = [run.frames, run.substeps, run.worlds, 1, *_row(state), *run.words, *_row(path)]
@@ -316,7 +316,7 @@ class TracedProgram(OperatorHandle):
     def frame(
         self, state: Tensor, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor, weights: Tensor
     ) -> tuple[Tensor, Rows]:
-        """Return the states after one frame and what differentiates them; CPU only. Arguments: see `rollout`."""
+        """Return the states after one frame and their vector-Jacobian product; CPU only. Arguments: see `rollout`."""
         run = self._run(state, 1, substeps, self._fitted(state, 1, (control, held, parameters, weights)))
         path, tape = self.record(run, state)
         return path[:, 1], lambda seeds: self._rows(run, tape, seeds.contiguous())
@@ -482,7 +482,7 @@ class _Rollout(torch.autograd.Function):
 
 
 class _Frame(torch.autograd.Function):
-    """Autograd function of one frame, which spares the graph what cuts and joins states."""
+    """Autograd function of one frame, which saves the graph nodes that split and join states."""
 
     @staticmethod
     def forward(

@@ -49,7 +49,7 @@ Step = Callable[[ProgramInputs], list[Scalar]]
 
 @dataclass(frozen=True)
 class ConstantFrame:
-    """A frame of a step whose held inputs and parameters are numbers: what is written in other languages.
+    """A frame of a step whose held inputs and parameters are numbers, for export to other languages.
 
     Attributes:
         sizes: Lengths of its arrays.
@@ -91,7 +91,7 @@ SEEDED_ROWS = ("u", "h", "p", "gx", "gx0", "gu")
 
 SEEDED_PLAIN = ("w", "t", "gw", "parts")
 """Its other arrays: weights, tape, (unused) sums of weight gradients, and scratch memory for the adjoints of a world's
-seeds. It is of one frame: its number of frames says how many worlds lie side by side on the tape."""
+seeds. It covers one frame; its number of frames is the number of worlds side by side on the tape."""
 
 _TAPED = {"sin", "cos", "exp", "log", "tanh", "atan2", "sqrt", "div"}
 _ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_.get({})", "a": "a[{}]", "f": "gf_[{}]"}
@@ -237,7 +237,7 @@ class ProgramTexts:
 
     @cached_property
     def seeded(self) -> str:
-        """The adjoint of one frame by state and control, with seeds in the lanes in place of worlds; slow to make."""
+        """Adjoint of one frame by state and control, with seeds instead of worlds in the lanes; slow to generate."""
         return self.make_seeded()
 
 
@@ -245,7 +245,7 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
     """Return the texts of a traced step.
 
     Raises:
-        ValueError: The step returns another number of values than the state has.
+        ValueError: The step returns more or fewer values than the state has.
     """
     graph = Graph()
     inputs = sizes.inputs(graph)
@@ -276,7 +276,7 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
     before, body, _ = _around(graph, assigned, _FORWARD_ELEMENTS, after=writing)
     forward = _FORWARD.format(before=before, body=body, **numbers)
     kept = {i: f"for (int i = 0; i < {n}; ++i) out_{i}[i] = KEPT({at} + i);" for i, (at, n) in whole.items()}
-    held = kept.keys() - {node[2] for node in graph.nodes if node[0] == "reverse"}  # which nothing goes back through
+    held = kept.keys() - {node[2] for node in graph.nodes if node[0] == "reverse"}  # those without a reverse pass
     reading = "\n".join(
         [f"const real v{index} = KEPT({place});" for index, place in single.items()]
         + [f"real out_{i}[{max(graph.nodes[i][1].outputs, 1)}]; {kept[i]}" for i in sorted(held)]
@@ -339,7 +339,7 @@ def _seeded_text(
 
 
 def _inner(graph: Graph, after: Sequence[Scalar]) -> list[Expression]:
-    """Return the outputs that the other outputs depend on, if little else is needed for those; otherwise all."""
+    """Return the outputs that determine the other outputs, if little else is needed for those; otherwise all."""
     outputs = sorted({x.index for x in map(graph.lift, after) if graph.nodes[x.index][0] not in {"constant", "input"}})
     needed = {j: set(live_nodes(graph, [j])) for j in outputs}
     found = [i for i in outputs if any(i in needed[j] for j in outputs if j != i)]
@@ -359,9 +359,10 @@ def _around(
     effects: bool = False,
     kept: Mapping[int, str] | None = None,
 ) -> tuple[str, str, frozenset[int]]:
-    """Return the texts before and inside a loop for the values assigned in it, and the nodes of the former.
+    """Return the texts before and inside a loop that assigns values, and the nodes computed before it.
 
-    `given` nodes come from elsewhere, text follows the declarations of those in `after`, and `kept` loops need not run.
+    `given` nodes are computed elsewhere, `after` holds text to follow the declarations of nodes, and `kept` loops need
+    not run.
     """
     frontier = _frontier(graph, [value for _, value in assignments])
     before = statements(graph, [("(void)", x) for x in frontier], arrays)
@@ -385,7 +386,7 @@ def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> l
 
 
 def _in_a_row(graph: Graph, taped: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Return the loops whose first outputs are next to each other on the tape: the first place, and how many."""
+    """Return the loops whose leading outputs are contiguous on the tape, with the first position and their number."""
     found = {}
     for index, results in _sufficient(graph, taped).items():
         first = taped[results[0]]
@@ -395,7 +396,7 @@ def _in_a_row(graph: Graph, taped: Mapping[int, int]) -> dict[int, tuple[int, in
 
 
 def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:
-    """Return the loops whose adjoints need only their first outputs, if these are all among the given nodes."""
+    """Return the loops whose adjoints need only their leading outputs, if these are all among the given nodes."""
     found: dict[int, list[int]] = {}
     for index, (kind, *rest) in enumerate(list(graph.nodes)):
         if kind == "loop" and rest[0].sufficient:
@@ -408,7 +409,7 @@ def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:
 def _frontier(graph: Graph, outputs: Sequence[Scalar]) -> list[Expression]:
     """Return the values that depend only on parameters and that other nodes, or the outputs, depend on directly."""
     still: set[int] = set()
-    fixed: set[int] = set()  # these, and constants
+    fixed: set[int] = set()  # values that depend only on parameters, and constants
     for index, (kind, *rest) in enumerate(graph.nodes):
         if kind == "input":
             found = rest[0] == "p"

@@ -163,13 +163,13 @@ class Target:
     """A compilation target."""
 
     device: str  # "cpu" or "cuda"
-    single: bool  # precision
+    single: bool  # float32 instead of float64
     lanes: int = 1  # worlds in a vector
 
     def text(self, rows: Sequence[str], plain: Sequence[str], body: str) -> str:
         """Return the complete text of a kernel; `rows` and `plain` are the arrays of its table in order.
 
-        The former have one row per world and frame.
+        `rows` arrays have one row per world and frame.
         """
         undefined = "\n".join(f"#undef {name}" for name in _MACROS)
         head = _NAMES.format(number="float" if self.single else "double", lanes=self.lanes, undefined=undefined)
@@ -201,7 +201,7 @@ class Target:
         return _SEVERAL.format(lanes=self.lanes, numbers=", ".join(map(str, range(self.lanes))))
 
     def _of_one(self) -> str:
-        """Return the functions of one number, for values equal in all lanes."""
+        """Return the scalar functions, for values equal in all lanes."""
         if self.lanes == 1:
             return "typedef functions functions_of_one;\n"
         kinds = f"typedef number real;\ntypedef bool mask;\ntypedef {'int' if self.single else 'long long'} whole;\n"

@@ -41,9 +41,9 @@ def statements(
         single: Whether values are equal in all lanes of a `real`, and therefore of type `number`.
         also: Further loops to run.
         kept: Loops that need not run, with text that fills their first outputs.
-        in_rows: Whether the text is for one world: loops take their form for it (see `Loop`), what they take is written
-            where it is known, and what only a gate lets through is computed behind it.
-        hoisted: Takes, with `in_rows`, the first lines, which may stand before a loop around the text.
+        in_rows: Whether the text is for one world: loops take their one-world form (see `Loop`), their inputs are
+            written as soon as they are known, and values used only behind a gate are computed there.
+        hoisted: With `in_rows`, receives the first lines, which may stand before a loop around the text.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
@@ -96,11 +96,11 @@ def _name(graph: Graph, index: int, single: bool) -> str:
 
 
 _RUN = 16
-"""Least number of results of a loop that the next loop copies in a loop instead of one by one."""
+"""Minimum number of consecutive results of a loop that are copied to the next loop in a loop, not one by one."""
 
 
 class _Runs:
-    """Where loops take results of other loops, many in a row: one loop in the text instead of as many names.
+    """Runs of consecutive results that a loop takes from another: the text copies each run in one loop.
 
     Attributes:
         named: Nodes whose values have names in the text.
@@ -119,11 +119,11 @@ class _Runs:
             self.named.update(set(given).difference(*(given[start:end] for start, end in runs)))
 
     def _given(self, index: int) -> Sequence[int]:
-        """Return the nodes that a loop or its reverse takes."""
+        """Return the input nodes of a loop or its reverse."""
         return self._graph.nodes[index][2 if self._graph.nodes[index][0] == "loop" else 3 :]
 
     def _runs(self, index: int) -> list[tuple[int, int]]:
-        """Return first and last index + 1 of the runs among what a loop takes."""
+        """Return first index and last index + 1 of each run among the inputs of a loop."""
         given, found, start = self._given(index), [], 0
         while start < len(given):
             end = start + 1
@@ -141,7 +141,7 @@ class _Runs:
         return a[1] in self._ready and one in self._fresh and other in self._fresh
 
     def copied(self, index: int, array: str) -> tuple[list[str], set[int]]:
-        """Return texts that copy the runs of what a loop or its reverse takes into an array, and their places."""
+        """Return texts that copy the runs among the inputs of a loop or its reverse to an array, and the indices."""
         given, nodes = self._given(index), self._graph.nodes
         lines: list[str] = []
         places: set[int] = set()
@@ -153,7 +153,7 @@ class _Runs:
         return lines, places
 
     def filled(self, index: int, array: str, single: bool) -> str:
-        """Return text that declares an array with what a loop or its reverse takes."""
+        """Return text that declares an array with the inputs of a loop or its reverse."""
         given, nodes = self._given(index), self._graph.nodes
         runs, copied = self.copied(index, array)
         if not runs:
@@ -173,9 +173,9 @@ class _Runs:
 
 
 class _EarlyInputs:
-    """Writes what loops take as soon as it is known, and behind a loop's gate (see `Loop`) what no other node takes.
+    """Writes loop inputs as soon as they are known, and values used only behind a loop's gate (see `Loop`) behind it.
 
-    A value that waits for its loop costs a store and a load; what is behind a gate costs nothing where it is closed.
+    A value that waits for its loop costs a store and a load; values behind a closed gate cost nothing.
     """
 
     def __init__(self, graph: Graph, fresh: Sequence[int], runs: _Runs, targets: Collection[int], single: bool) -> None:
@@ -194,10 +194,10 @@ class _EarlyInputs:
         self._behind = self._found(fresh, targets)
 
     def _found(self, fresh: Sequence[int], targets: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Return the loop and the gate behind which nodes are computed: those that all who take them are behind."""
+        """Return, for each node that is only used behind one gate, the loop and that gate."""
         users: dict[int, set[tuple[int, int] | None]] = {index: {None} for index in targets}
         found: dict[int, tuple[int, int]] = {}
-        for index in reversed(fresh):  # who takes a node follows it
+        for index in reversed(fresh):  # users of a node come after it
             node = self._graph.nodes[index]
             if node[0] == "loop":
                 behind = {
@@ -218,7 +218,7 @@ class _EarlyInputs:
         return [*(f"real in_{i}[{max(len(self._graph.nodes[i]) - 2, 1)}];" for i in self._loops), *self._fixed]
 
     def put(self, index: int, text: str, lines: list[str]) -> None:
-        """Add a node's text, and what is written of it, to the lines or to those behind its gate."""
+        """Add a node's text and the copies of its value to the lines, or to those behind its gate."""
         texts = [text, *self._writes.get(index, [])]
         if index in self._behind:
             loop, gate = self._behind[index]
@@ -227,7 +227,7 @@ class _EarlyInputs:
             lines.extend(texts)
 
     def gated(self, loop: int) -> list[str]:
-        """Return what has to stand before a loop: what is behind its gates, and runs of results of other loops."""
+        """Return the text that must precede a loop: values behind its gates, and runs of results of other loops."""
         lines = self._runs.copied(loop, f"in_{loop}")[0]
         for gate, texts in self._gates[loop].items():
             lines += [f"if (in_{loop}[{gate}] > (real)0) {{", *texts, "}"]
@@ -296,7 +296,7 @@ Body = Callable[[list[Scalar], list[list[Expression]], list[Scalar]], Sequence[S
 """Returns the results of an item from the common values, those of the item's blocks, and those of the item."""
 
 Gate = Callable[[list[Scalar], list[list[Expression]], list[Scalar]], Scalar]
-"""Returns a number above 0 for items that are to be computed."""
+"""Returns a number above 0 for items to compute."""
 
 
 def _first(_: list[Scalar], __: list[list[Expression]], item: list[Scalar]) -> Scalar:
@@ -318,9 +318,9 @@ def mapped(
         body: The function.
         common: Values common to all items; numbers are folded.
         blocks: Values shared by items.
-        items: Indices of the blocks and values of each item, equally many per item, and equally long blocks at the same
-            place; the values have no derivative. Where those of all items are numbers, they are a table in the text.
-        gate: Tells which items to compute; by default those whose first value is above 0.
+        items: Block indices and values of each item: the same number of each for all items, and blocks of equal length
+            at the same position. The values have no derivative; if all are numbers, they become a table in the text.
+        gate: Selects the items to compute; by default those whose first value is above 0.
     """
     inner = Graph()
     traced = [value for value in common if isinstance(value, Expression)]
