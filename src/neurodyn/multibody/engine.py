@@ -354,8 +354,7 @@ class Engine:
     def _driven(
         self, scope: Scope, memory: StepMemory, motion: DrivenMotion, control: list[Any], carrying: Mapping[int, Any]
     ) -> DriveEffects:
-        """Return the effects of the drives; `carrying` is gravity compensation through drives, by velocity coordinate.
-        """
+        """Return the effects of the drives; `carrying` is gravity compensation through drives, by coordinate."""
         found, tree, mechanism = DriveEffects(), motion.links.tree, self.mechanism
         by_wrench = all(link.effort_range is UNSET for link in mechanism.links)
         bounded: dict[str, list[tuple[str, Drive, Transmission, DriveForce]]] = {}

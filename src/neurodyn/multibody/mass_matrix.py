@@ -287,8 +287,7 @@ _ROUND = 1e-14
 
 
 def _turned(turn: Matrix, inertia: Matrix) -> Matrix:
-    r"""Return $R I R^T$; a constant inertia is rotated by its principal axes, of which a body of revolution needs one.
-    """
+    r"""Return $R I R^T$; constant inertias are rotated by principal axes, of which a round body needs only one."""
     if any(isinstance(x, Expression) for x in inertia.flat):
         return turn @ (inertia @ turn.T)
     moments, axes = np.linalg.eigh(inertia.astype(float))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forces of a medium on the links (MuJoCo's inertia boxes and ellipsoids) and gravity compensation, in a traced step.
-"""
+"""Forces of a medium on links (MuJoCo's inertia boxes and ellipsoids) and gravity compensation, in a traced step."""
 
 import math
 from collections.abc import Sequence

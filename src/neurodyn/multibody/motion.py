@@ -82,7 +82,7 @@ class FreeMotion:
     """One frame of free motion of a batch of worlds, compiled; differentiable by state and torque."""
 
     def __init__(self, mechanism: Mechanism, dofs: tuple[int, ...], dt: float, substeps: int) -> None:
-        """Trace the motion over a frame of `dt` [s], in as many semi-implicit Euler steps as the simulator's.
+        """Trace the motion over a frame of `dt` [s] in `substeps` semi-implicit Euler steps, as in the simulator.
 
         `dofs` are the velocity coordinates that the torques drive.
         """

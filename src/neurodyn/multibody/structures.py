@@ -89,8 +89,7 @@ def triangle(outputs: Sequence[Any], n: int) -> list[list[Any]]:
 
 
 def conservative(net: ActingNetwork) -> list[Any]:
-    """Return the torques of a potential, the network's output times its greatest `output_scale` [J]; see `joints_of`.
-    """
+    """Return the torques of a potential: the output times the greatest `output_scale` [J]; see `joints_of`."""
     joints = joints_of(net, "torque")
     size = max(abs(x) for x in net.sizes)
     return [-(size * net.along(direction(net, joint))[0]) for joint in joints]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The robot as its simulator built it: soft constraints, poses and mass matrices of batches of states (float64).
 
-What takes seconds to build is kept on disk by the content that it is built from (`kept_articulation`).
+Articulations take seconds to build and are cached on disk by the content they are built from (`kept_articulation`).
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class BuiltShape:
 
     @property
     def labels(self) -> set[str]:
-        """The labels that patterns may match: of the shape and of its body, with and without prefixes."""
+        """Labels that patterns may match: of the shape and of its body, with and without prefixes."""
         return with_short(self.label, self.body)
 
 
@@ -116,12 +116,12 @@ class Articulation:
 
     @cached_property
     def springs(self) -> Springs:
-        """Springs that do what the constraints of limits do (`limit_spring`), by joint."""
+        """Springs equivalent to the limit constraints (`limit_spring`), by joint."""
         return self._found[1]
 
     @cached_property
     def sprung_links(self) -> tuple[Link, ...]:
-        """The links with these springs in their limits."""
+        """The links, with these springs at their limits."""
         springs = self.springs
         return tuple(
             msgspec.structs.replace(link, limit_stiffness=springs[name][0], limit_damping=springs[name][1])
@@ -136,13 +136,13 @@ class Articulation:
 
 
 SHIPPED = Path(__file__).resolve().parent / "built"
-"""Robots of the package as built; `scripts/built_robots.py` writes them."""
+"""Shipped robots as built; `scripts/built_robots.py` writes them."""
 _KEPT = 64
-"""Robots that are kept on disk."""
+"""Maximum number of robots cached on disk."""
 
 
 class _BuiltRobot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An articulation as plain data; constraints and springs are missing until somebody has asked for them."""
+    """An articulation as plain data; constraints and springs are missing until first used."""
 
     links: tuple[Link, ...]
     shapes: tuple[BuiltShape, ...]
@@ -160,7 +160,7 @@ class _BuiltRobot(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(**fields, constraints=constraints, springs=springs)
 
     def articulation(self, find: Callable[[], tuple[SoftConstraints, Springs]]) -> Articulation:
-        """Return the articulation; `find` finds the constraints if they are missing."""
+        """Return the articulation; `find` computes the constraints if they are missing."""
         constraints, springs = self.constraints, self.springs
         found = find if constraints is None or springs is None else lambda: (constraints, springs)
         fields = {name: getattr(self, name) for name in self.__struct_fields__[:6]}
@@ -168,13 +168,14 @@ class _BuiltRobot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def kept_articulation(build: Callable[[Robot], Articulation], robot: Robot) -> Articulation:
-    """Return a robot as `build` builds it, or as it was built before from the same declaration, files and code.
+    """Return a robot as `build` builds it, from the cache if declaration, files and code are unchanged.
 
-    Builders without couplings only. What is built with a notice is built anew, so that it is given again.
+    For builders without couplings only. A robot whose build gives a notice is not cached, so that the notice is
+    repeated.
     """
     try:
         source = built_name(robot)
-    except (InputError, OSError):  # the builder says what is wrong
+    except (InputError, OSError):  # the builder reports the cause
         return build(robot)
     kept = _read_built(SHIPPED / source)
     if kept is not None:
@@ -202,7 +203,7 @@ def kept_articulation(build: Callable[[Robot], Articulation], robot: Robot) -> A
 
 
 def built_name(robot: Robot) -> str:
-    """Return the name of the file of a robot as built, a digest of what it is built from; drives are not built."""
+    """Return the file name of a robot as built: a digest of what it is built from, drives excluded."""
     return f"{source_digest(robot.without_drives())}.json"
 
 
@@ -212,7 +213,7 @@ def encoded_robot(built: Articulation) -> bytes:
 
 
 def _read_built(file: Path) -> _BuiltRobot | None:
-    """Return what a file holds; None if it is missing or damaged."""
+    """Return the robot in a file; None if the file is missing or damaged."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=_BuiltRobot, dec_hook=lambda kind, value: np.array(value))
     except (OSError, msgspec.DecodeError, InputError, ValueError):
@@ -220,7 +221,7 @@ def _read_built(file: Path) -> _BuiltRobot | None:
 
 
 def _keep(file: Path, built: _BuiltRobot) -> None:
-    """Write a file of the cache, where one can be written, and drop the oldest ones."""
+    """Write a cache file, if possible, and delete the oldest ones."""
     with contextlib.suppress(InputError, OSError):
         with atomic(file) as partial:
             partial.write_bytes(msgspec.json.encode(built, enc_hook=np.ndarray.tolist))
@@ -229,7 +230,7 @@ def _keep(file: Path, built: _BuiltRobot) -> None:
 
 
 def _silently(call: Callable[[], T]) -> tuple[T, bool]:
-    """Return what a call returns, and whether it gave no notice."""
+    """Return the result of a call, and whether it gave no notice."""
     before = noticed()
     return call(), noticed() == before
 
@@ -247,7 +248,7 @@ def _code() -> str:
 def limit_spring(
     solref: tuple[float, float], impedance: float, inertia: float, least: float = 0.0
 ) -> tuple[float, float]:
-    r"""Return stiffness and damping of a spring that does what the constraint of a joint limit does.
+    r"""Return stiffness and damping of a spring equivalent to the constraint of a joint limit.
 
     At a violation r, MuJoCo's reference acceleration is $-b\,v - k\,d\,r$, with $b = 2/(d\,t)$ and $k =
     1/(d\,t\,\zeta)^2$ from solref (t, zeta) and the impedance d from solimp, of which the share d is realised. A spring
@@ -263,7 +264,7 @@ def limit_spring(
         solref: Time constant [s] and damping ratio, or minus stiffness and damping.
         impedance: Impedance beyond the width of solimp.
         inertia: Effective inertia of the joint [kg m^2 or kg].
-        least: Least time constant [s].
+        least: Minimum time constant [s].
     """
     time, ratio = solref
     if time > 0:
@@ -390,11 +391,11 @@ def _about(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
 
 
 INERTIAL = ("mass", *(f"com.{axis}" for axis in "xyz"), *(f"inertia.{entry}" for entry in INERTIA_ENTRIES))
-"""Quantities of a link that simulators have as numbers of a body."""
+"""Inertial quantities of a link, which simulators store per body."""
 
 
 def require_differing(known: bool, name: str, simulator: str, joints: Iterable[str]) -> None:
-    """Raise an `InputError` for a quantity in which the worlds of a simulator cannot differ."""
+    """Raise an `InputError` for a quantity that cannot differ between a simulator's worlds."""
     if not known:
         raise InputError(
             f"parameter {name!r}: {simulator}'s worlds cannot differ in it; valid: mass, com, inertia, damping, "
@@ -404,7 +405,7 @@ def require_differing(known: bool, name: str, simulator: str, joints: Iterable[s
 
 
 def shapes_with(constraints: SoftConstraints, what: str, shapes: Iterable[str]) -> tuple[str, list[str]]:
-    """Return a property of contacts, and the shapes that have their number of it from a quantity.
+    """Return a contact property, and the shapes whose value of it comes from a quantity.
 
     Args:
         constraints: The constraints of the robot.
@@ -412,7 +413,7 @@ def shapes_with(constraints: SoftConstraints, what: str, shapes: Iterable[str]) 
         shapes: Names of the robot's shapes.
 
     Returns:
-        The property; and the shape that the quantity names, if it has a number of its own, or all that have none.
+        The property; and the shape that the quantity names, if it has its own value, or all shapes without their own.
     """
     names = list(shapes)
     shape = next((name for name in names if what.startswith(f"{name}.")), None)
@@ -425,7 +426,7 @@ _DIGITS = 6  # significant digits of float32
 _LEAST_SHARE, _MOST_SHARE, _LEAST_WIDTH = 1e-4, 0.9999, 1e-9
 
 ShapeNumbers = Callable[[str], Iterable[float]]
-"""The numbers of an attribute of a shape, such as "friction" or "solref"."""
+"""Numbers of an attribute of a shape, such as "friction" or "solref"."""
 
 
 def constraints_of_shapes(
@@ -441,8 +442,8 @@ def constraints_of_shapes(
     """Return the compliance of the constraints of a robot.
 
     Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). Each
-    of `SHAPE_PROPERTIES` has the value of most shapes, with those of the others by name. Where shapes yield differently
-    in other ways, a notice says so, and contacts yield as those of most shapes.
+    of `SHAPE_PROPERTIES` has the most common value, with exceptions by shape name. If shapes differ in further
+    parameters, a notice says so, and all contacts get the most common ones.
 
     Args:
         robot: The declared robot.
@@ -451,7 +452,7 @@ def constraints_of_shapes(
         limits: Compliance of the limits, by joint.
         joint_friction: Compliance of joint friction, by joint.
         rows: The numbers of each collision shape, by its name.
-        own_ways: Whether the mechanism says elsewhere how shapes yield in a way of their own (`ground_shapes`).
+        own_ways: Whether the mechanism holds shapes' own compliance elsewhere (`ground_shapes`).
     """
     every = {joint.name for joint in robot.joints}
     limited = {
@@ -473,7 +474,7 @@ def constraints_of_shapes(
         own = {shape: value for shape, value in zip(rows, column, strict=True) if value != common}
         constraints = constraints.with_property(name, common, own)
         for row in numbers[place.attribute]:
-            row[place.column] = common  # what remains is how shapes differ in other ways
+            row[place.column] = common  # leaves only the differences in further parameters
     yields = [(tuple(ref), tuple(imp)) for ref, imp in zip(numbers["solref"], numbers["solimp"], strict=True)]
     contact = _most_common(yields)
     others = [shape for shape, own in zip(rows, yields, strict=True) if own != contact]
@@ -501,7 +502,7 @@ def constraint_parameters(
 ) -> ConstraintParameters:
     """Return a constraint's compliance, clipped as MuJoCo does at every step; in float32's digits unless `exact`.
 
-    A solref of mixed signs is the default one then, as for MuJoCo.
+    With `exact`, the default replaces a solref of mixed signs, as in MuJoCo.
     """
     time, ratio = map(float, solref) if exact else rounded(solref)
     if exact and (time > 0) != (ratio > 0):

@@ -46,7 +46,7 @@ Such a range is meant to cut some trajectories, e.g. those that swing up under s
 
 
 class Departure(Config, frozen=True):
-    """Trajectories that left the bounds by the same coordinate first."""
+    """Trajectories with the same first coordinate out of bounds."""
 
     coordinate: str  # for example "qd.ankle_1"
     trajectories: int  # their number
@@ -72,8 +72,8 @@ class EarlyEnds:
 
     lengths: np.ndarray  # numbers of valid transitions
     status: np.ndarray  # values of `data.header.Status`
-    column: np.ndarray  # coordinate of (q, qd) by which it first left the bounds; -1 if it did not
-    value: np.ndarray  # of that coordinate then
+    column: np.ndarray  # first coordinate of (q, qd) out of bounds; -1 for none
+    value: np.ndarray  # value of that coordinate then
 
 
 def early_ends(robot: str, bounds: PlausibleBounds, q: Tensor, qd: Tensor) -> EarlyEnds:
@@ -201,9 +201,9 @@ class Recorder:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Simulate one batch from random states, on random grounds, under random torques.
 
-        A share `passive_fraction` of the trajectories has no torque, or is held at the nominal pose; of the others, a
-        share `held_fraction` has controls that are held over several frames. Starting velocities other than resets' are
-        multiplied by 1 to `speed`.
+        A fraction `passive_fraction` of the trajectories has no torque, or is held at the nominal pose; of the others,
+        a fraction `held_fraction` has controls that are held over several frames. Initial velocities, except those of
+        resets, are multiplied by 1 to `speed`.
 
         Returns:
             Positions, shape [worlds, frames + 1, nq], and velocities, shape [worlds, frames + 1, nv], both views of the
@@ -235,7 +235,7 @@ class Recorder:
         return self._q.transpose(0, 1).cpu(), self._qd.transpose(0, 1).cpu(), control.cpu(), poses
 
     def _commands(self, rng: np.random.Generator, passive: Tensor, held_fraction: float) -> Tensor:
-        """Draw torques, or targets for drives that take them; passive trajectories get none, or the nominal pose."""
+        """Draw torques, or targets for drives that take them; passive trajectories get zero or the nominal pose."""
         robot, worlds, frames = self._simulator.robot, self._simulator.worlds, self._frames
         if robot.gains is not None:
             return sample_targets(robot, worlds, frames, rng, passive).target
@@ -271,7 +271,7 @@ def sample_targets(
 ) -> Targets:
     """Draw targets about the nominal pose, independent in every frame, and gains for each trajectory.
 
-    Trajectories in the mask `held`, shape [count], hold the nominal pose with the gains of evaluation.
+    Trajectories in the mask `held`, shape [count], hold the nominal pose with the evaluation gains.
     """
     gains = robot.gains
     if gains is None:
@@ -302,7 +302,7 @@ class MadeBatch:
 
 @dataclass(eq=False)
 class BatchMaker:
-    """Makes batch k of a data set as a function of (seed, k); builds its worlds with the first batch."""
+    """Makes batch k of a data set as a function of (seed, k); builds its worlds on first use."""
 
     robot: Robot
     worlds: int
@@ -349,7 +349,7 @@ class BatchMaker:
         )  # fmt: skip
 
     def _drawn(self, batch: int) -> Tensor | None:
-        """Give the worlds of a batch robots of their own; return the values of the drawn quantities."""
+        """Draw a robot for each world of a batch; return the values of the drawn quantities."""
         if self.draws is None:
             return None
         numbers = self.draws.draw(self.worlds, torch.Generator().manual_seed(derive_seed(self.seed, "robots", batch)))

@@ -2,8 +2,8 @@
 """From a declared robot to a Newton model of N replicated worlds, each with the given scene.
 
 Bodies of a robot do not collide with each other, only with scenes and with shapes that a user adds: a model that learns
-from the simulator sees only distances to the ground. Contact begins where surfaces meet: margins of assets are dropped,
-as MuJoCo Warp drops them in models with a box.
+from the simulator sees only distances to the ground. Contact begins where surfaces meet: margins of assets are ignored,
+as MuJoCo Warp ignores them in models with a box.
 """
 
 import warnings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Gravity = Sequence[float] | np.ndarray | Tensor
 
 _READ: "dict[str, newton.ModelBuilder]" = {}
-"""Assets as read last, by the digest of their files: checks build a robot a dozen times, and meshes take seconds."""
+"""Assets read last, by the digest of their files: checks build a robot a dozen times, and meshes take seconds."""
 _KEPT = 4
 
 _ROBOT_GROUP = -1  # Newton: collides with every group but itself
@@ -107,7 +107,7 @@ def import_asset(robot: Robot) -> "newton.ModelBuilder":
     }  # fmt: skip
     try:
         key = asset_digest(robot, [str(path), options])
-    except (InputError, OSError):  # the importer says what is wrong
+    except (InputError, OSError):  # the importer reports the cause
         builder = read_asset(path, **options)
     else:
         if key not in _READ:
@@ -130,9 +130,9 @@ def read_asset(
     densities: dict[str, float] | None = None,
     mujoco: bool = True,
 ) -> "newton.ModelBuilder":
-    """Return a builder with an asset as it is, bodies merged across fixed joints; arguments: see `robots.Robot`.
+    """Return a builder with an unchanged asset, bodies merged across fixed joints; arguments: see `robots.Robot`.
 
-    `floating` is for the base of a URDF, other formats specify it themselves; `mujoco`: whether SolverMuJoCo will
+    `floating` is for the base of a URDF, other formats specify it themselves; `mujoco` is whether SolverMuJoCo will
     simulate it.
 
     Raises:
@@ -330,8 +330,8 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot)
 def _wants_default_limits(robot: Robot, joint: Joint) -> bool:
     """Return whether a joint gets MuJoCo's default limits, which SolverMuJoCo uses for zero stiffness and damping.
 
-    The URDF and USD importers set 1e4 N m/rad and 10 N m s/rad, which give limits in MuJoCo that yield for a second.
-    The MJCF importer keeps the file's values.
+    The URDF and USD importers set 1e4 N m/rad and 10 N m s/rad, with which limits in MuJoCo yield for a second. The
+    MJCF importer keeps the file's values.
     """
     imported = robot.asset.lower().endswith(".xml")
     return robot.simulator.solver == "mujoco" and not imported and joint.limit_ke is None and joint.limit_kd is None

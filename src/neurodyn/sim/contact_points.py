@@ -26,7 +26,7 @@ def shape_points(shape: BuiltShape, selection: ContactPointSelection) -> np.ndar
 
     A sphere has its centre, a capsule the end points of its axis, a box its corners, a cylinder points on its rims, an
     ellipsoid the end points of its axes, a mesh vertices of its hull. With `spacing`, capsules, boxes and cylinders
-    have more along axes, edges and mantle. Other kinds of shapes raise InputError.
+    have more along axes, edges and curved sides. Other kinds of shapes raise InputError.
     """
     x, y, z = shape.size
     spacing = selection.spacing

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws of named quantities for worlds that differ: from distributions as users write them, or from posteriors.
+"""Random draws of named quantities per world, from distributions or posteriors.
 
-What is drawn is given by texts (`core.description.randomisation`), or is the posterior of a run that `neurodyn
-identify` or `neurodyn adapt` made.
+Distributions are given as texts (`core.description.randomisation`), posteriors by runs of `neurodyn identify` or
+`neurodyn adapt`.
 """
 
 import functools
@@ -27,7 +27,7 @@ POSTERIOR = "posterior.safetensors"
 """Sample that an adaptation writes into its run, a tensor of shape [samples] for each quantity."""
 
 SAMPLES = 1024
-"""Samples of a posterior."""
+"""Number of samples of a posterior."""
 
 
 class QuantityDraws(Protocol):
@@ -45,11 +45,11 @@ class QuantityDraws(Protocol):
 
 @dataclass(frozen=True)
 class IndependentDraws:
-    """Draws of quantities that do not depend on each other.
+    """Independent random draws of quantities.
 
     Attributes:
         names: The quantities.
-        draws: Their distributions; `names` are those of these, one after another.
+        draws: Their distributions; `names` concatenates the names of these.
         declared: Declared values of `names`.
     """
 
@@ -69,18 +69,18 @@ class IndependentDraws:
 
 
 def _in_one(values: Sequence[Tensor], declared: Sequence[float], generator: torch.Generator) -> list[Tensor]:
-    """Return values of which each world has one, and the declared ones of the other quantities."""
+    """Keep the value of one random quantity in each world; the others get their declared values."""
     chosen = torch.randint(len(values), values[0].shape, generator=generator, device=generator.device)
     return [torch.where(chosen == i, value, declared[i]) for i, value in enumerate(values)]
 
 
 def _drawn(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:
-    """Return numbers of one distribution, shape [worlds]."""
+    """Return samples of one distribution, shape [worlds]."""
     return numbers_of((one,), torch.rand(worlds, 1, generator=generator, device=generator.device))[:, 0]
 
 
 def numbers_of(draws: Sequence[RandomisedQuantity], uniform: Tensor) -> Tensor:
-    """Return numbers of several distributions from uniform ones, by their quantile functions, shape [worlds, draws].
+    """Map uniform samples to several distributions by their quantile functions, shape [worlds, draws].
 
     Nothing is copied to the device after the first call, so that CUDA graphs can record later ones.
     """
@@ -90,7 +90,7 @@ def numbers_of(draws: Sequence[RandomisedQuantity], uniform: Tensor) -> Tensor:
 
 
 def _numbers(alike: Sequence[RandomisedQuantity], share: Tensor) -> Tensor:
-    """Return the numbers of distributions that have bounds of their own, or the same values."""
+    """Map uniform samples to distributions of one shape, with bounds of their own or the same discrete values."""
     first, like = alike[0], (share.device, share.dtype)
     if first.values:
         index = (share * len(first.values)).long().clamp_max(len(first.values) - 1)
@@ -98,7 +98,7 @@ def _numbers(alike: Sequence[RandomisedQuantity], share: Tensor) -> Tensor:
     lower, upper = (_constants(tuple(getattr(one, end) for one in alike), *like) for end in ("lower", "upper"))
     if first.shape == "log":
         return lower * (upper / lower) ** share
-    if first.shape == "normal":  # cut off at two standard deviations
+    if first.shape == "normal":  # truncated at two standard deviations
         tail = 0.5 * math.erfc(2.0**0.5)
         deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * share)
         return 0.5 * (lower + upper) + 0.25 * (upper - lower) * deviation
@@ -112,7 +112,7 @@ def _constants(values: tuple[float, ...], device: torch.device, dtype: torch.dty
 
 @dataclass(frozen=True)
 class SampledDraws:
-    """Rows of a sample, each with the same chance.
+    """Rows of a sample, drawn with equal probability.
 
     Attributes:
         names: The quantities.
@@ -133,7 +133,7 @@ class SampledDraws:
 
 @dataclass(frozen=True)
 class JoinedDraws:
-    """Distributions side by side; where two have a quantity, the last counts."""
+    """Several distributions together; if two contain a quantity, the last one wins."""
 
     parts: tuple[QuantityDraws, ...]
 
@@ -153,7 +153,7 @@ class JoinedDraws:
 
 
 def quantity_draws(texts: Sequence[str], values: Mapping[str, float], bounds: Bounds) -> QuantityDraws:
-    """Return the draws that texts ask for: distributions, or runs whose posterior is drawn from.
+    """Return the draws that texts specify: distributions, or runs whose posterior is sampled.
 
     Args:
         texts: The texts.
@@ -174,7 +174,7 @@ def quantity_draws(texts: Sequence[str], values: Mapping[str, float], bounds: Bo
 
 
 def draws_of_drives(texts: Sequence[str]) -> bool:
-    """Return whether texts name quantities of drives, which a robot without drives then needs."""
+    """Return whether texts name quantities of drives, so that a robot without drives needs some."""
     return any(_ACTUATOR in text.partition("=")[0] for text in texts)
 
 
@@ -182,21 +182,21 @@ _ACTUATOR = "actuator."
 
 
 def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tuple[str, ...], Tensor]:
-    """Return a sample of the quantities that a run found.
+    """Return a sample of the quantities that a run identified.
 
-    An adaptation has a sample of the joint distribution (Laplace: normal in its coordinates about the optimum, cut off
-    at bounds). Of an identification each quantity is normal with the width of its interval, independent of the others.
+    An adaptation has a sample of the joint distribution (Laplace: normal in its coordinates about the optimum,
+    truncated at bounds). For an identification, each quantity is independent and normal with the width of its interval.
 
     Args:
         run: Folder of a run of `neurodyn adapt` or `neurodyn identify`.
         count: Number of samples of an identification.
-        seed: Seed of these.
+        seed: Seed of those samples.
 
     Returns:
         Names of the quantities, and values, shape [samples, names], float32.
 
     Raises:
-        InputError: The folder is none of such a run, or none of its quantities has an interval.
+        InputError: The folder is not that of such a run, or none of its quantities has an interval.
     """
     if (run / POSTERIOR).is_file():
         tensors = artifacts.read_tensors(run / POSTERIOR)
@@ -216,11 +216,11 @@ def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tupl
     values = torch.tensor([one["value"] for one in found], dtype=torch.float64)
     low, high = torch.tensor([one["interval"] for one in found], dtype=torch.float64).unbind(1)
     rows = values + 0.5 * (high - low) / reach * noise
-    # A bound cuts an interval off on one side; samples stay within twice the interval on either side.
+    # A bound truncates an interval on one side; samples stay within twice the interval on either side.
     rows = torch.maximum(torch.minimum(rows, values + 2.0 * (high - values)), values - 2.0 * (values - low))
     return tuple(one["name"] for one in found), rows.float()
 
 
 def posterior_generator(seed: int) -> torch.Generator:
-    """Return the random numbers of a posterior's samples."""
+    """Return the random generator of a posterior's samples."""
     return torch.Generator().manual_seed(derive_seed(seed, "posterior"))

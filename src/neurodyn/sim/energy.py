@@ -50,7 +50,7 @@ class EnergyMeter:
     """Measures the energy of states of a robot as built."""
 
     def __init__(self, built: Articulation, *, gravity: Gravity | None = None) -> None:
-        """Take the robot, and gravity in world axes [m/s^2], shape [3] or [n, 3]; None for the robot's."""
+        """Store the robot, and gravity in world axes [m/s^2], shape [3] or [n, 3]; None for the robot's."""
         self._built = built
         self._gravity = np.asarray(built.gravity if gravity is None else gravity, dtype=float).reshape(-1, 3)
 
@@ -96,7 +96,7 @@ _STATES = 64
 
 
 def plausible_bounds(robot: Robot, built: Articulation) -> PlausibleBounds:
-    """Return the bounds of plausible states: the declared ones, and an energy budget's for other velocities.
+    """Return the bounds of plausible states: the declared ones, and for other velocities those of an energy budget.
 
     `built` is the robot as its simulator built it. Incomplete sampling ranges raise InputError.
     """

@@ -33,7 +33,7 @@ def import_newton() -> ModuleType:
 
 
 def solver_class(name: str) -> Any:
-    """Return one of Newton's solvers, whose kernels are imported by this."""
+    """Return one of Newton's solver classes; this imports its kernels."""
     newton = import_newton()
     with _forward_only():
         return getattr(newton.solvers, name)
@@ -41,9 +41,9 @@ def solver_class(name: str) -> Any:
 
 @contextmanager
 def _forward_only() -> Iterator[None]:
-    """Compile kernels of modules that are imported within without their adjoints, which takes a third of the time.
+    """Compile kernels of modules imported within this context without adjoints, which takes a third of the time.
 
-    So it is where `core.workers.FORWARD_ONLY` is set: nothing there differentiates through Newton.
+    Applies where `core.workers.FORWARD_ONLY` is set: nothing there differentiates through Newton.
     """
     before = wp.config.enable_backward
     wp.config.enable_backward = before and not os.environ.get(FORWARD_ONLY)

@@ -37,7 +37,7 @@ from neurodyn.sim.requests import GenerationRequest
 from neurodyn.sim.simulators import SIMULATORS, Simulator, declared_values, mechanism, require_consistent
 
 MOST_POINTS = 64
-"""Contact points above which a mechanism has only those that the robot declares: every one is compiled."""
+"""Number of contact points beyond which a mechanism has only the declared ones: every one is compiled."""
 
 
 def simulated_header(
@@ -45,8 +45,8 @@ def simulated_header(
 ) -> StoreHeader:
     """Return the header of data of a robot, in its reference simulator or another.
 
-    `built` is the robot as built, `scene` the ground of the data, `simulator` how the data were made, beside the
-    simulator's own settings; `others` are further fields of the header.
+    `built` is the robot as built, `scene` the ground of the data; `simulator` says how the data were made, in addition
+    to the simulator's own settings; `others` are further fields of the header.
     """
     return StoreHeader(
         spec=others.pop("spec", robot.spec),
@@ -76,7 +76,7 @@ VALIDATION_FRACTION = 0.05
 TEST_FRACTION = 0.05
 
 _LEAST_WORLDS, _MOST_WORLDS = 64, 512
-"""Trajectories that are simulated at once."""
+"""Bounds of the default number of trajectories that are simulated at once."""
 
 
 class GenerationSummary(Config, frozen=True):
@@ -88,7 +88,7 @@ class GenerationSummary(Config, frozen=True):
     early_ends: dict[str, int]  # trajectories that ended early, by reason
     departures: tuple[
         Departure, ...
-    ]  # by which coordinates trajectories of this run left plausible bounds, most frequent first
+    ]  # coordinates by which trajectories of this run left plausible bounds, most frequent first
     empty: int  # trajectories that ended before their first transition
     simulated: int  # transitions of this run; a resumed one simulates fewer than the file holds
     seconds: float  # wall time of this run
@@ -105,8 +105,8 @@ class GenerationSummary(Config, frozen=True):
 def generate(request: GenerationRequest) -> GenerationSummary:
     """Write a data set of a robot from its simulator.
 
-    A trajectory ends before its first state beyond plausible bounds (`sim.energy`). Where too many do
-    (`sim.batches`), nothing is written.
+    A trajectory ends before its first state beyond plausible bounds (`sim.energy`). If too many do (`sim.batches`),
+    nothing is written.
 
     Raises:
         InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible
@@ -119,7 +119,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
     sources, path, seed, device = source_digest(robot), Path(request.out), request.seed, request.device
     robot, processes = _sampled(robot, request.ground, request.reset_fraction), resolve_threads(request.threads)
     robot = _with_drives(robot, request.randomise)
-    processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
+    processes = processes if device == "cpu" else 1  # several processes on one GPU gain nothing
     transitions = request.transitions
     shares = {"passive_fraction": passive, "held_fraction": request.held_fraction}
     _check(path, transitions, request.worlds, frames, shares)
@@ -197,14 +197,14 @@ def generate(request: GenerationRequest) -> GenerationSummary:
 
 
 def _with_drives(robot: Robot, texts: Sequence[str]) -> Robot:
-    """Return a robot with drives where their quantities are drawn; drives of its own stay."""
+    """Return the robot, with drives added if quantities of drives are drawn and it has none."""
     if robot.drives or not draws_of_drives(texts):
         return robot
     return msgspec.structs.replace(robot, drives={name: Drive() for name in robot.actuated})
 
 
 def _drawn(robot: Robot, worlds: Simulator, texts: Sequence[str]) -> tuple[QuantityDraws, dict[str, float]]:
-    """Return the draws that texts ask for, and the declared values of the drawn quantities, by name.
+    """Return the draws that texts specify, and the declared values of the drawn quantities, by name.
 
     Raises:
         InputError: A text is malformed or names an unknown quantity, or worlds of the simulator cannot differ in one.
@@ -216,16 +216,17 @@ def _drawn(robot: Robot, worlds: Simulator, texts: Sequence[str]) -> tuple[Quant
 
 
 def batch_worlds(episodes: int, device: str) -> int:
-    """Return how many trajectories are simulated at once where nothing else is asked for.
+    """Return the default number of trajectories that are simulated at once.
 
-    On a CPU 64 worlds are simulated as fast, each, as 512. So a data set has 32 batches or more, which processes share
-    evenly, as long as a batch keeps 64 trajectories. The number depends on the data alone: so does what is drawn.
+    On a CPU, 64 worlds are as fast per world as 512. A data set therefore has at least 32 batches, which processes
+    share evenly, as long as a batch has 64 trajectories. The number, and hence what is drawn, depends on the data set
+    alone.
     """
     return _MOST_WORLDS if device != "cpu" else min(max(episodes // 32, _LEAST_WORLDS), _MOST_WORLDS)
 
 
 def _sampled(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
-    """Return the robot with the requested ground and share of resets."""
+    """Return the robot with the requested ground and fraction of resets."""
     if ground is not None:
         robot.named_ground(ground)
         robot = msgspec.structs.replace(robot, ground=ground, ground_sampling=None)
@@ -263,7 +264,7 @@ def _check_space(robot: Robot, path: Path, transitions: int) -> None:
     folder = next((parent for parent in regular_file(path).absolute().parents if parent.is_dir()), None)
     needed = 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * transitions
     disk = shutil.disk_usage(folder) if folder is not None else None
-    free = disk.free if disk is not None and disk.total else math.inf  # some file systems do not tell
+    free = disk.free if disk is not None and disk.total else math.inf  # some file systems do not report it
     if needed > free:
         raise InputError(
             f"{path}: {transitions:,} transitions need {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free; give "

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import newton
 
 _UNLIMITED = 1e9
-_UNSAID = 1e6  # the importer's value for what the asset does not say
+_UNSAID = 1e6  # the importer's value for numbers that the asset lacks
 
 
 def newton_articulation(model: "newton.Model | None", robot: Robot) -> Articulation:

@@ -150,8 +150,8 @@ def prepare_urdf(
 ) -> str:
     """Read a URDF and return it as text for the importer, with `locked` joints fixed.
 
-    Without `meshes`, primitives and given inertias remain; without `visuals`, what can be seen but not touched goes. A
-    mesh that cannot be loaded is left out with a notice. With `mimics`, joints may mimic others.
+    Without `meshes`, primitives and given inertias remain; without `visuals`, purely visual shapes are removed. A mesh
+    that cannot be loaded is left out with a notice. With `mimics`, joints may mimic others.
 
     Raises:
         InputError: The file is not a URDF, has joints of an unsupported type, or lacks a locked joint.

@@ -32,7 +32,7 @@ _CONTACT = {
         for column, name in enumerate(("d0", "dwidth", "width", "midpoint", "power"))
     },
 }
-_RAW = 1  # Newton's mode of solref that takes MuJoCo's numbers as they are
+_RAW = 1  # Newton's mode of solref that passes MuJoCo's numbers on unchanged
 
 Write = Callable[[Tensor], None]
 
@@ -40,15 +40,15 @@ Write = Callable[[Tensor], None]
 class NewtonParameters:
     """Writes values of named quantities into the worlds of a model, on its device.
 
-    Quantities have the names of the hybrid engine, as in plain MuJoCo. Linear velocities of floating
-    bases stay those of the declared centre of mass, where worlds differ in it.
+    Quantities have the names of the hybrid engine, as in plain MuJoCo. Linear velocities of floating bases are those of
+    the declared centre of mass, even where worlds differ in it.
 
     Attributes:
         flags: Newton's flags of what differs from the declared robot.
     """
 
     def __init__(self, model: Any, robot: Robot, articulation: Articulation, solver: Any) -> None:
-        """Find the quantities of a robot, as built into each world of a model, in the arrays of the model.
+        """Locate the quantities of a robot, as built into each world of a model, in the arrays of the model.
 
         Args:
             model: The model.
@@ -69,7 +69,7 @@ class NewtonParameters:
         self.flags = 0
 
     def require(self, names: Sequence[str]) -> None:
-        """Raise an `InputError` that names the quantities that have no number in the model."""
+        """Raise an `InputError` for a quantity that has no number in the model."""
         for name in names:
             require_differing(self._writer(name, set()) is not None, name, "Newton", self._joint)
 
@@ -86,7 +86,7 @@ class NewtonParameters:
         inertial: dict[int, dict[str, Tensor]] = {}
         for name, value in values.items():
             writer = self._writer(name, flags)
-            assert writer is not None  # `require` has refused it
+            assert writer is not None  # `require` refuses such names
             writer(value)
             owner, _, what = name.partition(".")
             if what in INERTIAL:
@@ -124,13 +124,13 @@ class NewtonParameters:
         return wp.to_torch(attrgetter(name)(self._model))
 
     def _kept(self, name: str) -> Tensor:
-        """Return an array that is about to be written, and remember its declared numbers."""
+        """Return an array to be written, after storing its declared numbers."""
         array = self._array(name)
         self._declared.setdefault(name, array.clone())
         return array
 
     def _writer(self, name: str, flags: set[str]) -> Write | None:
-        """Return what writes a quantity, noting the flags of the change; None where the model has no number for it."""
+        """Return the writer of a quantity and add its change flags; None if the model has no number for it."""
         owner, _, what = name.partition(".")
         if owner == "contact":
             return self._contact_writer(what, flags)
@@ -155,7 +155,7 @@ class NewtonParameters:
         return write
 
     def _contact_writer(self, what: str, flags: set[str]) -> Write | None:
-        """Return what writes a quantity of contacts with the scene, of one shape or of those without their own."""
+        """Return the writer of a quantity of contacts with the scene, for one shape or all without their own value."""
         field, shapes = shapes_with(self._articulation.constraints, what, self._geoms)
         geoms = [self._geoms[name] for name in shapes]
         if not geoms or field not in _CONTACT:
@@ -177,7 +177,7 @@ class NewtonParameters:
         return write
 
     def _keep_solref(self, geoms: Sequence[int]) -> None:
-        """Let geoms take their solref as numbers, the declared ones where they are not changed."""
+        """Make geoms use raw solref numbers, initially the declared ones."""
         mode, solref = self._kept("mujoco.solref_mode"), self._kept("mujoco.solref")
         shapes = self._shapes[:, geoms].to(mode.device)
         declared = self._solref[geoms].to(solref.device).expand(*shapes.shape, 2)
@@ -186,7 +186,7 @@ class NewtonParameters:
         mode[shapes] = _RAW
 
     def _write_inertial(self, joint: int, given: Mapping[str, Tensor]) -> None:
-        """Give a link another mass, centre of mass or inertia; bodies welded to it become parts of its first."""
+        """Set a link's mass, centre of mass or inertia; bodies welded to it are merged into its first body."""
         link = self._articulation.links[joint]
         mass, com, inertia = (self._kept(f"body_{name}") for name in ("mass", "com", "inertia"))
         inverse_mass, inverse = self._kept("body_inv_mass"), self._kept("body_inv_inertia")
@@ -212,4 +212,4 @@ class NewtonParameters:
 
 
 def _nothing(value: Tensor) -> None:
-    """Leave the model as it is: the numbers of a link's inertia are written together."""
+    """Write nothing: the numbers of a link's inertia are written together."""

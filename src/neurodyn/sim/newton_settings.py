@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put identified parameters of a robot into a `newton.ModelBuilder` or `newton.Model`.
+"""Apply identified parameters of a robot to a `newton.ModelBuilder` or `newton.Model`.
 
 `neurodyn export RUN --to newton` writes the parameters to settings.json, and a copy of this file beside it. It needs
 no neurodyn:
@@ -8,8 +8,8 @@ no neurodyn:
     flags = apply("settings.json", builder, dt=1 / 240)     # or a finished model, and then
     solver.notify_model_changed(flags)
 
-Parameters are matched by joint name, in every world. A link is the body that a joint moves, with everything fixed to
-it.
+Parameters are matched by joint name, in every world. A link is the body that a joint moves, including everything fixed
+to it.
 """
 
 import json
@@ -34,7 +34,7 @@ _INERTIA = ((0, 3, 4), (3, 1, 5), (4, 5, 2))  # of xx, yy, zz, xy, xz, yz
 
 
 def apply(settings: str | Path | dict[str, Any], target: Any, *, dt: float | None = None, folder: Any = None) -> int:
-    """Put identified parameters into a builder or a finished model.
+    """Apply identified parameters to a builder or a finished model.
 
     Args:
         settings: Path or contents of settings.json.

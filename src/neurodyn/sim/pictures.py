@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of a robot in motion, ray-traced on the CPU without a display, and a camera that fits the whole motion.
 
-Link poses with meshes for other viewers.
+Also link poses with meshes, for other viewers.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ _LINK_COLOUR, _JOINT_COLOUR = (0.16, 0.38, 0.72), (0.93, 0.52, 0.13)
 _GROUND_COLOUR = (0.78, 0.8, 0.76)
 _FRAMES_TO_FIT = 40
 _ROOM = 1.6
-"""Distance of a camera that knows one pose alone, relative to one that shows that pose."""
+"""Extra distance of a camera that is fitted to a single pose, as a factor."""
 
 
 def render(
@@ -155,7 +155,7 @@ class ViewedCopies:
         ground: Ground | None = None,
         colour: tuple[float, float, float] | None = None,
     ) -> None:
-        """Build the model, in free space or with a ground at one pose, in a colour of its own if given."""
+        """Build the model, in free space or with a ground at one pose; `colour` overrides the robot's colours."""
         import warp as wp
 
         self._wp, self._newton = wp, import_newton()
@@ -296,7 +296,7 @@ class Viewfinder:
 
 
 def _show_hidden_shapes(builder: Any) -> None:
-    """Show the collision shapes of bodies with missing or far smaller visible shapes, whose meshes were left out."""
+    """Show the collision shapes of bodies whose visible shapes are missing or far smaller: meshes were left out."""
     visible = int(import_newton().ShapeFlags.VISIBLE)
     sizes = [float(np.linalg.norm(list(scale))) for scale in builder.shape_scale]
     for body in range(len(builder.body_label)):

@@ -75,7 +75,7 @@ class ContactForces:
     """
 
     def __init__(self, solver: Any, model: Any, contacts: dict[str, tuple[str, ...]]) -> None:
-        """Find the shapes of each declared contact: shell patterns of the labels of collision shapes, by name.
+        """Find the shapes of each declared contact, given as glob patterns of collision shape labels, by name.
 
         A pattern that matches no shape of the `SolverMuJoCo` that can touch anything raises InputError.
         """
@@ -131,13 +131,13 @@ class ReferenceSimulator(Simulator):
     """
 
     def __init__(self, robot: Robot, worlds: int, *, capture: bool = True, **options: Unpack[SimulatorOptions]) -> None:
-        """Build the worlds and the solver; other numbers of substeps than declared update the mass matrix in each.
+        """Build the worlds and the solver; with other substeps than declared, the mass matrix is updated in each.
 
         Args:
             robot: The declared robot.
             worlds: Number of worlds.
             capture: Whether to capture a frame as a graph and replay it, instead of launching kernel by kernel.
-            **options: See `sim.simulators.simulator`, and for errors.
+            **options: See `sim.simulators.simulator`, also for errors.
         """
         super().__init__(robot, worlds, **options)
         scene, gravity, device = self.scene, options.get("gravity"), options.get("device", "cpu")
@@ -145,7 +145,7 @@ class ReferenceSimulator(Simulator):
             raise InputError(
                 f"robot {robot.name!r}: its simulator knows no contacts; declare simulator: {{solver: mujoco}}"
             )
-        self._replayed = self.substeps  # in the recorded graph
+        self._replayed = self.substeps  # number in the recorded graph
         import warp as wp
 
         self._newton, self._wp = import_newton(), wp
@@ -288,7 +288,7 @@ class ReferenceSimulator(Simulator):
                 self.model,
                 disable_contacts=False,
                 use_mujoco_contacts=self._pipeline is None,
-                kinematic_switchable_roots=False,  # saves an unused constraint for each free joint
+                kinematic_switchable_roots=False,  # avoids an unused constraint for each free joint
                 enable_multiccd=True,  # up to four contacts between faces, instead of one that jumps
                 nconmax=self._capacity.contacts,
                 njmax=self._capacity.rows,

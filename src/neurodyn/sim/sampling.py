@@ -176,13 +176,13 @@ def sample_torques(robot: Robot, count: int, frames: int, rng: np.random.Generat
 
 
 LONGEST_HOLD, WEAKEST = 20, 0.1
-"""Most frames that a control is held, and least strength of the held controls of a trajectory."""
+"""Maximum number of frames that a control is held, and minimum strength of a trajectory's held controls."""
 
 
 def held_controls(robot: Robot, control: Tensor, rng: np.random.Generator) -> Tensor:
-    """Hold controls, shape [count, frames, nu], each for 1 to `LONGEST_HOLD` frames, at a strength of each trajectory.
+    """Hold controls, shape [count, frames, nu], each for 1 to `LONGEST_HOLD` frames, at a strength per trajectory.
 
-    Controls that change in every frame hardly move a heavy robot: what policies do, data of such controls do not show.
+    Controls that change in every frame hardly move a heavy robot, so such data lack the motions of policies.
     """
     count, frames, size = control.shape
     each = rng.integers(1, LONGEST_HOLD + 1, (count, 1, size))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference simulators by the name of their solver, the robot as each builds it, and what contradicts its asset."""
+"""Reference simulators by the name of their solver, the robot as each builds it, and contradictions with its asset."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class Simulator(ABC):
     memory: Tensor | None = None
 
     def __init__(self, robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> None:
-        """Keep what all simulators have; arguments and errors: see `simulator`."""
+        """Set the attributes that all simulators share; arguments and errors: see `simulator`."""
         scene = options.get("scene")
         self.robot, self.worlds = robot, worlds
         self.scene = scene if scene is not None and scene.shapes else None
@@ -76,9 +76,9 @@ class Simulator(ABC):
         """Change gravity [m/s^2], shape [3] or [worlds, 3] in world axes, before the next frame; None: the robot's."""
 
     def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
-        """Give worlds values of their own of named quantities before the next frame, shape [worlds, names].
+        """Set named quantities per world before the next frame, shape [worlds, names].
 
-        Quantities that are not named are the robot's own; None, without names, for all of them.
+        All other quantities have the robot's values; None, without names, restores all of them.
 
         Raises:
             InputError: Worlds of this simulator cannot differ in a quantity.
@@ -121,7 +121,7 @@ class Simulator(ABC):
         return q_next.clone(), qd_next.clone()
 
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by T frames under torques of shape [worlds, T, nu]; for the others see `step` and `begin`.
+        """Advance all worlds by T frames under torques of shape [worlds, T, nu]; for the rest see `step`, `begin`.
 
         Returns:
             Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv], the initial ones first.
@@ -159,7 +159,7 @@ def solver_steps(robot: Robot, substeps: int | None) -> int:
 
 @dataclass(frozen=True)
 class AssetLimits:
-    """Limits of a joint with one degree of freedom in the robot's asset; None for none.
+    """Limits of a joint with one degree of freedom in the robot's asset; None if absent.
 
     Attributes:
         position: Lower and upper limit [rad or m].

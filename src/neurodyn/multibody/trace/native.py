@@ -120,8 +120,7 @@ _lock = threading.RLock()  # the garbage collector may return a buffer while thi
 
 
 def tape_memory(like: Tensor, size: int) -> Tensor:
-    """Return `size` uninitialised numbers with the dtype and device of `like`; on a CPU, 256 MiB of buffers are reused.
-    """
+    """Return `size` uninitialised numbers of the kind of `like`; on a CPU, up to 256 MiB of buffers are reused."""
     count = size * like.element_size()
     if count < _LEAST or not like.is_cpu:
         return like.new_empty(size)

@@ -41,14 +41,14 @@ from neurodyn.sim.simulators import articulation, simulator
 
 _SUBSTEPS = (2, 4, 8, 16)
 _ARMATURES = (1.0, 2.0, 4.0, 8.0)
-_MOST_TO_TRY = 60  # degrees of freedom of robots whose checks are repeated, which then take minutes
+_MOST_TO_TRY = 60  # degrees of freedom beyond which checks, which then take minutes, are not repeated
 _FRAMES_TO_RATED_SPEED = 2
 """Minimum number of frames in which full effort may accelerate a joint to its rated speed."""
 
 _ABOUT_NOMINAL = 0.5  # range of data about the nominal pose of a standing robot [rad]
 _SHARE_OF_SLACK = 0.6  # share of `LIMIT_SLACK` above which yielding limits get explicit position bounds
-_ASIDE, _RISE = 0.1, 0.1  # range of an object's place about that in the asset, and how far that is lifted [m]
-_FEWEST, _ITERATIONS = 10, 100  # iterations of a solver that converges at contacts; MuJoCo's own default
+_ASIDE, _RISE = 0.1, 0.1  # range of an object's position about that in the asset, and height that it is lifted by [m]
+_FEWEST, _ITERATIONS = 10, 100  # iterations that suffice for contacts; MuJoCo's default
 _STILL = 0.5  # joint velocity below which a robot stands still [rad/s]
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the asset has none [rad/s, m/s]
 
@@ -68,7 +68,7 @@ class Declaration:
 
     path: Path
     robot: Robot
-    trial: SimulatorTrial  # the last one of its simulator
+    trial: SimulatorTrial  # last trial of its simulator
     decisions: list[Decision] = field(default_factory=list)
     base: str = "contact"  # recommended for first models (`learn.train`)
 
@@ -99,12 +99,12 @@ def declare(
         dt: Length of a frame [s].
         lock: Joints to hold at zero, besides mimic joints and grippers.
         budget: Maximum number of contact points.
-        self_contacts: Whether links touch each other as in the asset; they always do where there are objects.
+        self_contacts: Whether links touch each other as in the asset; they always do if there are objects.
         force: Whether to replace the files of an existing folder.
         accept: Judges a simulator that passed the trial: returns the reason for refusal, or None.
 
     Raises:
-        InputError: The asset is invalid, the folder exists, or no simulator of the robot can be learned from.
+        InputError: The asset is invalid, the folder exists, or no simulator of the robot is fit for learning.
     """
     path = Path(asset)
     robot_name = name or path.stem.replace("_", "-").lower()
@@ -128,7 +128,7 @@ def declare(
             tree["asset"] = copy_asset(draft.robot(), place)
             comments = {decision.what: decision for decision in draft.decisions}
             artifacts.write_text(place / "robot.yaml", declaration_text(tree, comments))
-            articulation(load(place))  # the copy builds as the asset did
+            articulation(load(place))  # the copy builds like the asset
         robot = load(folder)
     return Declaration(folder / "robot.yaml", robot, draft.trial, draft.decisions, draft.base)
 
@@ -142,7 +142,7 @@ class _Draft:
         self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
         self.stands = facts.floating or bool(facts.floor)
-        self.base, self._decided = "contact", 0.0  # the latter is the share of the current work that decisions end
+        self.base, self._decided = "contact", 0.0  # the latter is the reported progress after the current decisions
         self.tree: dict[str, Any] = {
             "name": name,
             "description": f"{name}, from {facts.path.name}",
@@ -221,7 +221,7 @@ class _Draft:
         tell(self._decided, f"{what}: {value}")
 
     def _commands(self) -> None:
-        """Say between which commands data are drawn where the asset does not."""
+        """Declare the ranges of commands in data that the asset lacks."""
         intervals = dict(zip(self.tree["actuated"], self.robot(sampling={}).control_intervals(), strict=True))
         unsaid = [name for name, drive in self.facts.drives.items() if "command_range" not in drive]
         if unsaid:
@@ -324,12 +324,12 @@ class _Draft:
                 about, reach = nominal[joint.name], _ABOUT_NOMINAL if joint.kind == "revolute" else min(reach, 0.5)
                 low, high = max(low, about - reach), min(high, about + reach)
             elif joint.kind == "revolute" and high - low > 2 * math.pi + 0.01:
-                low, high = max(low, -math.pi), min(high, math.pi)  # a turn is enough to see
+                low, high = max(low, -math.pi), min(high, math.pi)  # one turn is enough
             elif joint.lower is not None or joint.kind == "revolute":
                 continue  # limits, or a whole turn
             rounded = [_floor(low), -_floor(-high)] if joint.lower is None else [_up(low), -_up(-high)]
             q[joint.name] = rounded if rounded[0] < rounded[1] else [low, high]
-        places: dict[str, list[float]] = {}  # of objects at resets: as high as in the asset
+        places: dict[str, list[float]] = {}  # positions of objects at resets: as high as in the asset
         for joint in self.objects:
             for axis, value, rise in zip("xyz", joint.place or (), (0.0, 0.0, _RISE), strict=True):
                 q[f"{joint.name}.{axis}"] = [round(value - _ASIDE + rise, 3), round(value + _ASIDE + rise, 3)]
@@ -500,7 +500,7 @@ class _Draft:
                     f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
                     f"{self.trial.text}; {advice}"
                 )
-            self._decide("trial", f"not passed: {self.trial.text}", advice)  # it is the user's own simulator
+            self._decide("trial", f"not passed: {self.trial.text}", advice)  # the user's own simulator is kept
         first = self.trial.substeps
         with stage(0.4, 0.7, "check"):
             refused = self._refusal()
@@ -534,7 +534,7 @@ class _Draft:
         return self.accept(self.robot()) or ""
 
     def _try(self, factor: float, substeps: int) -> SimulatorTrial:
-        """Run the trial with these substeps and this factor on armatures."""
+        """Run the trial with these substeps and armatures scaled by `factor`."""
         self._set_armature(factor)
         self.tree["simulator"]["substeps"] = substeps
         self.tree.pop("range", None)
@@ -551,7 +551,7 @@ class _Draft:
             rated = joints[name].velocity if name in joints else None
             key = _sort(name, joints)
             groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated or 0.0))
-        if "v" in groups:  # where the ground is absent, the base falls for a whole trajectory
+        if "v" in groups:  # without ground, the base falls for a whole trajectory
             groups["v"] = max(groups["v"], 1.5 * 9.81 * self.robot().frames * self.tree["dt"])
         beyond: dict[Any, float] = {}
         for name, (low, high) in zip(spec.q_names, trial.reach.tolist(), strict=True):
@@ -571,7 +571,7 @@ class _Draft:
 
 
 def _sort(name: str, joints: dict[str, AssetJoint]) -> Any:
-    """Return the group of coordinates that share a velocity bound: base linear, base angular, joints alike."""
+    """Return the key of coordinates that share a velocity bound: base linear, base angular, or joints alike."""
     if name in joints:
         return joints[name].kind, joints[name].velocity
     return name.rpartition(".")[2][0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a robot's asset: joints with limits, efforts and velocities, whether the base floats, and what has no model."""
+"""Reads a robot's asset: joint limits, efforts and velocities, whether the base floats, and unmodelled features."""
 
 import math
 import re
@@ -28,7 +28,7 @@ from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.newton_asset import parse_xml
 
 _UNSAID = 1e5
-"""Efforts and velocities from here on count as unspecified: importers fill in 1e6."""
+"""Efforts and velocities from this value on count as unspecified: importers fill in 1e6."""
 
 _WORLD_LINKS = ("world", "map", "odom", "ground")
 _STROKE = 0.15
@@ -37,7 +37,7 @@ _STROKE = 0.15
 
 @dataclass(frozen=True)
 class AssetJoint:
-    """A moving joint as the asset has it; None for unspecified values."""
+    """A moving joint of the asset; None for unspecified values."""
 
     name: str
     kind: JointKind
@@ -46,7 +46,7 @@ class AssetJoint:
     effort: float | None = None  # maximum of its drive [N m or N]; None for a joint without a drive
     velocity: float | None = None  # maximum of its drive [rad/s or m/s]
     armature: float = 0.0  # rotor inertia [kg m^2 or kg]
-    place: Vector3 | None = None  # of a free body in the asset, world axes [m]
+    place: Vector3 | None = None  # position of a free body in the asset, world axes [m]
 
     @property
     def scalar(self) -> bool:
@@ -55,18 +55,18 @@ class AssetJoint:
 
     @property
     def least(self) -> float:
-        """The lower limit, or minus infinity [rad or m]."""
+        """Lower limit, or minus infinity [rad or m]."""
         return -math.inf if self.lower is None else self.lower
 
     @property
     def most(self) -> float:
-        """The upper limit, or infinity [rad or m]."""
+        """Upper limit, or infinity [rad or m]."""
         return math.inf if self.upper is None else self.upper
 
 
 @dataclass(frozen=True)
 class AssetEnd:
-    """An end effector: what it is, joint whose body carries it, place in the frame of that body [m], and the reason."""
+    """An end effector: what it is, joint whose body carries it, position in that body's frame [m], and the reason."""
 
     what: str
     joint: str
@@ -79,20 +79,20 @@ class AssetFacts:
     """Contents of an asset."""
 
     path: Path
-    joints: tuple[AssetJoint, ...]  # the moving ones in the order of the built articulation, without `locked`
+    joints: tuple[AssetJoint, ...]  # moving joints in the order of the built articulation, without `locked`
     floating: bool  # whether the base is free
     why_floating: str
     locked: tuple[str, ...]  # joints to hold at zero
-    floor: tuple[Plane, ...]  # planes that do not move and that the robot can touch
+    floor: tuple[Plane, ...]  # fixed planes that the robot can touch
     notes: tuple[str, ...]  # one line each
     gravity: Vector3 = (0.0, 0.0, -9.81)  # world axes [m/s^2]
-    step: float | None = None  # time between two steps of its simulator [s]; None if it says none
-    iterations: int | None = None  # at most, of its constraint solver; None if it says none
+    step: float | None = None  # time step of its simulator [s]; None if unspecified
+    iterations: int | None = None  # maximum number of iterations of its constraint solver; None if unspecified
     drives: dict[str, Any] = field(default_factory=dict)  # actuators that are not torques at joints, as plain data
-    efforts: dict[str, float] = field(default_factory=dict)  # greatest force of each of them [N m or N]
+    efforts: dict[str, float] = field(default_factory=dict)  # maximum force of each of them [N m or N]
     pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
     end: AssetEnd | None = None  # end effector of a bolted robot
-    apart: tuple[str, ...] = ()  # first joints of bodies beside the robot, which nothing drives
+    apart: tuple[str, ...] = ()  # first joints of bodies beside the robot without drives
     solver: Literal["mujoco", "mujoco-c"] = "mujoco-c"  # reference simulator of a robot like this
 
     @property
@@ -106,7 +106,7 @@ class AssetFacts:
         return max((plane.position[2] for plane in self.floor if plane.rotation == IDENTITY[3:]), default=0.0)
 
     def grounds(self) -> dict[str, Any]:
-        """Return the grounds of a declaration, first its own: the asset's planes, below floating bases level ground."""
+        """Return the declared grounds, the default first: the asset's planes, and level ground below floating bases."""
         place = {"position": [0.0, 0.0, self.floor_height]} if self.floor_height else {}
         flat: dict[str, Any] = {"kind": "plane", **place}
         if self.floating:
@@ -182,7 +182,7 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
 
 
 def _handles(model: Any) -> list[str]:
-    """Return the mocap bodies that bodies are welded or pinned to."""
+    """Return the mocap bodies that other bodies are welded or pinned to."""
     kinds = import_mujoco().mjtEq
     ends = model.eq_type[:, None] == [int(kinds.mjEQ_WELD), int(kinds.mjEQ_CONNECT)]
     held = np.flatnonzero(
@@ -193,7 +193,7 @@ def _handles(model: Any) -> list[str]:
 
 
 def _bound(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -> float:
-    """Return the greatest force of an actuator; of a servo without a bound, its stiffness over the joints' range."""
+    """Return the maximum force of an actuator; for a servo without a bound, its stiffness times the joints' range."""
     if effort is not None and math.isfinite(effort) and effort > 0:
         return effort
     ranges = [joint.upper - joint.lower for joint in joints if joint.lower is not None and joint.upper is not None]
@@ -201,7 +201,7 @@ def _bound(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -
 
 
 def _floor(model: Any) -> tuple[Plane, ...]:
-    """Return the planes of a model that do not move and that geoms which do can touch; a plane for a heightfield."""
+    """Return the fixed planes of a model that moving geoms can touch; a plane for a heightfield."""
     mujoco = import_mujoco()
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
@@ -218,13 +218,13 @@ def _floor(model: Any) -> tuple[Plane, ...]:
             quat = np.zeros(4)
             mujoco.mju_mat2Quat(quat, data.geom_xmat[geom])
             qw, qx, qy, qz = (round(float(part), 9) for part in quat)
-            turned = abs(qx) + abs(qy) > 1e-9  # a turn about the normal changes nothing
+            turned = abs(qx) + abs(qy) > 1e-9  # a rotation about the normal changes nothing
             found.append(Plane(position=(x, y, z), rotation=(qx, qy, qz, qw)) if turned else Plane(position=(0, 0, z)))
     return tuple(dict.fromkeys(found))
 
 
 def _apart(model: Any, driven: set[str]) -> tuple[str, ...]:
-    """Return the first joint of each tree of bodies but the first in which nothing is driven."""
+    """Return the first joint of each tree of bodies, except the first tree, without driven joints."""
     trees: dict[int, list[str]] = {}
     for joint in range(model.njnt):
         trees.setdefault(int(model.dof_treeid[model.jnt_dofadr[joint]]), []).append(joint_name(model, joint))
@@ -232,14 +232,14 @@ def _apart(model: Any, driven: set[str]) -> tuple[str, ...]:
 
 
 _ENDS = re.compile(r"grip|grasp|pinch|tcp|tool|end_?eff|(^|[_/])eef?($|[_/])|attach|hand|palm", re.IGNORECASE)
-"""How sites at end effectors are named."""
+"""Name patterns of sites at end effectors."""
 
 
-_LEAST_HINGES = 4  # driven ones, one after the other, that make an arm
+_LEAST_HINGES = 4  # minimum number of driven hinges in sequence that make an arm
 
 
 def _end_effector(model: Any, driven: set[str]) -> AssetEnd | None:
-    """Return the end effector of a bolted robot, None for none: a site with such a name, else the end of an arm."""
+    """Return the end effector of a bolted robot: a site with such a name, else the end of an arm, or None."""
     mujoco = import_mujoco()
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
@@ -268,11 +268,11 @@ def _named_end(model: Any, data: Any) -> AssetEnd | None:
 
 
 def _arm_end(model: Any, data: Any, driven: set[str]) -> AssetEnd | None:
-    """Return the end of the longest chain of driven hinges: between its fingers, else its last named or outermost part.
+    """Return the end of the longest chain of driven hinges: between its fingers, else its last named or outermost body.
 
-    A chain ends where several moving bodies branch off, as fingers do from a hand.
+    A chain ends where several moving bodies branch off, such as the fingers of a hand.
     """
-    carriers = {0: 0}  # bodies that move by themselves, or whose motion others share
+    carriers = {0: 0}  # the moving body that each body is part of; 0 for the world
     for body in range(1, model.nbody):
         carriers[body] = body if model.body_jntnum[body] else carriers[int(model.body_parentid[body])]
     parents = {
@@ -360,7 +360,7 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
 
 
 def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | None]:
-    """Return the effort and velocity that a URDF gives a joint; None for none."""
+    """Return the effort and velocity of a URDF joint; None if unspecified."""
     limit = joint.find("limit")
     effort, velocity = (None if limit is None else float(limit.get(what, "0")) for what in ("effort", "velocity"))
     return _said(effort), _said(velocity)
@@ -371,7 +371,7 @@ def _said(value: float | None) -> float | None:
 
 
 class _Joint(NamedTuple):
-    """A joint of a URDF between two links; None for a link that is not given."""
+    """A joint of a URDF between two links; None for an unspecified link."""
 
     element: ElementTree.Element
     name: str
@@ -398,7 +398,7 @@ def _held_joints(joints: list[_Joint]) -> dict[str, str]:
         if limit is None or joint.kind not in ("revolute", "prismatic"):
             continue
         if "lower" not in limit.attrib and "upper" not in limit.attrib:
-            continue  # efforts alone
+            continue  # only efforts
         lower, upper = float(limit.get("lower", 0)), float(limit.get("upper", 0))
         if lower >= upper:
             held.setdefault(joint.name, "has no range between its limits")
@@ -435,7 +435,7 @@ def _guess_floating(root: ElementTree.Element, joints: list[_Joint], locked: tup
 def _compiled_joints(
     path: Path, model: Any, drives: Mapping[str, tuple[float | None, float | None]]
 ) -> tuple[AssetJoint, ...]:
-    """Return the moving joints as MuJoCo compiled them; `drives` are their efforts and velocities."""
+    """Return the moving joints as compiled by MuJoCo; `drives` are their efforts and velocities."""
     if not model.njnt:
         raise InputError(f"{path}: nothing moves; valid: an asset with joints, or a floating base (--floating)")
     joints = []
@@ -459,7 +459,7 @@ def _compiled_joints(
 
 
 def _imported_joints(path: Path) -> tuple[AssetJoint, ...]:
-    """Return the moving joints of a USD as Newton imports them."""
+    """Return the moving joints of a USD as imported by Newton."""
     builder, newton = read_asset(path), import_newton()
     kinds, fixed = joint_kinds(newton), int(newton.JointType.FIXED)
     joints = []
@@ -528,17 +528,17 @@ def _force(model: Any, index: int) -> float:
     gain = abs(float(model.actuator_gainprm[index, 0]))
     if int(model.actuator_biastype[index]) == 0:
         return gain * max(abs(lower), abs(upper))
-    return gain * (upper - lower) / 2  # a position servo pulls by its stiffness times half its range
+    return gain * (upper - lower) / 2  # maximum force of a position servo: stiffness times half its range
 
 
 def unmodelled(model: Any) -> tuple[str, ...]:
-    """Return one line for each feature of a model, beside its actuators, that the hybrid engine lacks."""
+    """Return one line for each feature of a model, apart from actuators, that the hybrid engine lacks."""
     found = (part(model) for part in (_options, _passive, _contacts, _coupled))
     return tuple(line for lines in found for line in lines)
 
 
 def _counted(count: int, one: str, many: str, what: str) -> list[str]:
-    """Return a line about so many things; none for 0."""
+    """Return a line with a count of things; none for 0."""
     return [f"{count} {one if count == 1 else many} {what}"] if count else []
 
 

@@ -11,15 +11,15 @@ from neurodyn.sim.articulation import Articulation, LinkKinematics, short_label
 _LEVEL = 0.02
 """Height above the lowest point of a foot up to which its shapes are soles [m]."""
 _SLACK = 0.05
-"""Height above the lowest point of the robot up to which a limb stands on the ground, as a share of the base's."""
+"""Maximum height of a standing limb above the lowest point of the robot, as a share of the base's height."""
 _ALONG = 0.8
-"""Least component along y of the axis of a joint that swings a leg."""
+"""Minimum y component of the axis of a joint that swings a leg."""
 _BEND, _FROM_LIMIT, _ROUNDS = 0.5, 0.05, 12
 
 
 @dataclass(frozen=True)
 class FoundLegs:
-    """Legs that were found.
+    """Legs found in a robot.
 
     Attributes:
         feet: Labels of the sole's shapes, by name of the foot.
@@ -37,7 +37,7 @@ class FoundLegs:
 def find_legs(built: Articulation, layout: ContactPointLayout, q: np.ndarray) -> FoundLegs | str:
     """Return the legs of a robot in the pose `q`, shape [nq], or why it has none.
 
-    A foot is the last link of a limb that touches the ground beside the lowest point of the robot.
+    A foot is the last link of a limb that reaches down to about the lowest point of the robot.
     """
     motion = LinkKinematics(built, q[None])
     heights = _heights(motion, layout)
@@ -86,7 +86,7 @@ def _swings(motion: LinkKinematics, layout: ContactPointLayout, joint: int) -> b
 
 
 def _named(built: Articulation, soles: dict[int, list[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the soles by name: that of the only shape where the asset gives one, else that of the body."""
+    """Return the soles by name: that of their only shape if the asset names it, else that of the body."""
     bodies = {joint: [short_label(shape.body) for shape in built.shapes if shape.joint == joint] for joint in soles}
     found = {}
     for joint, shapes in soles.items():
@@ -141,7 +141,7 @@ def _solve(
     built: Articulation, straight: LinkKinematics, layout: ContactPointLayout, q: np.ndarray, end: int,
     free: list[int], limits: list[tuple[float, float]],
 ) -> np.ndarray:  # fmt: skip
-    """Return `q` with free joints such that a foot is turned as in the straight pose, below the centre of mass."""
+    """Return `q` with free joints such that a foot is oriented as in the straight pose, below the centre of mass."""
     masses = np.array([link.mass for link in built.links])
     middle = np.mean([point.point for point in layout.contact_points if point.joint == end], 0)
     aside = (straight.origins[0, end] + straight.turns[0, end] @ middle)[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nominal pose of a robot (knees bent, feet below the hips, at standing height), and contact points in a budget."""
+"""The nominal pose of a robot (knees bent, feet below the hips, at standing height); contact points within a budget."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -149,7 +149,7 @@ def _points(chosen: ChosenPoints) -> int:
 def _fitting(
     robot: Robot, layout: ContactPointLayout, shapes: list[_Shape], vertices: int, budget: int
 ) -> tuple[ChosenPoints, bool]:
-    """Return a selection within the budget, and whether it has the end of every limb and the base.
+    """Return a selection within the budget, and whether it includes the end of every limb and the base.
 
     A point inside a sphere is redundant only if the sphere is chosen too, so a selection may have more points than its
     shapes have among all shapes.

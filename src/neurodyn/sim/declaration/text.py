@@ -10,20 +10,20 @@ import yaml
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.sim.declaration.facts import AssetJoint
 
-_MOST = 8  # items that are named one by one
+_MOST = 8  # maximum number of items listed in full
 
 
 def listed(items: Collection[str]) -> str:
-    """Return items as a list of words: of more than eight, the first three and how many there are."""
+    """Return items as a list of words; of more than eight, the first three and the count."""
     if len(items) <= _MOST:
         return ", ".join(items)
     return f"{', '.join(list(items)[:3])} ... ({len(items)})"
 
 
 def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return a table with patterns for names that share a value, with as few keys as found.
+    """Return a table with patterns for names that share a value, with few keys.
 
-    `names` are all that a pattern could match, in order.
+    `names` are all names that a pattern could match, in order.
     """
     groups: dict[Any, list[str]] = {}
     for name in names:
@@ -97,7 +97,7 @@ _ORDER = (
 
 
 class _WithoutAnchors(yaml.SafeDumper):
-    """Writes repeated values in full instead of as anchors and aliases."""
+    """YAML dumper that writes repeated values in full instead of as anchors and aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -174,7 +174,7 @@ def _grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as YAML on one line."""
+    """Return a value as single-line YAML."""
     text = yaml.dump(
         value, Dumper=_WithoutAnchors, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True
     )

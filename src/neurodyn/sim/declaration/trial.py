@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trial of a drafted simulator: random control for a short while, compared with itself at half the step."""
+"""Trial of a drafted simulator: a short time under random control, compared with itself at half the step."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ class SimulatorTrial:
 
 
 def run_trial(robot: Robot) -> SimulatorTrial:
-    """Simulate random motion of a robot, as for data, and again at half the step."""
+    """Simulate random motion of a robot, as for data, at the full and at half the step."""
     scene = data_scene(robot)
     worlds = simulator(robot, _WORLDS, scene=scene)
     layout = None if robot.contact_points is None else contact_point_layout(worlds.built, robot)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""MuJoCo's actuators as drives: gain and bias, ranges, state, and where they act.
+r"""MuJoCo's actuators as drives: gain and bias, ranges, state and transmission.
 
 $$f = g\,u + b_0 + b_1 l + b_2 \dot l$$
 
@@ -39,9 +39,9 @@ class ReadDrives:
 
     Attributes:
         drives: Drives by actuator, in the order of the control vector.
-        efforts: Greatest force of each drive [N m or N]; None where the model sets no bound.
+        efforts: Maximum force of each drive [N m or N]; None where the model sets no bound.
         joint_ranges: Range of the total torque of a joint's actuators by joint [N m or N] (`Link.effort_range`).
-        unmodelled: Reason why an actuator is no drive, by name.
+        unmodelled: Reason why an actuator has no equivalent drive, by name.
     """
 
     drives: dict[str, Drive] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ReadDrives:
 
     @property
     def motors(self) -> bool:
-        """Whether all are torques at joints, at most one at each, so that joint torques say the same."""
+        """Whether all are torques at joints, at most one per joint, so that joint torques are equivalent."""
         joints = [joint for name, drive in self.drives.items() for joint in drive.joints or (name,)]
         plain = all(
             drive.kind == "affine" and not drive.kp and not drive.kd and drive.offset in (UNSET, 0.0)
@@ -62,7 +62,7 @@ class ReadDrives:
         return plain and not self.unmodelled and len(set(joints)) == len(joints)
 
     def declared(self) -> dict[str, Any]:
-        """Return `drives` of a declaration as plain data, without defaults."""
+        """Return the `drives` of a declaration as plain data, without defaults."""
         usual = to_dict(Drive())
         return {
             name: {key: value for key, value in to_dict(drive).items() if key == "kind" or value != usual.get(key)}
@@ -71,7 +71,7 @@ class ReadDrives:
 
 
 class _UnmodelledError(Exception):
-    """An actuator that is no drive; the message says why."""
+    """An actuator has no equivalent drive; the message says why."""
 
 
 def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDrives:
@@ -128,7 +128,7 @@ class _DriveReader:
             raise _UnmodelledError(f"transmission {_word(mujoco.mjtTrn(model.actuator_trntype[number]))}")
         place = self._places[kind](number)
         law = self._law(number)
-        if not {"wrench", "adhesion"}.isdisjoint(place):  # whose length is 0
+        if not {"wrench", "adhesion"}.isdisjoint(place):  # their length is 0
             law = _without_length(law, "kd" if "wrench" in place else "nothing")
         return Drive(**law, **place, **self._ranges(number))
 
@@ -220,7 +220,7 @@ class _DriveReader:
         return factors
 
     def _tendon(self, number: int) -> dict[str, Any]:
-        """Return the joints of a fixed tendon that does nothing else, or else the tendon."""
+        """Return the joints of a fixed tendon that has no other effect, or else the tendon."""
         model, tendon = self._model, int(self._model.actuator_trnid[number][0])
         gear, first = float(model.actuator_gear[number][0]), int(model.tendon_adr[tendon])
         wraps = range(first, first + int(model.tendon_num[tendon]))
@@ -277,7 +277,7 @@ class _DriveReader:
 
 
 def _without_length(law: dict[str, Any], beside: str) -> dict[str, Any]:
-    """Return a law of a place without a length, and without a rate unless it is `beside`."""
+    """Adapt a law to a transmission without a length; it has a rate only if `beside` is "kd"."""
     if law["kind"] == "muscle" or (beside != "kd" and (law.get("kd") or law.get("per_velocity"))):
         raise _UnmodelledError("a force that depends on motion where nothing moves")
     changed = {name: x for name, x in law.items() if name not in ("kp", "per_position")}
@@ -287,7 +287,7 @@ def _without_length(law: dict[str, Any], beside: str) -> dict[str, Any]:
 
 
 def takes_commands(robot: Robot) -> bool:
-    """Return whether MuJoCo's actuators can do all that the drives of a robot do, whose commands are theirs."""
+    """Return whether a robot takes commands for its drives, all of which MuJoCo's actuators can represent."""
     return robot.command == "command" and all(map(_is_actuator, robot.drives.values()))
 
 
@@ -311,17 +311,17 @@ def add_actuators(spec: Any, robot: Robot) -> None:
 
 
 class _DriveWriter:
-    """Puts actuators of a `mujoco.MjSpec` in the places of drives, one method for each of `PLACES`."""
+    """Attaches actuators of a `mujoco.MjSpec` at the places of drives, one method for each of `PLACES`."""
 
     def __init__(self, spec: Any, robot: Robot) -> None:
         self._spec, self._kinds = spec, import_mujoco().mjtTrn
         self._joints = {joint.name: joint for joint in spec.joints}
         free = import_mujoco().mjtJoint.mjJNT_FREE
-        if robot.joints[0].kind == "free" and robot.joints[0].name not in self._joints:  # which any name will do for
+        if robot.joints[0].kind == "free" and robot.joints[0].name not in self._joints:  # any name matches
             self._joints[robot.joints[0].name] = next(joint for joint in spec.joints if joint.type == free)
 
     def transmission(self, actuator: Any, place: Mapping[str, float]) -> None:
-        """Put an actuator at joints."""
+        """Attach an actuator to joints."""
         if len(place) == 1:
             ((joint, factor),) = place.items()
             actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_JOINT, joint, factor
@@ -332,19 +332,19 @@ class _DriveWriter:
         actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, tendon.name, 1.0
 
     def tendons(self, actuator: Any, place: Mapping[str, float]) -> None:
-        """Put it at a tendon of the asset."""
+        """Attach an actuator to a tendon of the asset."""
         ((name, factor),) = place.items()
         own = {quantity_name(one.name, f"tendon{index}"): one for index, one in enumerate(self._spec.tendons)}
         own[name].name = own[name].name or name
         actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, own[name].name, factor
 
     def wrench(self, actuator: Any, place: BodyWrench) -> None:
-        """Put it at a site of a link."""
+        """Attach an actuator to a site of a link."""
         actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*place.force, *place.moment]
         actuator.target = self._site(actuator.name, place.link, place.point)
 
     def turning(self, actuator: Any, place: TurningJoint) -> None:
-        """Put it at a ball or free joint."""
+        """Attach an actuator to a ball or free joint."""
         kinds, joint = self._kinds, self._joints[place.joint]
         actuator.trntype = kinds.mjTRN_JOINTINPARENT if place.in_parent else kinds.mjTRN_JOINT
         ball = joint.type == import_mujoco().mjtJoint.mjJNT_BALL
@@ -353,7 +353,7 @@ class _DriveWriter:
         actuator.gear = [*place.moment, 0.0, 0.0, 0.0] if ball else [*place.force, *place.moment]
 
     def between(self, actuator: Any, place: FrameOffset) -> None:
-        """Put it between two sites."""
+        """Attach an actuator between two sites."""
         actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*place.along, *place.about]
         actuator.target = self._site(actuator.name, place.link, place.frame[:3], place.frame[3:])
         actuator.refsite = self._site(
@@ -361,7 +361,7 @@ class _DriveWriter:
         )
 
     def crank(self, actuator: Any, place: SliderCrank) -> None:
-        """Put it at a slider with a rod."""
+        """Attach an actuator to a slider with a rod."""
         actuator.trntype, actuator.gear[0] = self._kinds.mjTRN_SLIDERCRANK, place.factor
         actuator.cranklength = place.rod
         actuator.target = self._site(actuator.name, place.link, place.point)
@@ -370,7 +370,7 @@ class _DriveWriter:
         actuator.slidersite = self._site(f"{actuator.name} slider", place.slider, place.origin, (*turn[1:], turn[0]))
 
     def adhesion(self, actuator: Any, place: str) -> None:
-        """Put it at the body of a link that can touch something."""
+        """Attach an actuator to the body of a link that can touch something."""
         actuator.trntype, body = self._kinds.mjTRN_BODY, self._joints[place].parent
         bodies = [body]
         while bodies:
@@ -436,7 +436,7 @@ def _padded(numbers: list[float]) -> list[float]:
 
 
 def _effort(drive: Drive, name: str, joint_ranges: Mapping[str, tuple[float, float]]) -> float | None:
-    """Return the greatest force that ranges allow: of the force, of its joint, or of the command at rest."""
+    """Return the maximum force that ranges allow: of the force, of its joint, or of the command at rest."""
     if drive.force_range is not UNSET:
         return max(map(abs, drive.force_range))
     if drive.muscle is not UNSET:
@@ -464,5 +464,5 @@ def _three(given: Any) -> tuple[float, float, float]:
 
 
 def _word(kind: Any) -> Any:
-    """Return a constant of MuJoCo as its XML has it: "muscle" of mjGAIN_MUSCLE."""
+    """Return the XML name of a constant of MuJoCo: "muscle" for mjGAIN_MUSCLE."""
     return kind.name.rpartition("_")[2].lower()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot as MuJoCo compiled it, as plain data; and what of it the hybrid engine does not model.
+"""A robot as compiled by MuJoCo, as plain data.
 
 A body with several joints is a chain of links with one joint each: MuJoCo applies them in sequence. All links of it but
 the last have a negligible mass.
@@ -37,7 +37,7 @@ from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equa
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
 from neurodyn.sim.simulators import AssetLimits
 
-_NEGLIGIBLE = 1e-9  # mass and inertia of a link in between, as a share of its body's
+_NEGLIGIBLE = 1e-9  # mass and inertia of an intermediate link, as a share of its body's
 _DIGITS = 9
 _UNLIMITED = 1e10  # limit of a fingerprint's joint without one
 
@@ -78,7 +78,7 @@ def compiled_limits(robot: Robot) -> dict[str, AssetLimits]:
 
 
 def names_of_geoms(model: Any, geoms: Iterable[int], shapes: Sequence[BuiltShape]) -> dict[int, str]:
-    """Return the names that quantities have for geoms, of those that are shapes of links."""
+    """Return the names that quantities use for geoms that are shapes of links."""
     labels = {shape.label: name for shape, name in zip(shapes, shape_names(shapes), strict=True)}
     return {geom: labels[name] for geom in geoms if (name := model.geom(geom).name) in labels}
 
@@ -102,18 +102,18 @@ def _couplings(
 
 
 def _reference(model: Any) -> tuple[float, ...]:
-    """Return the positions at which MuJoCo takes inverse weights."""
+    """Return the reference positions at which MuJoCo computes inverse weights."""
     found: list[float] = []
     for joint in range(model.njnt):
         start, kind = int(model.jnt_qposadr[joint]), joint_kind(model, joint)
         own = model.qpos0[start : start + {"free": 7, "ball": 4}.get(kind, 1)].tolist()
-        own[:-4] = [0.0] * (len(own) - 4)  # where a free body is does not matter
+        own[:-4] = [0.0] * (len(own) - 4)  # the position of a free body does not matter
         found += [*own[:-4], *own[-3:], own[-4]] if kind in ("free", "ball") else own
     return tuple(found)
 
 
 class BodyTree:
-    """The bodies of a model, those without joints of their own merged into the ones that carry them."""
+    """The bodies of a model; those without joints are merged into the bodies that carry them."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -128,11 +128,11 @@ class BodyTree:
             self._link_of[int(model.jnt_bodyid[joint]) - 1] = joint  # the last joint of a body carries it
 
     def link_of(self, body: int) -> int:
-        """Return the link that a body of the model is a part of; -1 for the world."""
+        """Return the link that a body of the model belongs to; -1 for the world."""
         return self._link_of.get(self.groups[body - 1][0], -1)
 
     def where(self, names: list[str]) -> ModelLinks:
-        """Return where joints and bodies are, by the names of the links."""
+        """Return the links of joints and bodies, given the names of the links."""
         return model_links(self.model, dict(enumerate(names)))
 
     def offset(self, body: int) -> np.ndarray:
@@ -178,7 +178,7 @@ class BodyTree:
         first = joint == int(model.body_jntadr[body])
         parent, frame = (joint - 1, np.array(IDENTITY)) if not first else self._place(body)
         start = float(model.qpos0[model.jnt_qposadr[joint]]) if kind in ("revolute", "prismatic") else 0.0
-        zero = _moved(kind, np.array(model.jnt_axis[joint]), -start)  # where the joint is at position 0
+        zero = _moved(kind, np.array(model.jnt_axis[joint]), -start)  # frame of the joint at position 0
         return ChainJoint(
             name=name,
             kind=kind,
@@ -197,7 +197,7 @@ class BodyTree:
         return self.link_of(parent), compose(self.offset(parent), own)
 
     def _carried(self, body: int) -> dict[str, Any]:
-        """Return the mass of a body and its parts whose weight is compensated, and its centre."""
+        """Return the gravity-compensated mass of a body and its parts, and its centre."""
         model = self.model
         parts = [(one + 1, pose) for one, (head, pose) in self.groups.items() if head == body - 1]
         masses = {one: float(model.body_mass[one] * model.body_gravcomp[one]) for one, _ in parts}
@@ -280,7 +280,7 @@ def _shape_kinds() -> dict[int, ShapeKind]:
 def _constraints(
     model: Any, robot: Robot, shapes: tuple[BuiltShape, ...], geoms: list[int], links: tuple[Link, ...]
 ) -> tuple[SoftConstraints, Springs]:
-    """Return the constraints of a robot, and the springs that do what those of its limits do."""
+    """Return the constraints of a robot, and the springs equivalent to its limits."""
     names = [link.joint.name for link in links]
     limits = {
         name: constraint_parameters(model.jnt_solref[joint], model.jnt_solimp[joint])
@@ -356,7 +356,7 @@ def _solref(model: Any, joint: int) -> tuple[float, float]:
 
 
 def _imported_limit(solref: tuple[float, float]) -> tuple[float, float]:
-    """Return stiffness and damping of a limit as Newton's importer has them, whose worlds hold the same robot then."""
+    """Return stiffness and damping of a limit as in Newton's importer, so that both worlds hold the same robot."""
     time, ratio = solref
     if solref == (0.02, 1.0):
         return 1e4, 10.0

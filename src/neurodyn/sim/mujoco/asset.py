@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a URDF or MJCF with MuJoCo's compiler: what MuJoCo opens is opened here, with the same numbers."""
+"""Reads a URDF or MJCF with MuJoCo's compiler: files that MuJoCo opens are accepted, with the same numbers."""
 
 import re
 import warnings
@@ -22,7 +22,7 @@ T = TypeVar("T")
 _MISSING = re.compile(r"Error opening file '([^']*)'")
 _LEAST_MASS, _LEAST_INERTIA = 1e-6, 1e-9  # [kg, kg m^2]
 _UNPHYSICAL = ("cameras", "lights", "textures", "materials", "skins", "texts", "numerics", "tuples")
-"""Elements without any effect on motion; files of theirs that are missing do not matter."""
+"""Elements without any effect on motion; missing files of theirs do not matter."""
 
 
 def read_spec(
@@ -39,10 +39,10 @@ def read_spec(
     Args:
         path: A URDF or MJCF.
         locked: Joints that are removed, which welds their bodies to the parents.
-        floating: Whether the base of a URDF is free; an MJCF says it itself.
+        floating: Whether the base of a URDF is free; an MJCF specifies it itself.
         density: Density of a URDF's links without a mass [kg/m^3].
         densities: Densities of an MJCF's geoms by pattern of their names, which override masses [kg/m^3].
-        said: List that receives MuJoCo's warnings; None to leave them out.
+        said: List that receives MuJoCo's warnings; None to drop them.
 
     Raises:
         InputError: MuJoCo cannot read the file, or it lacks a locked joint.
@@ -66,7 +66,7 @@ def read_spec(
 
 
 def _give_joints(spec: Any) -> None:
-    """Give rotor inertia and damping of actuators at joints to these, where they do the same."""
+    """Move rotor inertia and damping from actuators to their joints where that is equivalent."""
     mujoco = import_mujoco()
     joints = {joint.name: joint for joint in spec.joints}
     scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
@@ -84,7 +84,7 @@ def _give_joints(spec: Any) -> None:
 
 
 def _disable(spec: Any) -> None:
-    """Take away what the asset's flags disable, and the flags, so that readers of a model need not know them."""
+    """Remove what the asset's flags disable, and the flags, so that readers of a model can ignore them."""
     bits, flags = import_mujoco().mjtDisableBit, int(spec.option.disableflags)
     everything = flags & int(bits.mjDSBL_CONSTRAINT)
 
@@ -118,10 +118,10 @@ def _disable(spec: Any) -> None:
 
 
 def compiled(path: Path, spec: Any, said: list[str] | None = None) -> Any:
-    """Return the `mujoco.MjModel` of a spec; what had to be mended for it is said in a notice.
+    """Return the `mujoco.MjModel` of a spec; a notice lists any repairs.
 
-    Meshes whose files are missing are left out, an inertia that no body has becomes a sphere's (`balanceinertia`), and
-    a link without a mass gets a negligible one (`boundmass`). `said` receives MuJoCo's warnings.
+    Meshes whose files are missing are left out, a physically impossible inertia becomes a sphere's (`balanceinertia`),
+    and a link without a mass gets a negligible one (`boundmass`). `said` receives MuJoCo's warnings.
 
     Raises:
         InputError: MuJoCo refuses the model; the message is MuJoCo's.
@@ -139,7 +139,7 @@ def compiled(path: Path, spec: Any, said: list[str] | None = None) -> Any:
 
 
 def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
-    """Remove the meshes whose file cannot be opened, and their geoms; return whether there were any."""
+    """Remove meshes whose files cannot be opened, and their geoms; return whether there were any."""
     found = _MISSING.search(error)
     gone = [] if found is None else [mesh for mesh in spec.meshes if _is_file(mesh.file, found[1])]
     for mesh in gone:
@@ -151,10 +151,10 @@ def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
 
 
 def _mend(path: Path, spec: Any, error: str) -> bool:
-    """Turn on the compiler's option that mends a mass or inertia that does not matter; return whether it may help.
+    """Turn on the compiler option that repairs an irrelevant mass or inertia; return whether it may help.
 
     Raises:
-        InputError: A link that moves has an inertia that no body has, or is the last one and has no mass.
+        InputError: A moving link has a physically impossible inertia, or is the last one and has no mass.
     """
     body = next((body for body in spec.bodies if f"'{body.name}'" in error), None)
     if "balanceinertia" in error or "positive eigenvalues" in error:
@@ -180,7 +180,7 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
 
 
 def _tensor(body: Any) -> np.ndarray:
-    """Return the inertia of a body about its centre of mass, in axes of its own, shape [3, 3]."""
+    """Return the inertia of a body about its centre of mass, in its own axes, shape [3, 3]."""
     xx, yy, zz, xy, xz, yz = body.fullinertia
     full = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     return full if np.isfinite(full).all() and full.any() else np.diag(np.asarray(body.inertia, dtype=float))
@@ -208,7 +208,7 @@ def _first_line(error: object) -> str:
 
 
 def _refusal(path: Path, error: object, what: str = "read") -> InputError:
-    """Return what MuJoCo says of a file, and for a name that it does not know the one that was meant."""
+    """Return MuJoCo's message about a file as an error, with a suggestion for an unknown name."""
     said = _first_line(error)
     wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", said)
     named = next(filter(None, wrong.groups()), "") if wrong else ""
@@ -216,7 +216,7 @@ def _refusal(path: Path, error: object, what: str = "read") -> InputError:
 
 
 def _meant(path: Path, name: str) -> str:
-    """Return a suggestion for a name that MuJoCo does not know: of the schema, of a type, or as others in the file."""
+    """Return a suggestion for a name unknown to MuJoCo: from the schema, the types, or other names in the file."""
     mujoco = import_mujoco()
     try:
         root = ElementTree.parse(path).getroot()
@@ -239,7 +239,7 @@ def _quietly(call: Callable[[], T], said: list[str] | None = None) -> T:
 
 
 def _read_mjcf(path: Path, locked: tuple[str, ...], said: list[str] | None) -> Any:
-    parse_xml(path, "mujoco", "MJCF")  # says what is wrong with a file that is not one
+    parse_xml(path, "mujoco", "MJCF")  # reports the cause for a file that is not one
     try:
         spec = _quietly(lambda: import_mujoco().MjSpec.from_file(str(path.resolve())), said)
     except ValueError as error:

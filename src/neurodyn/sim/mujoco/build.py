@@ -3,7 +3,7 @@
 
 Unless the declaration says `self_contacts`, bodies of a robot do not collide with each other, only with scenes, and
 contact begins where surfaces meet, as in `sim.build`. The asset's actuators are left out: drives and torques of the
-declaration take their place, which are actuators again where MuJoCo knows them.
+declaration take their place, as actuators where MuJoCo has such.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _CONDIM = 3  # of a floor by default
 _FORCE, _MOST_CONTACTS = 1 << 1, 8  # of a contact sensor: its reading, and contacts of a shape
 _BASE = 1.0  # thickness of a heightfield below its lowest point [m]
 _TORQUE_DRIVEN = ("actuators", "sensors", "keys", "plugins")
-_SCENE_BIT = 1 << 30  # by which shapes of the robot touch scenes
+_SCENE_BIT = 1 << 30  # bit by which shapes of the robot touch scenes
 _FIELDS = {"armature": "dof_armature", "damping": "dof_damping", "friction": "dof_frictionloss"}
 _INTEGRATORS = {"euler": "mjINT_EULER", "implicitfast": "mjINT_IMPLICITFAST"}
 
@@ -45,7 +45,7 @@ class BuiltModel:
     Attributes:
         model: The `mujoco.MjModel` of one world.
         joints: Number of each declared joint in the model.
-        clear: Names of the geoms that do not touch scenes, as they do not touch the asset's floor.
+        clear: Names of the geoms that do not touch scenes because they do not touch the asset's floor.
     """
 
     model: Any
@@ -81,7 +81,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     if robot.self_contacts and _contact_numbers(spec) != own:
         _keep_pairs_as(spec, touching_pairs(compiled(path, reading())), touching_pairs(compiled(path, spec)))
     for geom in [*spec.worldbody.geoms, *(geom for geom in fixed_floors(spec) if geom.parent.name != "world")]:
-        spec.delete(geom)  # the ground is a scene of the declaration
+        spec.delete(geom)  # the ground comes from the declared scene
     _keep_pairs(spec, robot)
     if takes_commands(robot):
         add_actuators(spec, robot)
@@ -103,10 +103,11 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
 def _touch_ground(spec: Any) -> frozenset[str]:
     """Return the shapes that cannot touch the asset's floor, if it has one that others can touch.
 
-    Give the others the numbers that their contacts with the asset's floor have, before a scene takes its place.
+    The others get the parameters of their contacts with the asset's floor, before a scene takes its place.
 
-    As in MuJoCo, the numbers of the geom with the greater priority hold, else the greater of both, and shapes that a
-    `pair` lets touch the floor have those of the pair. An asset without a floor is as on one with MuJoCo's defaults.
+    As in MuJoCo, the parameters of the geom with the higher priority win, else the greater of both, and shapes that
+    touch the floor by a `pair` get those of the pair. An asset without a floor is treated as on one with MuJoCo's
+    defaults.
     """
     floors = fixed_floors(spec)
     touching: dict[str, bool] = {}
@@ -139,14 +140,14 @@ def _touch_ground(spec: Any) -> frozenset[str]:
 
 
 def _contact_numbers(spec: Any) -> list[tuple[Any, ...]]:
-    """Return what `_touch_ground` may change of geoms."""
+    """Return the parameters of geoms that `_touch_ground` may change."""
     return [(geom.condim, *geom.friction, *geom.solref, *geom.solimp) for geom in spec.geoms]
 
 
 def _keep_pairs_as(
     spec: Any, own: dict[frozenset[str], ContactNumbers], now: dict[frozenset[str], ContactNumbers]
 ) -> None:
-    """Add a pair with its own numbers for each contact of the robot with itself that has others now."""
+    """Add a pair with the original parameters for each self-contact of the robot whose parameters have changed."""
     for ends, numbers in own.items():
         if now.get(ends, numbers) != numbers:
             first, second = sorted(ends)
@@ -177,7 +178,7 @@ def _fixed(geom: Any) -> bool:
 
 
 def _keep_pairs(spec: Any, robot: Robot) -> None:
-    """Remove the pairs and exclusions of contacts of what is not there, all of them without contacts of its own."""
+    """Remove pairs and exclusions of contacts whose geoms or bodies are gone; without self-contacts, remove all."""
     geoms, bodies = {geom.name for geom in spec.geoms}, {body.name for body in spec.bodies}
     for pair in list(spec.pairs):
         if not robot.self_contacts or not {pair.geomname1, pair.geomname2} <= geoms:
@@ -198,7 +199,7 @@ def joint_kind(model: Any, joint: int) -> JointKind:
 
 
 def joint_name(model: Any, joint: int) -> str:
-    """Return the name of a joint in a declaration: that of the asset, and "base" for an unnamed first free joint."""
+    """Return the declared name of a joint: the asset's, or "base" for an unnamed first free joint."""
     name = model.joint(joint).name
     return "base" if joint == 0 and joint_kind(model, 0) == "free" and _unnamed(name) else name
 
@@ -208,11 +209,11 @@ def _unnamed(name: str) -> bool:
 
 
 def declared_joints(model: Any, robot: Robot) -> tuple[int, ...]:
-    """Return the number of each declared joint; refuse other joints, kinds, or another order."""
+    """Return the index of each declared joint; refuse other joints, kinds, or another order."""
     built = [(joint_name(model, joint), joint_kind(model, joint)) for joint in range(model.njnt)]
     declared = [(joint.name, joint.kind) for joint in robot.joints]
     if built and built[0][1] == "free" and declared[0][1] == "free":
-        built[0] = declared[0]  # any name will do
+        built[0] = declared[0]  # any name matches
     if built != declared:
         raise InputError(
             f"robot {robot.name!r}: {asset_path(robot).name} has the moving joints {_words(built)} instead of the "
@@ -228,7 +229,7 @@ def _words(joints: list[tuple[str, str]]) -> str:
 def _set_options(model: Any, robot: Robot) -> None:
     declared, mujoco = robot.simulator, import_mujoco()
     model.opt.gravity[:] = robot.gravity
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # an unstable world would begin anew
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # an unstable world would be reset
     if declared.integrator is not None:
         model.opt.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[declared.integrator]))
     if declared.iterations is not None:
@@ -271,13 +272,13 @@ def _set_masses(model: Any, robot: Robot) -> None:
     for body, name in names.items():
         extra = chosen(name, robot.added_inertia)
         if extra is not None:
-            model.body_inertia[body] += extra  # the same about all axes, so principal axes stay
+            model.body_inertia[body] += extra  # equal about all axes, so the principal axes stay
 
 
 def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
     """Let the declared colliders touch scenes with the declared material; each other, and with margins, if declared.
 
-    Fixed bodies of the asset, as a table, are there for all of them.
+    Fixed bodies of the asset, such as a table, can be touched by all colliders.
     """
     material = robot.material or ContactMaterial()
     scene = model.geom_bodyid == _scene_body(model)
@@ -305,10 +306,10 @@ def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
     else:
         model.geom_contype[grounded] = 1
         model.geom_margin[:] = 0.0
-    model.geom_gap[:], model.geom_margin[scene] = 0.0, 0.0  # which a default of the asset may have given to the scene
+    model.geom_gap[:], model.geom_margin[scene] = 0.0, 0.0  # a default of the asset may have set them on the scene
     model.geom_conaffinity[scene] = _SCENE_BIT if robot.self_contacts else 1
     priorities = model.geom_priority[chosen_geoms]
-    model.geom_priority[scene] = int(priorities.min(initial=0)) - 1  # the robot's own numbers hold
+    model.geom_priority[scene] = int(priorities.min(initial=0)) - 1  # the robot's own parameters win
     if material.friction is not None:
         model.geom_friction[chosen_geoms, 0] = material.friction
     if material.stiffness is not None or material.damping is not None:
@@ -317,7 +318,7 @@ def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
 
 
 def _solref(own: np.ndarray, material: ContactMaterial) -> tuple[float, float]:
-    """Return time constant and damping ratio of contacts with a material, the geom's own where it has no number."""
+    """Return time constant and damping ratio of contacts with a material, by default the geom's own."""
     time, ratio = map(float, own)
     stiffness, damping = (1.0 / (time * ratio) ** 2, 2.0 / time) if time > 0 else (-time, -ratio)
     stiffness = stiffness if material.stiffness is None else material.stiffness
@@ -365,7 +366,7 @@ def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
     types = import_mujoco().mjtGeom
     x, y, z, qx, qy, qz, qw = (float(value) for value in solid.place)
     place: dict[str, Any] = {"name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz], "fromto": [np.nan] * 6}
-    # Whatever the asset's defaults are: without contacts, geoms are discarded as visual.
+    # Overrides the asset's defaults: without contacts, geoms are discarded as visual.
     place |= {"material": "", "contype": 1, "conaffinity": 1}
     a, b, c = (float(value) for value in solid.size)
     match solid.kind:
@@ -390,7 +391,7 @@ def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
 
 
 def _add_heights(spec: Any, body: Any, solid: Solid, place: dict[str, Any]) -> None:
-    """Add a heightfield: MuJoCo's grows from the pose of its geom, with heights between 0 and 1 of their range."""
+    """Add a heightfield: MuJoCo's starts at the pose of its geom, with heights scaled to 0 to 1 of their range."""
     heights = np.asarray(solid.heights, dtype=float)
     rows, columns = heights.shape
     low, high = float(heights.min()), float(heights.max())

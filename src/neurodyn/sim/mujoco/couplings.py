@@ -19,7 +19,7 @@ from neurodyn.sim.bodies import compose
 T = TypeVar("T")
 
 ADDED = "neurodyn "
-"""How the names of tendons begin that drives are put on (`sim.mujoco.actuators`), which no asset has."""
+"""Prefix, unused in assets, of the names of tendons added for drives (`sim.mujoco.actuators`)."""
 
 JOINT_WRAP, _PULLEY, _SITE = 1, 2, 3
 """MuJoCo's mjtWrap: kinds of parts of a tendon; the others are geoms."""
@@ -41,7 +41,7 @@ _SITE_OBJECT = 6
 
 @dataclass(frozen=True)
 class ModelLinks:
-    """Where the joints and bodies of a compiled model are in a mechanism.
+    """Maps joints and bodies of a compiled model to links of a mechanism.
 
     Attributes:
         joints: Name of the link of each hinge and slide, by the number of the joint.
@@ -54,9 +54,9 @@ class ModelLinks:
 
 
 def model_links(model: Any, names: Mapping[int, str]) -> ModelLinks:
-    """Return where joints and bodies of a compiled model are in a mechanism with these names of the joints.
+    """Return the links of joints and bodies of a compiled model, given the names of the joints.
 
-    The last joint of a body names its link; bodies without a joint are parts of what carries them.
+    The last joint of a body names its link; bodies without a joint belong to the link that carries them.
     """
     kinds = model.jnt_type
     bodies: dict[int, tuple[str, Pose]] = {0: ("", IDENTITY)}
@@ -79,13 +79,13 @@ def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
 
 
 def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...], list[str]]:
-    """Return the tendons that are modelled, and why the others are not."""
+    """Return the tendons that are modelled, and the reasons why others are not."""
     own = [index for index in range(model.ntendon) if not model.tendon(index).name.startswith(ADDED)]
     return _modelled(read_tendon, own, model, links)
 
 
 def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, ...], list[str]]:
-    """Return the active equality constraints that are modelled, and why the others are not."""
+    """Return the active equality constraints that are modelled, and the reasons why others are not."""
     return _modelled(_equality, np.flatnonzero(model.eq_active0).tolist(), model, links)
 
 
@@ -224,7 +224,7 @@ def _weld(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
 
 
 def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) -> dict[str, Any]:
-    """Return the links, frames and centres of two bodies, from the frames in these bodies, or of two sites."""
+    """Return the links, frames and centres of two bodies or sites; `frames` are relative to the bodies."""
     found = {}
     sites = int(model.eq_objtype[index]) == _SITE_OBJECT
     for end, numbers, frame in zip(("first", "second"), (model.eq_obj1id, model.eq_obj2id), frames, strict=True):
@@ -258,7 +258,7 @@ _KINDS: dict[int, tuple[EqualityKind, Callable[..., dict[str, Any]]]] = {
 
 
 def quantity_name(name: str, otherwise: str) -> str:
-    """Return a name as quantities may have it."""
+    """Return a name with characters that names of quantities cannot have replaced, or `otherwise` if it is empty."""
     return "".join("_" if sign in "@() " else sign for sign in name) or otherwise
 
 
@@ -277,7 +277,7 @@ def _pose(place: Any, quaternion: Any = None) -> Pose:
 
 
 def read_medium(model: Any, links: ModelLinks) -> Medium | UnsetType:
-    """Return the medium of a compiled model with the bodies that feel it; unset for none."""
+    """Return the medium of a compiled model with the bodies immersed in it; unset for none."""
     density, viscosity = float(model.opt.density), float(model.opt.viscosity)
     if density <= 0 and viscosity <= 0:
         return UNSET
@@ -294,7 +294,7 @@ def read_medium(model: Any, links: ModelLinks) -> Medium | UnsetType:
 
 
 def _inertia_box(model: Any, body: int, link: str, frame: Pose) -> ImmersedBody:
-    """Return the box with the inertia of a body."""
+    """Return the box with the same inertia as a body."""
     moments, mass = model.body_inertia[body], float(model.body_mass[body])
     squares = [max(float(moments.sum() - 2.0 * moments[axis]), 1e-15) * 6.0 / mass for axis in range(3)]
     x, y, z = (square**0.5 for square in squares)

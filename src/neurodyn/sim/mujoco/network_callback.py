@@ -2,14 +2,14 @@
 """Networks of a robot's model as a callback of plain MuJoCo.
 
 `neurodyn export RUN --to mjcf` writes a copy of this file beside the MJCF, with the robot's numbers and networks at its
-end. It needs numpy and mujoco alone:
+end. It needs only numpy and mujoco:
 
     model = mujoco.MjModel.from_xml_path("arm.xml")
     arm_networks.install(model)      # from now on mujoco.mj_step(model, data) includes the networks
     mujoco.set_mjcb_control(None)    # takes them out again
 
-The networks' generalised forces are added to `qfrc_passive` of the data. What they remember is kept in `userdata`, so
-that copies of `data` go on by themselves and `mj_resetData` starts anew. Steps are those of `mj_step`; calls of
+The networks' generalised forces are added to `qfrc_passive` of the data. Their memory is kept in `userdata`, so that
+copies of `data` continue independently and `mj_resetData` clears it. Steps are those of `mj_step`; calls of
 `mj_forward` in between change nothing.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 Step = Callable[[list[float], list[float], list[float], list[float], np.ndarray], tuple[list[float], list[float]]]
-"""From positions, velocities, commands, memory and weights to generalised forces and the memory after the step."""
+"""Maps positions, velocities, commands, memory and weights to generalised forces and the memory after the step."""
 
 
 def _sigmoid(z: np.ndarray) -> np.ndarray:
@@ -80,13 +80,13 @@ class MujocoNetworks:
     """
 
     def __init__(self, model: Any, step: Step, weights: np.ndarray, settings: dict[str, Any]) -> None:
-        """Find joints and actuators by name.
+        """Look up joints and actuators by name.
 
         `settings` holds joints (name, kind, encoder offset, reference point of a free one), commands (joint, whether
-        `ctrl` is the command itself), the time step [s], and places and size of the memory in `userdata`.
+        `ctrl` is the command itself), the time step [s], and position and size of the memory in `userdata`.
 
         Raises:
-            ValueError: The model lacks a joint or the memory's place, or has another time step.
+            ValueError: The model lacks a joint or space for the memory, or has another time step.
         """
         mujoco: Any = import_module("mujoco")
         self.model, self._step, self._weights = model, step, weights
@@ -123,7 +123,7 @@ class MujocoNetworks:
         self._apply(data, forces)
 
     def _remembered(self, data: Any) -> list[float]:
-        """Return the memory at the start of this step; a step later it is what the last step left."""
+        """Return the memory at the start of this step, as the previous step left it."""
         size = self._memory
         if not size:
             return []
@@ -175,7 +175,7 @@ class MujocoNetworks:
         return total
 
     def _apply(self, data: Any, forces: list[float]) -> None:
-        """Add generalised forces, with those of free bodies carried from the reference point to the origin."""
+        """Add generalised forces, those of free bodies moved from the reference point to the origin."""
         first = 0
         for kind, row, dof, _, reference in self._joints:
             if kind not in ("free", "ball"):

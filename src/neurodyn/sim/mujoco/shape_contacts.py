@@ -41,10 +41,10 @@ class ReadContacts:
     Attributes:
         surfaces: The surfaces of contacts between links and with the ground.
         contacts: The pairs.
-        ground: What geoms do in contacts with the ground, by the names given; without surfaces where they differ in
-            nothing but the coefficient of sliding.
+        ground: Surfaces of geoms on the ground, by the names given; without surfaces if they differ only in the
+            coefficient of sliding.
         hulls: Hulls of meshes, by name.
-        left_out: How many pairs of kinds of geoms have no collider, by their names in MJCF.
+        left_out: Number of pairs without a collider, by kinds of geoms as named in MJCF.
     """
 
     surfaces: tuple[ContactSurface, ...] = ()
@@ -61,10 +61,10 @@ def read_contacts(
 
     Args:
         model: The `mujoco.MjModel`.
-        links: Where its bodies are in the mechanism.
+        links: Maps its bodies to the mechanism.
         geoms: The geoms.
         pairs: Whether to read contacts between geoms.
-        ground: Geoms that touch the ground, with the names that the mechanism's contact points have for them.
+        ground: Geoms that touch the ground, with their names in the mechanism's contact points.
     """
     reader = _SurfaceReader(model, links)
     contacts = [one for pair in (reader.pairs(geoms) if pairs else ()) if (one := reader.contact(*pair)) is not None]
@@ -90,7 +90,7 @@ def has_several_contacts(model: Any) -> bool:
 
 @dataclass(frozen=True)
 class ContactNumbers:
-    """The numbers of a contact."""
+    """Parameters of a contact."""
 
     dimension: ContactDimension
     friction: tuple[float, ...]  # five
@@ -101,12 +101,12 @@ class ContactNumbers:
 
     @property
     def plain(self) -> bool:
-        """Whether all that is special of it is its coefficient of sliding."""
+        """Whether only its coefficient of sliding is not MuJoCo's default."""
         return self.dimension == 3 and not self.margin and not self.gap
 
 
 def touching_pairs(model: Any) -> dict[frozenset[str], ContactNumbers]:
-    """Return the numbers of the contacts between moving geoms of a compiled model, by the geoms' names."""
+    """Return the parameters of the contacts between moving geoms of a compiled model, by the geoms' names."""
     reader = _PairReader(model)
     touching = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
     moving = np.flatnonzero(touching & (model.body_weldid[model.geom_bodyid] != 0)).tolist()
@@ -117,7 +117,7 @@ def touching_pairs(model: Any) -> dict[frozenset[str], ContactNumbers]:
 
 
 class _PairReader:
-    """Which geoms of a compiled model may touch, and with what numbers."""
+    """Finds the geoms of a compiled model that may touch, and their contact parameters."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -151,7 +151,7 @@ class _PairReader:
         return welds[0] != parents[1] and welds[1] != parents[0]
 
     def of_geom(self, geom: int) -> ContactNumbers:
-        """Return the numbers of contacts in which a geom has its own way."""
+        """Return the parameters of contacts that a geom determines alone."""
         model = self._model
         slide, torsion, roll = map(float, model.geom_friction[geom])
         return ContactNumbers(
@@ -168,7 +168,7 @@ class _PairReader:
         )  # fmt: skip
 
     def _mixed(self, one: int, other: int) -> ContactNumbers:
-        """Return the numbers of a contact as MuJoCo mixes those of two geoms."""
+        """Return the parameters of a contact of two geoms as MuJoCo mixes them."""
         model = self._model
         mine, theirs = self.of_geom(one), self.of_geom(other)
         added = mine.margin + theirs.margin, mine.gap + theirs.gap
@@ -207,7 +207,7 @@ class _SurfaceReader(_PairReader):
         return ShapeContact(first=self._shape(first), second=self._shape(second), surface=self.surface(numbers))
 
     def surface(self, numbers: ContactNumbers) -> str:
-        """Return the name of the surface with these numbers."""
+        """Return the name of the surface with these parameters."""
         if numbers not in self.surfaces:
             slide, across, torsion, roll, roll_across = (max(x, _LEAST_FRICTION) for x in numbers.friction)
             self.surfaces[numbers] = ContactSurface(
@@ -218,7 +218,7 @@ class _SurfaceReader(_PairReader):
         return self.surfaces[numbers].name
 
     def lying(self, geom: int) -> TouchingShape | None:
-        """Return a shape that touches a plane where it lies lowest; None for other geoms."""
+        """Return a geom as a shape that can lie on a plane; None for other kinds."""
         kind = _KINDS.get(self._kind(geom))
         return self._shape(geom) if kind in GROUNDED and not self._without_hull(geom) else None
 
@@ -255,7 +255,7 @@ class _SurfaceReader(_PairReader):
         )  # fmt: skip
 
     def centre(self, geom: int) -> Vector3 | UnsetType:
-        """Return the centre of mass of a geom's own body in the frame of its link's; unset where it is the link's."""
+        """Return the centre of mass of a geom's body in the frame of its link; unset if it is the link's."""
         body = int(self._model.geom_bodyid[geom])
         welded = [other for other, where in self._links.bodies.items() if where[0] == self._links.bodies[body][0]]
         if self._model.body_mass[body] == self._model.body_mass[welded].sum() > 0.0:

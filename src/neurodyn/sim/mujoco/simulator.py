@@ -74,7 +74,7 @@ class MujocoSimulator(Simulator):
         turn = x[:, 3:] / np.linalg.norm(x[:, 3:], axis=1, keepdims=True)
         model, body = self.model, import_mujoco().mj_name2id(self.model, import_mujoco().mjtObj.mjOBJ_BODY, SCENE)
         mocap, moving = int(model.body_mocapid[body]), model.body_mocapid >= 0
-        places = np.tile(model.body_pos[moving], (self.worlds, 1, 1))  # the asset's own stay where they are
+        places = np.tile(model.body_pos[moving], (self.worlds, 1, 1))  # the asset's mocap bodies stay in place
         turns = np.tile(model.body_quat[moving], (self.worlds, 1, 1))
         places[:, mocap], turns[:, mocap] = x[:, :3], turn[:, [3, 0, 1, 2]]
         controls = model.nu if self._commanded else model.nv
@@ -86,7 +86,7 @@ class MujocoSimulator(Simulator):
         self._models = self._fallen()
 
     def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
-        """See `Simulator.set_parameters`; a model is written anew for each world whose numbers have changed."""
+        """See `Simulator.set_parameters`; a model is rewritten for each world whose numbers have changed."""
         self._writer.require(names)
         values = np.zeros((self.worlds, 0)) if numbers is None else numbers.detach().double().cpu().numpy()
         values = np.broadcast_to(values, (self.worlds, len(names)))
@@ -100,7 +100,7 @@ class MujocoSimulator(Simulator):
         self._models = self._fallen()
 
     def _fallen(self) -> Any:
-        """Return the models of the worlds with their gravity; one model where worlds do not differ."""
+        """Return the models of the worlds with their gravity; one model if all worlds are the same."""
         if self._gravity is None:
             return self._own or self.model
         if self._own:
@@ -162,7 +162,7 @@ class MujocoSimulator(Simulator):
 
 
 def _inputs(mujoco: Any, scene: bool, commanded: bool) -> int:
-    """Return what a roll-out is given at every step: commands or joint forces, and the pose of the scene."""
+    """Return the inputs of a roll-out at every step: commands or joint forces, and the pose of the scene."""
     kinds = mujoco.mjtState
     driven = kinds.mjSTATE_CTRL if commanded else kinds.mjSTATE_QFRC_APPLIED
     return int(driven | (kinds.mjSTATE_MOCAP_POS | kinds.mjSTATE_MOCAP_QUAT if scene else 0))
@@ -181,7 +181,7 @@ class _Columns:
         self._kinds = [joint.kind for joint in spec.joints]
         self._q = [1 + int(model.jnt_qposadr[joint]) for joint in built.joints]
         self._qd = [1 + model.nq + int(model.jnt_dofadr[joint]) for joint in built.joints]
-        self._com = [np.array(link.com) for link in articulation.links]  # stays where worlds differ in it
+        self._com = [np.array(link.com) for link in articulation.links]  # also used in worlds that differ in it
         dof = {
             joint.name: int(model.jnt_dofadr[number]) for joint, number in zip(robot.joints, built.joints, strict=True)
         }
@@ -193,7 +193,7 @@ class _Columns:
         self._to_rate = [self._qd[index] for index in scalar]
 
     def write(self, state: np.ndarray, q: Tensor, qd: Tensor) -> None:
-        """Put positions and velocities into MuJoCo's full states, which become those of an unexcited start."""
+        """Write positions and velocities to MuJoCo's full states, with everything else at rest."""
         x, v = q.detach().cpu().double().numpy(), qd.detach().cpu().double().numpy()
         state[:] = 0.0
         state[:, self._to], state[:, self._to_rate] = x[:, self._from], v[:, self._from_rate]
@@ -275,22 +275,22 @@ _CONTACT = {
         for column, name in enumerate(("d0", "dwidth", "width", "midpoint", "power"))
     },
 }
-"""Quantities of contacts with scenes, in which a robot's own numbers hold (`sim.mujoco.build`), as fields and columns
-of geoms."""
+"""Quantities of contacts with scenes, where the robot's own numbers win (`sim.mujoco.build`), as fields and columns of
+geoms."""
 
 
 class WorldModels:
-    """Copies of a model with values of their own of named quantities.
+    """Writes values of named quantities to copies of a model.
 
     Quantities have the names of the hybrid engine (`multibody.engine.nominal`): LINK.mass, LINK.com.x, LINK.inertia.xx,
     JOINT.damping, JOINT.armature, JOINT.friction, JOINT.stiffness, JOINT.rest, JOINT.lower, JOINT.upper,
     contact.friction, contact.solref.timeconst, contact.solimp.d0 and so on, and contact.SHAPE.friction. A change of
-    masses renews MuJoCo's inverse weights. Contact quantities hold for contacts with the scene; between links, MuJoCo
-    mixes the geoms' numbers.
+    masses recomputes MuJoCo's inverse weights. Contact quantities apply to contacts with the scene; between links,
+    MuJoCo mixes the geoms' numbers.
     """
 
     def __init__(self, built: BuiltModel, articulation: Articulation) -> None:
-        """Prepare to write into copies of `built.model`, whose links are those of an articulation."""
+        """Prepare to write to copies of `built.model`; the articulation has the links."""
         self._model, self._articulation = built.model, articulation
         self._tree = BodyTree(built.model)
         self._joint = {link.joint.name: joint for joint, link in enumerate(articulation.links)}
@@ -298,16 +298,16 @@ class WorldModels:
         self._scratch: Any = None
 
     def require(self, names: Sequence[str]) -> None:
-        """Raise an `InputError` that names the quantities that have no number in the model."""
+        """Raise an `InputError` for a quantity that has no number in the model."""
         for name in names:
             require_differing(self._writer(name) is not None, name, "plain MuJoCo", self._joint)
 
     def write(self, model: Any, values: Mapping[str, float]) -> None:
-        """Set quantities in a copy of the model, in which others have their own values already."""
+        """Set quantities in a copy of the model; all others keep their values."""
         inertial: dict[str, dict[str, float]] = {}
         for name, value in values.items():
             writer = self._writer(name)
-            assert writer is not None  # `require` has refused it
+            assert writer is not None  # `require` refuses such names
             writer(model, value)
             link, _, what = name.partition(".")
             if what in INERTIAL:
@@ -318,7 +318,7 @@ class WorldModels:
             self._renew(model)
 
     def _writer(self, name: str) -> Callable[[Any, float], None] | None:
-        """Return what writes a quantity; None for one that models have no number for."""
+        """Return the writer of a quantity; None if models have no number for it."""
         owner, _, what = name.partition(".")
         if owner == "contact":
             return self._contact_writer(what)
@@ -340,7 +340,7 @@ class WorldModels:
         return _nothing if carries and what in INERTIAL else None
 
     def _contact_writer(self, what: str) -> Callable[[Any, float], None] | None:
-        """Return what writes a quantity of contacts with the scene, of one shape or of those without their own."""
+        """Return the writer of a quantity of contacts with the scene, for one shape or all without their own value."""
         field, shapes = shapes_with(self._articulation.constraints, what, self._geoms.values())
         geoms = [geom for geom, name in self._geoms.items() if name in shapes]
         if not geoms or field not in _CONTACT:
@@ -349,7 +349,7 @@ class WorldModels:
         return lambda model, value: getattr(model, numbers).__setitem__((geoms, column), value)
 
     def _write_inertial(self, model: Any, joint: int, given: Mapping[str, float]) -> None:
-        """Give a link another mass, centre of mass or inertia; bodies welded to it become parts of its first."""
+        """Set a link's mass, centre of mass or inertia; bodies welded to it are merged into its first body."""
         link: Link = self._articulation.links[joint]
         body = int(model.jnt_bodyid[joint])
         for other in range(1, model.nbody):
@@ -364,7 +364,7 @@ class WorldModels:
         import_mujoco().mju_mat2Quat(model.body_iquat[body], axes.ravel())
 
     def _renew(self, model: Any) -> None:
-        """Compute what follows from masses and armatures at the reference pose."""
+        """Recompute constants that depend on masses and armatures at the reference pose."""
         mujoco = import_mujoco()
         if self._scratch is None:
             self._scratch = mujoco.MjData(self._model)
@@ -372,4 +372,4 @@ class WorldModels:
 
 
 def _nothing(model: Any, value: float) -> None:
-    """Leave a model as it is: the numbers of a link's inertia are written together."""
+    """Write nothing: the numbers of a link's inertia are written together."""
