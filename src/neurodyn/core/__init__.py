@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of robots, mechanisms and scenes as plain data; artifacts, configuration and errors."""
+"""Robots, mechanisms and scenes as plain data; artifacts, configuration and errors."""
 
 from neurodyn.core.registry import lazy
 

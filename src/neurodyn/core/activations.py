@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations of networks: one record each, from which everything that knows them by name is derived.
+"""Network activations: one record each, the single source for every lookup by name.
 
 An activation comes in several forms, because networks run as modules of torch, inside compiled steps, in a fused kernel
-and in exported files. Code that needs a missing form refuses the activation by name or does without: neural dynamics
-without a kernel run as modules of torch.
+and in exported files. Code that needs a missing form raises an error that names the activation, or falls back: neural
+dynamics without a kernel run as torch modules.
 """
 
 from collections.abc import Callable
@@ -17,24 +17,26 @@ from neurodyn.core.registry import Registry, imported
 Form = Literal["function", "value", "kernel", "onnx", "rsl_rl"]
 
 Operators = Callable[[Callable[..., str], str], str]
-"""From a function that adds an ONNX operator, `(operator, *inputs) -> output`, and an input to the activation of it."""
+"""Builds the ONNX nodes of an activation from a function that adds a node, `(operator, *inputs) -> output`, and an
+input.
+"""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation y = f(z) in every form that networks have here.
+    """An activation y = f(z) in every form that the library's networks use.
 
-    Callables may be given as "module:attribute". Expressions are in C, with `real` for the type of numbers.
+    Callables may be given as "module:attribute". Expressions are in C, with `real` as the number type.
 
     Attributes:
-        function: From a tensor to a tensor of the same shape, for networks of torch.
-        module: Class of the torch module, which takes no arguments.
-        in_place: The function where the input may be overwritten; empty for `function`.
+        function: Tensor function of the same output shape, for torch networks.
+        module: Class of the torch module, constructed without arguments.
+        in_place: Variant of the function that may overwrite its input; empty for `function`.
         value: y as an expression in z, inside compiled steps; empty for none.
         slope: dy/dz as an expression in z and y.
-        curvature: Derivative of the slope by z, as an expression in z and y.
-        kernel: y as an expression in v[i] and `sigmoid`, in the kernel of neural dynamics; empty for none.
-        onnx: ONNX operators that compute it in Newton's files of actuator networks; None for none.
+        curvature: Derivative of the slope with respect to z, as an expression in z and y.
+        kernel: y as an expression in v[i] and `sigmoid`, in the fused kernel of neural dynamics; empty for none.
+        onnx: ONNX operators that compute it in Newton's actuator network files; None for none.
         rsl_rl: Name of the activation in rsl_rl, for policies; empty if it has none.
     """
 
@@ -50,17 +52,17 @@ class Activation:
 
     @cached_property
     def apply(self) -> Callable[..., Any]:
-        """The function."""
+        """The torch function."""
         return imported(self.function)
 
     @cached_property
     def apply_(self) -> Callable[..., Any]:
-        """The function where the input may be overwritten."""
+        """The torch function that may overwrite its input."""
         return imported(self.in_place or self.function)
 
     @cached_property
     def new_module(self) -> Callable[[], Any]:
-        """The class of the module."""
+        """The class of the torch module."""
         return imported(self.module)
 
 
@@ -140,11 +142,11 @@ ACTIVATIONS: Registry[Activation] = Registry(
 
 
 def activations_with(form: Form) -> tuple[str, ...]:
-    """Return the names of the activations that have a form."""
+    """Return the names of the activations that have a given form."""
     return tuple(name for name in ACTIVATIONS if getattr(ACTIVATIONS[name], form))
 
 
 def require_activation(name: str, form: Form) -> None:
-    """Raise an InputError that lists the valid names for an activation that is unknown or lacks a form."""
+    """Raise an InputError that lists the valid names if an activation is unknown or lacks a form."""
     if name not in ACTIVATIONS or not getattr(ACTIVATIONS[name], form):
         raise unknown("activation", name, activations_with(form))

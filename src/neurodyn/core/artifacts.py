@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of results: tensors as safetensors, everything else as JSON or YAML; never pickle.
+"""Result files: tensors as safetensors, everything else as JSON or YAML; never pickle.
 
 Every file is written under a temporary name and then renamed, so a killed process leaves either the old or the new
-file. The same holds for folders; the old one is removed after the new one is in place. If the system cannot exchange
-two folders atomically, the old one is kept beside its place under a name from which readers and writers restore it
-(`restore_folder`).
+file. The same holds for folders; the old one is removed after the new one is in place. If the system cannot swap two
+folders atomically, the old one is kept beside the target under a temporary name, from which readers and writers restore
+it (`restore_folder`).
 """
 
 import ctypes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
 STANDARD_OUTPUT = Path("-")
-"""A user's path for standard output; the command line then prints everything else to standard error."""
+"""Path that stands for standard output; the command line then prints everything else to standard error."""
 
 PRETRAINED = "pretrained:"
 PRETRAINED_POLICY = "pretrained-policy:"
@@ -40,13 +40,13 @@ _TENSOR = "__tensor__"
 _AXES = "axes"
 _COUNT = itertools.count()
 _PART, _OLD = ".part", ".old"
-"""Suffixes of files being written, and of folders being replaced."""
+"""Suffixes of files being written and of folders being replaced."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Constants of linux/fcntl.h and linux/fs.h."""
 
 
 def cache_folder(name: str) -> Path | None:
-    """Return the user's folder for what can be made again, which need not exist; None without a home."""
+    """Return the user's cache folder, which need not exist; None without a home directory."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "neurodyn" / name
     except RuntimeError:
@@ -57,8 +57,8 @@ def cache_folder(name: str) -> Path | None:
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which replaces `path` on success and is removed on failure.
 
-    Links are followed. The file is synchronised, so it survives a power cut. An InputError if it cannot be written (no
-    space left, no permission, not a folder), or `path` is not a regular file.
+    Symlinks are followed. The file is synced to disk, so it survives a power cut. Raises an InputError if it cannot be
+    written (no space left, no permission, parent not a folder) or if `path` is not a regular file.
     """
     target = regular_file(path)
     partial = _partial(target)
@@ -81,7 +81,7 @@ def atomic(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder to write into, which replaces `path` on success and is removed on failure.
 
-    Links are followed. An InputError if it cannot be written.
+    Symlinks are followed. Raises an InputError if it cannot be written.
     """
     target = Path(os.path.realpath(path))
     partial = _partial(target)
@@ -99,7 +99,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         _remove(partial)
         raise unwritable(path, describe_os_error(error)) from error
-    except InputError as error:  # from a file in it, under its temporary name
+    except InputError as error:  # the path in the error is the temporary name of a file inside
         _remove(partial)
         raise InputError(str(error).replace(str(partial), str(path))) from None
     except BaseException:
@@ -110,12 +110,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def restore_folder(path: Path) -> None:
     """Restore a folder whose writer was killed after moving the old one away and before the new one was in place.
 
-    Readers of folders written by `atomic_folder` call this first; it does nothing if the folder exists. If it cannot be
-    renamed, an InputError names what to rename.
+    Readers of folders written by `atomic_folder` call this first; it does nothing if the folder exists. If renaming
+    fails, an InputError says what to rename by hand.
     """
     try:
         target = Path(os.path.realpath(path))
-    except (OSError, ValueError):  # not a valid path, as its reader will report
+    except (OSError, ValueError):  # not a valid path; its reader will report it
         return
     if os.path.lexists(target):
         return
@@ -138,10 +138,10 @@ def _put_back(old: Path, target: Path, path: Path) -> None:
 
 
 def _put_in_place(new: Path, target: Path) -> list[Path]:
-    """Give a folder its name; return the folders that had it before, under temporary names.
+    """Move a folder to its final name; return the temporary paths of the folders it replaced.
 
-    If the system can, old and new exchange their names atomically. Otherwise the name is free for a moment, and the old
-    folder is kept under a name from which `restore_folder` may put it back.
+    Old and new swap names atomically where the system supports it. Otherwise the name is briefly missing, and
+    `restore_folder` can restore the old folder from its temporary name.
     """
     replaced: list[Path] = []
     if target.is_dir() and _exchange(new, target):
@@ -165,7 +165,7 @@ def _put_in_place(new: Path, target: Path) -> list[Path]:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders atomically; return whether that succeeded."""
+    """Swap the names of two folders atomically; return whether that succeeded."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
         return call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
@@ -174,13 +174,13 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def regular_file(path: Path) -> Path:
-    """Return the target of a path, links followed; an InputError unless it is a regular file or does not exist."""
+    """Return the target of a path, symlinks followed; raise an InputError if it exists and is not a regular file."""
     if path == STANDARD_OUTPUT:
         raise InputError("-: only text goes to standard output; give the path of a file")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = target.stat().st_mode
-    except (OSError, ValueError) as error:  # does not exist, or the writer will report it
+    except (OSError, ValueError) as error:  # missing, or the writer will report it
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
             raise unwritable(path, describe_os_error(error)) from None
         return target
@@ -197,7 +197,7 @@ _KINDS = (
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents unless it exists, or raise an InputError; links are followed."""
+    """Make a folder and its parents if missing, or raise an InputError; symlinks are followed."""
     try:
         _make(path)
     except (OSError, ValueError) as error:
@@ -209,7 +209,7 @@ def _make(path: Path) -> None:
 
 
 def synchronise(path: Path) -> None:
-    """Flush a file, or the names in a folder, to disk."""
+    """Sync a file, or a folder's directory entries, to disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -226,7 +226,7 @@ def _partial(target: Path, suffix: str = _PART) -> Path:
 
 
 def _remove_stale(target: Path) -> None:
-    """Remove what killed writers of this target left; old folders only if the target exists."""
+    """Remove leftovers of killed writers of this target; old folders only if the target exists."""
     for suffix in (_PART, _OLD) if target.is_dir() else (_PART,):
         for path, writer in _left(target, suffix):
             if not is_alive(writer):
@@ -234,7 +234,7 @@ def _remove_stale(target: Path) -> None:
 
 
 def _left(target: Path, suffix: str) -> Iterator[tuple[Path, int]]:
-    """Yield the paths that `_partial` named for a target, and the process that named each."""
+    """Yield the paths that `_partial` made for a target, each with the id of its process."""
     for path in target.parent.glob(f"{glob.escape(target.name)}.*-*{suffix}"):
         writer = path.name.removeprefix(f"{target.name}.").partition("-")[0]
         if writer.isdecimal():
@@ -254,7 +254,7 @@ def _remove_whole(path: Path, target: Path) -> None:
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):  # what cannot be removed was never created
+    with suppress(OSError):  # if it cannot be removed, it was never created
         path.unlink()
 
 
@@ -301,7 +301,7 @@ def write_sealed(path: Path, data: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, and verify and drop the checksum of `write_sealed` if there is one, or raise an InputError."""
+    """Read a JSON file; verify and drop the checksum of `write_sealed` if present; raise an InputError on failure."""
     text = read_text(path, "a JSON file")
     try:
         data, whole = opened(json.loads(text))
@@ -330,14 +330,14 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
 
 
 def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
-    """Read a safetensors file; an InputError if it is missing, truncated, of another kind, or its checksum differs."""
+    """Read a safetensors file; raise an InputError if it is missing, truncated, of another kind, or corrupt."""
     from safetensors import SafetensorError, safe_open
 
     require_regular(path, "a safetensors file")
     try:
         with safe_open(path, "pt") as file:
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
-        wanted = (metadata or {}).get(CHECKSUM)  # files that others wrote have none
+        wanted = (metadata or {}).get(CHECKSUM)  # files written by other tools have none
         if wanted is not None and wanted != of_tensors(tensors):
             raise InputError(f"{path}: is not what was written: its checksum differs; copy it again")
         return tensors
@@ -348,7 +348,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def read_weights(path: Path) -> "dict[str, torch.Tensor]":
-    """Read the weights of a model; see `read_tensors`. NaN raises an InputError."""
+    """Read a model's weights; see `read_tensors`. NaN raises an InputError."""
     tensors = read_tensors(path)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and tensor.isnan().any():
@@ -357,10 +357,10 @@ def read_weights(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool = False) -> None:
-    """Write nested dictionaries and lists with tensors as a numbered checkpoint, possibly the `best` so far.
+    """Write nested dictionaries and lists of tensors as a numbered checkpoint, `best` if it is the best so far.
 
     Its files are NAME-NUMBER.safetensors and NAME-NUMBER.json. NAME.json, which is written last, lists the checkpoints
-    and names the `last` and the `best`, so a reader never pairs tensors and structure of different writes. The newest
+    and names the `last` and the `best`, so a reader never mixes tensors and structure of different writes. The newest
     `keep` and the best are kept.
     """
     newest, before = _kept(folder, name) if (folder / f"{name}.json").exists() else ([], None)
@@ -378,7 +378,7 @@ def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool 
 
 
 def read_tree(folder: Path, name: str, *, best: bool = False) -> Any:
-    """Read the last checkpoint of `write_tree`, the one before if the last is damaged, or the `best`.
+    """Read the `best` checkpoint of `write_tree`, or the last one (the one before it if the last is damaged).
 
     Raises:
         InputError: The files are missing or malformed, or there is no best checkpoint.
@@ -409,12 +409,12 @@ def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
         return _put_tensors(read_json(path)["tree"], tensors)
     except KeyError as error:
         raise InputError(f"{path}: damaged: {error} is missing; expected a file written by neurodyn") from None
-    except (TypeError, ValueError, RuntimeError) as error:  # names, keys or axes of tensors are none
+    except (TypeError, ValueError, RuntimeError) as error:  # invalid tensor names, keys or axes
         raise InputError(f"{path}: damaged: {error}; expected a file written by neurodyn") from None
 
 
 def _kept(folder: Path, name: str) -> tuple[list[int], int | None]:
-    """Return the numbers of the newest checkpoints, in order, and of the best."""
+    """Return the numbers of the newest checkpoints, in order, and the number of the best."""
     path = folder / f"{name}.json"
     saved = read_json(path)
     saved = saved if isinstance(saved, dict) else {}
@@ -429,15 +429,15 @@ def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") ->
     import torch
 
     if isinstance(tree, torch.Tensor):
-        # Restore the memory layout too: sums of products depend on it, and with them bitwise resumption (eigenvectors,
-        # for example, are column-major).
+        # Restore the memory layout too: the rounding of sums of products depends on it, and so does bitwise resumption
+        # (eigenvectors, for example, are column-major).
         axes = sorted(range(tree.dim()), key=lambda axis: -tree.stride(axis))
         if tree.is_contiguous():
             axes = list(range(tree.dim()))
         tensors[prefix] = tree.permute(axes)
         return {_TENSOR: prefix, _AXES: axes}
     if isinstance(tree, dict):
-        # JSON turns keys into strings; integer keys (optimiser state) are marked.
+        # JSON turns keys into strings, so integer keys (optimiser state) are marked.
         return {
             (f"int:{key}" if isinstance(key, int) else key): _take_tensors(value, f"{prefix}/{key}", tensors)
             for key, value in tree.items()
@@ -451,7 +451,7 @@ def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
     if isinstance(tree, dict):
         if _TENSOR in tree:
             axes = tree[_AXES]
-            # A copy is aligned in memory, unlike a view into the file.
+            # A copy is aligned in memory; a view into the file is not.
             return tensors[tree[_TENSOR]].clone().permute([axes.index(axis) for axis in range(len(axes))])
         return {
             (int(key[4:]) if key.startswith("int:") else key): _put_tensors(value, tensors)
@@ -473,7 +473,7 @@ def pretrained_policy_names() -> list[str]:
 
 
 def resolve_run(run: str | Path) -> Path:
-    """Return the run directory of a path or "pretrained:NAME", or raise an InputError if there is none."""
+    """Return the run directory for a path or "pretrained:NAME", or raise an InputError if there is none."""
     known = pretrained_names()
     shipped = [PRETRAINED + name for name in known]
     if str(run).startswith(PRETRAINED):
@@ -492,7 +492,7 @@ def resolve_run(run: str | Path) -> Path:
 
 
 def resolve_policy(policy: str | Path) -> Path:
-    """Return the folder of a path or "pretrained-policy:NAME", or raise an InputError if there is none."""
+    """Return the policy folder for a path or "pretrained-policy:NAME", or raise an InputError if there is none."""
     known = pretrained_policy_names()
     shipped = [PRETRAINED_POLICY + name for name in known]
     if str(policy).startswith(PRETRAINED_POLICY):
@@ -510,7 +510,7 @@ def resolve_policy(policy: str | Path) -> Path:
 
 
 def _no_folder(path: Path, shipped: list[str]) -> str:
-    """Say that a folder is missing, with suggestions; empty if it exists."""
+    """Return the error text for a missing folder, with suggestions; empty if it exists."""
     if path.is_dir():
         return ""
     if path.exists():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frozen structs that are read from YAML, TOML and JSON (`Config`) or written to JSON as results (`Record`)."""
+"""Frozen structs read from YAML, TOML and JSON (`Config`) or written to JSON as results (`Record`)."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,31 +16,31 @@ from neurodyn.core.plain_data import parse_text, read_text
 T = TypeVar("T")
 
 EXTENDS = "extends"
-"""Key of a settings file that names another file or a preset, whose values are its defaults."""
+"""Key of a settings file that names the file or preset whose values are its defaults."""
 
 _SUFFIXES = {".yaml", ".yml", ".toml", ".json"}
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of all declarations and settings: frozen, keyword-only, no unknown keys.
+    """Base class of all declarations and settings: frozen, keyword-only, unknown keys refused.
 
     Attributes:
-        aliases: Current name of each older top-level key that files may still use.
-        presets: Folder of the shipped presets, which a file can extend by name; None for none.
+        aliases: Current name of each deprecated top-level key that files may still use.
+        presets: Folder of the shipped presets that a file can extend by name; None for none.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Path | None] = None
 
 
-_MOST = 3.4028234663852886e38  # largest single-precision number, as settings are used in single precision
+_MOST = 3.4028234663852886e38  # largest single-precision number: settings are used in single precision
 
 
 def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequence[str] = ()) -> None:
-    """Raise a ValueError unless all numbers of settings, also in tuples, are finite, at least 0, and not huge.
+    """Raise a ValueError unless all numbers in the settings, tuples included, are finite, at least 0 and not huge.
 
-    Numbers of fields in `above` must be above 0, whole ones at least 1; fields in `signed` may be negative. Whole
-    numbers are at most `MOST_COUNT`, a `seed` is below 2^63.
+    Fields in `above` must be above 0 (integers at least 1); fields in `signed` may be negative. Integers are at most
+    `MOST_COUNT`; a `seed` is below 2^63.
     """
     for name in config.__struct_fields__:
         given = getattr(config, name)
@@ -58,10 +58,10 @@ def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequen
 
 
 def replaced(config: T, **changes: Any) -> T:
-    """Return settings with some fields changed, or raise an InputError for an invalid value."""
+    """Return a copy of settings with some fields changed, or raise an InputError for an invalid value."""
     try:
         return msgspec.structs.replace(config, **changes)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    except ValueError as error:  # from the struct's validation
+    except ValueError as error:  # raised by the struct's validation
         raise InputError(str(error)) from None
 
 
@@ -71,7 +71,7 @@ def to_dict(config: Any) -> Any:
 
 
 def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
-    """Build a struct from plain data, as `to_dict` returns it; `where` is the origin of the data, for messages.
+    """Build a struct from plain data such as `to_dict` returns; `where` names the data's origin in messages.
 
     Raises:
         InputError: A key is unknown or missing, or a value has the wrong type.
@@ -82,12 +82,12 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
         raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error})") from None
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {_explained(str(error), renamed(data, kind, where), kind)}") from None
-    except InputError as error:  # from the struct's validation
+    except InputError as error:  # raised by the struct's validation
         raise InputError(f"{where}: {error}") from None
 
 
 def renamed(data: Any, kind: Any, where: str) -> Any:
-    """Return data with older keys renamed to current ones, or raise an InputError if both are present."""
+    """Return data with deprecated keys renamed to current ones, or raise an InputError if both are present."""
     aliases = getattr(kind, "aliases", {})
     if not isinstance(data, dict) or not aliases.keys() & data.keys():
         return data
@@ -101,13 +101,13 @@ _WORDS = {
     "int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
     "object": "a table of keys", "null": "null",
 }  # fmt: skip
-"""Kinds of values in msgspec's messages, as people call them."""
+"""Value types in msgspec's messages, in plain words."""
 
 
 def _explained(message: str, data: Any, kind: Any) -> str:
-    """Return what msgspec's message says ("... - at `$.a[0].b`"): where, what is there, and what would be valid."""
+    """Rewrite msgspec's message ("... - at `$.a[0].b`"): where, which value, and what would be valid."""
     said, _, at = message.partition(" - at `")
-    if not (at or said == message) or " in `$" in at:  # of a key that is no text
+    if not (at or said == message) or " in `$" in at:  # the key is not text
         return message
     steps = [key or index for key, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", at)]
     places = _followed(data, kind, steps)
@@ -118,7 +118,7 @@ def _explained(message: str, data: Any, kind: Any) -> str:
         fields = (tag, *fields)
     missing = re.match(r"Object missing required field `(.*)`", said)
     unknown = re.match(r"Object contains unknown field `(.*)`", said)
-    if missing and isinstance(value, dict):  # perhaps it is there, misspelled
+    if missing and isinstance(value, dict):  # perhaps present but misspelled
         alike = [key for key in value if key not in fields and suggestion(str(key), [missing[1]])]
         name = alike[0] if alike else None
     else:
@@ -142,7 +142,7 @@ def _explained(message: str, data: Any, kind: Any) -> str:
 
 
 def _followed(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | int, Any, Any]]:
-    """Follow keys and indices into data and its type; "..." is the first key of a table whose value does not fit."""
+    """Walk keys and indices into data and its type; "..." is the first key of a table whose value does not fit."""
     found: list[tuple[str | int, Any, Any]] = [("", data, kind)]
     for step in steps:
         key: str | int = int(step) if step.isdigit() and not isinstance(data, dict) else step
@@ -157,12 +157,12 @@ def _followed(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | in
 
 
 def _entry(data: Any, key: str | int) -> Any:
-    """Return an entry of a list; None where there is none."""
+    """Return an entry of a list; None if out of range."""
     return data[key] if isinstance(data, list) and isinstance(key, int) and key < len(data) else None
 
 
 def _inside(kind: Any, data: Any, key: str | int) -> Any:
-    """Return the type behind a key or index of a type; None where it is not known."""
+    """Return the type behind a key or index of a type; None if unknown."""
     parts = (kind, *get_args(kind))
     structs = [part for part in parts if hasattr(part, "__struct_fields__")]
     if structs and isinstance(key, str) and key != "...":
@@ -177,7 +177,7 @@ def _inside(kind: Any, data: Any, key: str | int) -> Any:
 
 
 def _tagged(structs: Sequence[Any], data: Any) -> Any:
-    """Return the struct of several that the tag in the data names; the first where it names none."""
+    """Return the struct that the data's tag names, or the first one if it names none."""
     for struct in structs:
         config = struct.__struct_config__
         if config.tag is not None and isinstance(data, dict) and data.get(config.tag_field) == config.tag:
@@ -194,7 +194,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _choices(target: Any, places: Sequence[tuple[str | int, Any, Any]]) -> list[str]:
-    """Return the values that are valid at a place: those of a literal, or the tags of structs."""
+    """Return the valid values at a place: those of a literal, or the tags of structs."""
     literals = [part for part in (target, *get_args(target)) if get_origin(part) is Literal]
     values = [str(value) for part in literals for value in get_args(part)]
     if values or len(places) < 2:
@@ -209,7 +209,7 @@ def _named(target: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return a value as text for a message, not whole if it is long."""
+    """Return a value as text for a message, shortened if long."""
     if isinstance(value, dict):
         return "a table" if len(str(value)) > 40 else str(value)
     text = {"None": "null", "True": "true", "False": "false"}.get(repr(value), repr(value))
@@ -223,19 +223,19 @@ def read_config(path: Path, kind: type[T]) -> T:
     of `kind`. Its values are defaults for this file; tables are merged, lists are replaced.
 
     Raises:
-        InputError: The file, or one that it extends, is missing, malformed, or does not describe a `kind`.
+        InputError: The file or one that it extends is missing, malformed, or does not describe a `kind`.
     """
     return from_dict(_read_extended(path, getattr(kind, "presets", None), ()), kind, str(path))
 
 
 def settings_file(given: str) -> Path | None:
-    """Return the path of a settings file; None if `given` is the name of a size."""
+    """Return the path of a settings file; None if `given` is a size name."""
     path = Path(given)
     return path if path.suffix in _SUFFIXES else None
 
 
 def load_preset(kind: type[T], path: str | Path | None, presets: Iterable[Path]) -> T | None:
-    """Read settings from a file, or, without a path, from the first preset that exists; None if none does.
+    """Read settings from a file or, without a path, from the first preset that exists; None if none does.
 
     Raises:
         InputError: The file is missing or malformed.
@@ -262,14 +262,14 @@ def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]
 
 
 def read_flattened(path: Path) -> Any:
-    """Read plain data merged with the files beside it that it extends; `extends` of a preset is kept."""
+    """Read plain data merged with the sibling files that it extends; an `extends` that names a preset is kept."""
     data = read_plain(path)
     base = _extended(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
     return data if base is None else _merged(read_flattened(base), data)
 
 
 def _extended(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
-    """Return the file that `path` extends; None if there is no such file."""
+    """Return the file that `path` extends; None if it does not exist."""
     if not isinstance(name, str):
         return None
     files = [folder / f"{name.removesuffix('.yaml')}.yaml" for folder in folders if folder is not None]
@@ -290,12 +290,12 @@ def read_plain(path: Path) -> Any:
 
 
 def to_yaml(config: Any) -> str:
-    """Return settings as YAML text, with keys in the order of their declaration."""
+    """Return settings as YAML text, keys in declaration order."""
     return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True, width=110)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A typed result; `rename` gives fields other keys in JSON, and `inline` fields are merged into the object."""
+    """A typed result; `rename` maps fields to other JSON keys, and `inline` fields are merged into the object."""
 
     inline: ClassVar[tuple[str, ...]] = ()
 
@@ -310,7 +310,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plain(value: Any) -> Any:
-    """Return a value with all records in it as dictionaries and lists."""
+    """Return a value with all nested records as dictionaries and lists."""
     if isinstance(value, Record):
         return value.plain()
     if isinstance(value, Mapping):

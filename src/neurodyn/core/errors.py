@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that a user can fix, as opposed to faults of the library, and notices of deviations from what was asked."""
+"""Errors that a user can fix, as opposed to library faults, and notices of deviations from the request."""
 
 import warnings
 from collections import Counter
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 _FILES = (".yaml", ".yml", ".toml", ".json", ".py", ".urdf", ".xml", ".h5", ".npz", ".csv")
-"""Suffixes of names that are taken for files."""
+"""Suffixes of names that are treated as files."""
 
 
 class NeurodynError(Exception):
@@ -36,7 +36,7 @@ def choices(names: Iterable[str]) -> str:
 
 
 def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> InputError:
-    """Return the error for an unknown name of a kind of thing, `what`, with a suggestion.
+    """Return the error for an unknown name with a suggestion; `what` is the kind of thing it should name.
 
     `also` is an alternative to a name, for example "the path of a settings file"; a name that looks like a file is then
     reported as a missing file.
@@ -50,11 +50,11 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
 
 
 MOST = 8
-"""Most names that an error about a long list shows."""
+"""Maximum number of names that an error about a long list shows."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return the valid names for the end of an error message: of many, the ones that resemble `name` most."""
+    """Return the valid names for the end of an error message: of many, only those most similar to `name`."""
     from difflib import SequenceMatcher
 
     listed = sorted(valid)
@@ -72,7 +72,7 @@ def among(name: str, valid: Iterable[str]) -> str:
 
 def suggestion(name: str, valid: Iterable[str]) -> str:
     """Return " (did you mean 'NAME'?)" with the closest valid name; empty if none is close."""
-    from difflib import SequenceMatcher, get_close_matches  # only on errors: the command line starts with this module
+    from difflib import SequenceMatcher, get_close_matches  # only on errors: the CLI imports this module at start
 
     near = get_close_matches(name, list(valid), n=2)
     ratios = [SequenceMatcher(None, one, name).ratio() for one in near]
@@ -81,7 +81,7 @@ def suggestion(name: str, valid: Iterable[str]) -> str:
 
 
 def suggested_file(path: PurePath | str) -> str:
-    """Return " (did you mean 'NAME'?)" with the file or folder beside a missing one that is most like it, if any is."""
+    """Return " (did you mean 'NAME'?)" with the most similar file or folder beside a missing one; empty if none is."""
     path = Path(path)
     try:
         beside = [one.name for one in path.parent.iterdir()]
@@ -109,7 +109,7 @@ def unwritable(path: PurePath | str, reason: str, more: str = "") -> InputError:
 
 
 MOST_COUNT = 1_000_000_000
-"""Largest whole number for a setting or a flag, except seeds and transitions."""
+"""Largest integer for a setting or a flag, except seeds and transitions."""
 MOST_TRANSITIONS = 1_000_000_000_000
 """Largest number of transitions."""
 
@@ -124,11 +124,11 @@ _given: Counter[str] = Counter()
 
 
 class Notice(UserWarning):
-    """A line on what was left out or replaced, and why; the command line prints it unchanged."""
+    """A notice that something was left out or replaced, and why; the command line prints it unchanged."""
 
 
 def noticed() -> int:
-    """Return the number of notices of this process so far, repeated ones included."""
+    """Return the number of notices in this process so far, repeats included."""
     return _given.total()
 
 

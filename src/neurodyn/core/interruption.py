@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM: the first stops a command in order (a training between two steps), the second exits at once."""
+"""Ctrl-C and SIGTERM: the first stops a command cleanly (a training between two steps), the second exits at once."""
 
 import os
 import signal
@@ -16,14 +16,15 @@ from neurodyn.core.errors import InputError
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
 RESUME = "; the same command with --resume goes on"
-"""End of a message if work was saved; the command line drops it for commands without that flag."""
+"""End of a message when work was saved; dropped for commands without `--resume`."""
 _SAME_SECONDS = 3.0
-"""Time within which, in a training with several processes, a second signal counts as the same: the terminal and
-torchrun both send it [s]."""
+"""In a multi-process training, the time within which a second signal counts as the same one: the terminal and torchrun
+both send it [s].
+"""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A training was asked to stop; the exit `code` of the process is 130 for Ctrl-C, 143 for SIGTERM."""
+    """A training was interrupted; the exit `code` of the process is 130 for Ctrl-C, 143 for SIGTERM."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -68,9 +69,9 @@ class Interruption:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Stop the command within in order at the first Ctrl-C or SIGTERM, and exit at once at the second.
+    """Stop the enclosed command cleanly at the first Ctrl-C or SIGTERM, and exit at once at the second.
 
-    If the interruption itself is lost, for example in the import of a package, the resulting error counts as one.
+    If the interruption itself is swallowed, for example in a package's import, the resulting error counts as one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -27,12 +27,12 @@ except ImportError:  # Windows
 
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _WORDS = 3
-"""Words of a writer's command line that messages show."""
+"""Number of words of a writer's command line shown in messages."""
 
 
 @dataclass
 class _HeldLock:
-    """A lock of this process: its thread, and its count of acquisitions."""
+    """A lock of this process: its thread and acquisition count."""
 
     thread: int
     count: int
@@ -44,10 +44,10 @@ _guard = threading.Lock()
 
 @contextmanager
 def exclusive(target: str | Path) -> Iterator[None]:
-    """Hold the lock of a file or folder that is about to be written; reentrant within a thread.
+    """Hold the lock of a file or folder to be written; reentrant within a thread.
 
-    Neither `target` nor its parent has to exist. An InputError if the path is not valid, or names the process or thread
-    that is writing it.
+    Neither `target` nor its parent has to exist. Raises an InputError if the path is invalid, or one that names the
+    process or thread currently writing.
     """
     try:
         path = Path(os.path.realpath(target))
@@ -75,7 +75,7 @@ def exclusive(target: str | Path) -> Iterator[None]:
 
 @contextmanager
 def _once(key: str, target: str | Path) -> Iterator[bool]:
-    """Yield whether this thread acquires the lock for the first time; an InputError if another thread holds it."""
+    """Yield whether this is the thread's first acquisition; raise an InputError if another thread holds the lock."""
     thread = threading.get_ident()
     with _guard:
         held = _held.setdefault(key, _HeldLock(thread, 0))
@@ -94,7 +94,7 @@ def _once(key: str, target: str | Path) -> Iterator[bool]:
 
 def _open(path: Path, target: str | Path) -> tuple[Path, int]:
     """Return the lock file of a target, open and locked."""
-    for lock in (path.with_name(f".{path.name}.lock"), path / ".lock"):  # inside, if only the target is writable
+    for lock in (path.with_name(f".{path.name}.lock"), path / ".lock"):  # inside if only the target itself is writable
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             while True:
@@ -116,7 +116,7 @@ def _open(path: Path, target: str | Path) -> tuple[Path, int]:
 
 
 def _lock(file: int) -> bool:
-    """Try to lock an open file; return whether it succeeded."""
+    """Try to lock an open file; return whether that succeeded."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,7 +146,7 @@ def is_alive(pid: Any) -> bool:
 def _write_owner(file: int) -> None:
     words = [Path(sys.argv[0]).name, *sys.argv[1:]][:_WORDS]
     owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S"), "command": words}
-    with suppress(OSError):  # a full disk: the lock holds without a name
+    with suppress(OSError):  # full disk: the lock then carries no name
         os.ftruncate(file, 0)
         os.pwrite(file, json.dumps(owner).encode(), 0)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain data from users' YAML, TOML and JSON texts, within limits.
 
-Only dictionaries, lists, strings and numbers are returned. Inputs that could hang or exhaust memory are refused: pipes,
+Returns only dictionaries, lists, strings and numbers. Inputs that could hang or exhaust memory are refused: pipes,
 devices, huge files, deep nesting, and aliases that expand to millions of values.
 """
 
@@ -23,20 +23,20 @@ from yaml.resolver import Resolver
 from neurodyn.core.errors import InputError, unreadable
 
 MOST_BYTES = 64 << 20
-"""Largest text file of settings, declarations or results [bytes]."""
+"""Maximum size of a text file of settings, declarations or results [bytes]."""
 
 MOST_DEPTH = 64
-"""Deepest nesting [levels]."""
+"""Maximum nesting depth."""
 
 MOST_VALUES = 4_000_000
-"""Largest number of values in a file, with aliases expanded."""
+"""Maximum number of values in a file, aliases expanded."""
 
 MOST_NUMBER = 3.4e38
-"""Largest number, near the largest finite one in single precision."""
+"""Largest number, near the single-precision maximum."""
 
 
 def require_regular(path: Path, what: str) -> None:
-    """Raise an InputError for a pipe, device or socket, which may never end; a missing file is left to its reader."""
+    """Raise an InputError for a pipe, device or socket, which may never end; missing files are left to the reader."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def require_regular(path: Path, what: str) -> None:
 
 
 def read_text(path: Path, what: str, *, errors: str = "strict") -> str:
-    """Read a UTF-8 text file of contents `what`, such as "a JSON file"; `errors`: see `bytes.decode`.
+    """Read a UTF-8 text file; `what` describes it in messages ("a JSON file"), `errors`: see `bytes.decode`.
 
     Raises:
         InputError: It is missing, not a regular file, larger than `MOST_BYTES`, or not UTF-8.
@@ -57,7 +57,7 @@ def read_text(path: Path, what: str, *, errors: str = "strict") -> str:
         if size > MOST_BYTES:
             raise InputError(f"{path}: has {size:,} bytes; expected {what} of at most {MOST_BYTES:,}")
         return path.read_text(encoding="utf-8-sig", errors=errors)
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no path at all
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or not a path
         raise unreadable(path, error, what) from None
 
 
@@ -69,7 +69,7 @@ def parse_text(text: str, suffix: str, where: str) -> Any:
         data = _PARSERS[suffix](text)
     except RecursionError:
         raise InputError(f"{where}: is nested too deeply; valid: at most {MOST_DEPTH} levels") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # including malformed dates and numbers
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # malformed dates and numbers included
         raise InputError(f"{where}: not readable as {suffix[1:].upper()}: {error}") from None
     for place, value in _values(data, where):
         _require_plain(value, where, place)
@@ -77,7 +77,7 @@ def parse_text(text: str, suffix: str, where: str) -> Any:
 
 
 class _Limited(Composer):
-    """Limits on nesting and on the expansion of aliases, and no repeated keys."""
+    """Loader mixin that limits nesting and alias expansion and refuses repeated keys."""
 
     _depth = 0
     _sizes: dict[int, int]
@@ -108,7 +108,7 @@ class _Loader(_Limited, yaml.SafeLoader):
 
 
 def _parse_yaml(text: str) -> Any:
-    """Parse YAML with libyaml, which is several times faster, where it is there; PyYAML's own messages say more."""
+    """Parse YAML with libyaml, several times faster, if available; on errors PyYAML, whose messages say more."""
     if yaml.__with_libyaml__:
         with contextlib.suppress(yaml.YAMLError, UnicodeError):
             return yaml.load(text, Loader=_fast_loader())
@@ -153,7 +153,7 @@ _PARSERS = {
 
 
 def _values(data: Any, where: str, place: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield all values with their places."""
+    """Yield all values with their paths."""
     if depth > MOST_DEPTH:
         raise InputError(f"{where}: is nested too deeply; valid: at most {MOST_DEPTH} levels")
     if isinstance(data, dict):

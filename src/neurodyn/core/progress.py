@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of long work: the work reports it, and whoever called may show it.
+"""Progress of long work: the work reports it, and a caller may display it.
 
     with showing(bar):                          # the command line
         evaluate(run)
@@ -7,8 +7,8 @@
     for batch in tracked(batches, text="simulator"):    # the work, at any depth
         ...
 
-Nested work fills its share: what is tracked within the third of ten batches goes from 20 to 30 %. Trainings, which can
-run within one another, are given a `Progress` explicitly, for example `present_work()`.
+Nested work fills its share: work inside the third of ten batches goes from 20 to 30 %. Trainings, which can be nested,
+take an explicit `Progress`, for example `present_work()`.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """A display of progress."""
+    """Interface of a progress display."""
 
     def update(self, done: float, text: str) -> None:
         """Show the fraction of the work that is done, and a status line."""
@@ -46,14 +46,14 @@ _stage: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 @contextmanager
 def showing(progress: Progress | None) -> Iterator[None]:
-    """Show the work within on `progress`; None hides it."""
+    """Show the enclosed work on `progress`; None hides it."""
     with _at(None if progress is None else _Stage(progress, 0.0, 1.0, "")):
         yield
 
 
 @contextmanager
 def stage(begin: float, end: float, text: str = "") -> Iterator[None]:
-    """Let the work within fill the share of the current work from `begin` to `end`, with its text by default."""
+    """Let the enclosed work fill the current work from fraction `begin` to `end`, by default under its text."""
     outer = _stage.get()
     if outer is None:
         yield
@@ -74,17 +74,17 @@ def tell(done: float, text: str = "") -> None:
 
 
 def present_work() -> Progress | None:
-    """Return the current work as a `Progress` to hand on; None if nothing is shown."""
+    """Return the current work as a `Progress` to pass on; None if nothing is shown."""
     return _stage.get()
 
 
 def tracked(items: Collection[T], text: str = "") -> Iterator[T]:
-    """Yield items, each of which takes an equal share of the current work."""
+    """Yield items, each counting as an equal share of the current work."""
     yield from counted(iter(items), len(items), text)
 
 
 def counted(items: Iterator[T], count: int, text: str = "") -> Iterator[T]:
-    """Yield an expected number of items, as `tracked` does."""
+    """Yield an expected number of items with progress, like `tracked`."""
     outer = _stage.get()
     if outer is None:
         yield from items

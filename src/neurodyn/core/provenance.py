@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Origin of results: versions of packages, source commit and processor, and checksums of files and tensors."""
+"""Provenance of results: package versions, source commit, processor, and checksums of files and tensors."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 try:
     __version__ = version("neurodyn")
-except PackageNotFoundError:  # a source tree on PYTHONPATH
+except PackageNotFoundError:  # source tree on PYTHONPATH
     __version__ = "0.0.0+source"
 """Version of the installed package."""
 
@@ -37,9 +37,9 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 
 def source_commit() -> str:
-    """Return the commit of the package's git repository; empty outside of one.
+    """Return the commit of the package's git repository; empty outside a repository.
 
-    "+changes" is appended if tracked files of the package differ from that commit.
+    "+changes" is appended if tracked package files differ from that commit.
     """
     if _git("ls-files", "--error-unmatch", "__init__.py") is None:  # no git, or another project's repository
         return ""
@@ -116,7 +116,7 @@ def of_file(path: Path) -> str:
 
 
 def of_files(folder: Path, *patterns: str) -> str:
-    """Return the SHA-256 of the names and contents of a folder's files that match the patterns, in order of names."""
+    """Return the SHA-256 of names and contents of the files in a folder that match the patterns, in name order."""
     digest = hashlib.sha256()
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}):
         digest.update(f"{path.relative_to(folder).as_posix()} {of_file(path)}\n".encode())

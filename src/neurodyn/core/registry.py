@@ -4,8 +4,8 @@
 A package can name a module that registers its entries as an entry point of the group "neurodyn.plugins". It is imported
 when a name is unknown, and before names are listed.
 
-Public names of packages are imported on first use, too, so that importing a package is fast: a package writes its
-imports under `with lazy(__name__)` and lists their names in `__all__`. Type checkers, editors and the API reference see
+Public names of packages are also imported on first use, to keep package imports fast: a package writes its imports
+under `with lazy(__name__)` and lists their names in `__all__`. Type checkers, editors and the API reference see
 ordinary imports.
 """
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 PLUGINS = "neurodyn.plugins"
-"""Group of the entry points of plug-ins."""
+"""Entry-point group of plug-ins."""
 
 _loaded: list[str] = []
 
@@ -36,12 +36,12 @@ class Registry(Mapping[str, T], Generic[T]):
     """Entries of one kind by name; `what` names the kind in error messages."""
 
     def __init__(self, what: str, **entries: T | str) -> None:
-        """Start with some entries; a text "module:attribute" is imported on first use."""
+        """Start with some entries; a string "module:attribute" is imported on first use."""
         self.what = what
         self._entries: dict[str, T | str] = dict(entries)
 
     def add(self, name: str, entry: T | str, *, replace: bool = False) -> None:
-        """Add an entry, or a text "module:attribute"; an InputError if the name is taken and `replace` is not set."""
+        """Add an entry, or a string "module:attribute"; an InputError for a taken name unless `replace` is set."""
         if name in self._entries and not replace:
             raise InputError(f"{self.what} {name!r} is registered already; valid: another name, or replace=True")
         self._entries[name] = entry
@@ -91,7 +91,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def imported(entry: Any) -> Any:
-    """Return what the text "module:attribute" names; anything else as it is."""
+    """Import the object that a string "module:attribute" names; return anything else unchanged."""
     if not isinstance(entry, str):
         return entry
     module, _, attribute = entry.partition(":")
@@ -99,7 +99,7 @@ def imported(entry: Any) -> Any:
 
 
 def load_plugins() -> None:
-    """Import the plug-ins of installed packages, once; an InputError names one that cannot be imported."""
+    """Import the plug-ins of installed packages, once; raise an InputError for one that cannot be imported."""
     if PLUGINS in _loaded:
         return
     from importlib.metadata import entry_points  # slow, and not needed at every start of the command line
@@ -116,12 +116,12 @@ def load_plugins() -> None:
 
 
 def is_file(name: str) -> bool:
-    """Return whether a name is FILE.py:CLASS."""
+    """Return whether a name has the form FILE.py:CLASS."""
     return ".py:" in name
 
 
 def split_name(name: str) -> tuple[Path, str]:
-    """Return the full path and the class of FILE.py:CLASS."""
+    """Return the absolute path and the class name of FILE.py:CLASS."""
     file, _, kind = name.rpartition(":")
     return Path(file).resolve(), kind
 
@@ -132,11 +132,11 @@ def own_class(path: Path, kind: str, what: str, base: type) -> type[Any]:
     Args:
         path: The file.
         kind: Name of the class.
-        what: What the class is, in a word, for messages.
-        base: Class that it must be derived from.
+        what: Noun for the class in messages.
+        base: Required base class.
 
     Raises:
-        InputError: There is no such file, it cannot be imported, or has no such class.
+        InputError: The file does not exist, cannot be imported, or has no such class.
     """
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
@@ -145,7 +145,7 @@ def own_class(path: Path, kind: str, what: str, base: type) -> type[Any]:
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises is about that file
+    except Exception as error:  # any exception here comes from the user's file
         raise InputError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
     own = getattr(module, kind, None)
     if not (isinstance(own, type) and issubclass(own, base)):
@@ -160,7 +160,7 @@ def own_class(path: Path, kind: str, what: str, base: type) -> type[Any]:
 
 
 _ENTERED = threading.RLock()
-"""Held while Python's import is replaced, so that threads that import packages take turns."""
+"""Held while Python's import is replaced, so that threads import packages one at a time."""
 
 
 class _Home(NamedTuple):
@@ -173,13 +173,13 @@ class _Home(NamedTuple):
 class lazy:  # noqa: N801 - read as a verb of the `with` statement
     """Defer imports until their names are used.
 
-    Only `from MODULE import NAME` statements of the package itself are deferred; imports in other threads run as usual.
-    A name in `__all__` takes precedence over a submodule of the same name, whose contents `from PACKAGE.MODULE import
-    NAME` still finds.
+    Only the package's own `from MODULE import NAME` statements are deferred; imports in other threads run as usual. A
+    name in `__all__` takes precedence over a submodule of the same name, from which `from PACKAGE.MODULE import NAME`
+    still works.
     """
 
     def __init__(self, package: str) -> None:
-        """Take the `__name__` of the package."""
+        """Store the `__name__` of the package."""
         self._package = sys.modules[package]
 
     def __enter__(self) -> Self:
@@ -209,7 +209,7 @@ class lazy:  # noqa: N801 - read as a verb of the `with` statement
 
 
 class _ImportWatch(MetaPathFinder):
-    """Finds one module as others would, and calls a function once it is imported."""
+    """Import finder that calls a function once a given module is imported."""
 
     def __init__(self, module: str, act: str) -> None:
         self._module, self._act, self._asks = module, act, False
@@ -240,10 +240,10 @@ class _ImportWatch(MetaPathFinder):
 
 
 def when_imported(module: str, act: str) -> None:
-    """Call a function of the package once a top-level module of another project is imported, now if it is already.
+    """Call a function when a top-level module of another project is imported, or now if it already is.
 
     Args:
-        module: The module, which is not imported by this call.
+        module: Name of the module; this call does not import it.
         act: The function as "module:attribute", which takes no arguments.
     """
     if module in sys.modules:
@@ -268,7 +268,7 @@ class _Lazy(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Python binds every imported submodule to its package; that must not hide a function of the same name.
+        # Python binds every imported submodule to its package, which must not hide a function of the same name.
         if not (isinstance(value, ModuleType) and name in self.__all__):
             super().__setattr__(name, value)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: the arguments of a function as one struct, from which its signature, its help and its flags are made."""
+"""Requests: a function's arguments as one struct, the source of its signature, help and flags."""
 
 import functools
 import inspect
@@ -19,11 +19,11 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True)
 class Flag:
-    """Annotation of a field that the command line reads otherwise than its type in Python says.
+    """Annotation of a field whose flag differs from its Python type.
 
     Attributes:
         kind: Type of the flag, or the name of one of `cli.terminal.flags.READERS`; None where there is no flag.
-        argument: Name of the verb's argument, where the help calls it otherwise than Python.
+        argument: Name of the verb's argument, if the help uses another name than Python.
     """
 
     kind: Any
@@ -31,11 +31,11 @@ class Flag:
 
 
 IN_PYTHON = Flag(None)
-"""Annotation of a field that only Python has: a callback, a progress bar, a logger."""
+"""Annotation of a Python-only field: a callback, a progress bar, a logger."""
 
 
 class Taking(Protocol[P, S, R_co]):  # pyright: ignore[reportInvalidTypeVarUse] - `S` is only taken
-    """A function that takes a request, or the fields of one as its arguments."""
+    """A function that takes a request, or its fields as arguments."""
 
     @overload
     def __call__(self, request: S, /) -> R_co: ...
@@ -44,9 +44,9 @@ class Taking(Protocol[P, S, R_co]):  # pyright: ignore[reportInvalidTypeVarUse] 
 
 
 def taking(request: Callable[P, S]) -> Callable[[Callable[[S], R]], Taking[P, S, R]]:
-    """Return a decorator by which a function of a request takes the request's fields as its arguments, too.
+    """Return a decorator that lets a function of a request also take the request's fields as arguments.
 
-    The signature is that of the request, and "Args:" in the docstring is made from "Attributes:" of the request.
+    The signature is that of the request, and the docstring's "Args:" comes from the request's "Attributes:".
 
     Args:
         request: Class of the request.
@@ -96,7 +96,7 @@ def arguments_of(request: type) -> list[inspect.Parameter]:
 
 
 def _defaults(request: type) -> dict[str, Any]:
-    """Return the defaults of a struct's or dataclass's fields; the types of a struct are not asked for."""
+    """Return the field defaults of a struct or dataclass without resolving a struct's types."""
     if not issubclass(request, msgspec.Struct):
         return {name: one.default for name, one in inspect.signature(request).parameters.items()}
     names, defaults = request.__struct_fields__, request.__struct_defaults__
@@ -106,18 +106,18 @@ def _defaults(request: type) -> dict[str, Any]:
 
 
 def python_type(annotation: Any) -> Any:
-    """Return the type of a field without its flag; as text where it is not imported."""
+    """Return a field's type without its flag; a string if it is not imported."""
     kind = annotation if flag_of(annotation) is None else get_args(annotation)[0]
     return kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
 
 
 def flag_of(annotation: Any) -> Flag | None:
-    """Return the `Flag` that a field is annotated with; None where the type of the field is that of its flag."""
+    """Return the `Flag` that annotates a field; None if the field's type is also its flag's."""
     return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Flag)), None)
 
 
 def documented(request: type) -> dict[str, str]:
-    """Return what "Attributes:" in the docstrings of a struct and its bases say of each field, one line each."""
+    """Return each field's entry under "Attributes:" in the docstrings of a struct and its bases, one line each."""
     found: dict[str, str] = {}
     for owner in reversed(request.__mro__):
         found |= entries(owner.__doc__, "Attributes")
@@ -125,14 +125,14 @@ def documented(request: type) -> dict[str, str]:
 
 
 def entries(docstring: str | None, section: str) -> dict[str, str]:
-    """Return the entries of a section of a docstring, as "Args", by name; each is one line."""
+    """Return the entries of a docstring section such as "Args" by name, one line each."""
     _, _, rest = inspect.cleandoc(docstring or "").partition(f"{section}:\n")
     found = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", rest.partition("\n\n")[0], re.MULTILINE)
     return {name: re.sub(r"\s*\n\s*", " ", text) for name, text in found}
 
 
 def with_arguments(function: Callable[..., Any], arguments: Mapping[str, str]) -> str:
-    """Return the docstring of a function with these arguments in "Args:", in place of those that it has."""
+    """Return a function's docstring with "Args:" replaced by these arguments."""
     text = re.sub(r"\n\n(Args|Flags):\n.*?(?=\n\n|$)", "", inspect.getdoc(function) or "", flags=re.DOTALL)
     lines = "\n".join(f"    {name}: {meaning}" for name, meaning in arguments.items())
     section = re.search(r"^(Returns|Raises|Example):$", text, re.MULTILINE)
@@ -143,7 +143,7 @@ def with_arguments(function: Callable[..., Any], arguments: Mapping[str, str]) -
 def settings_table(settings: type) -> str:
     """Return a Markdown table of a struct's own fields: key, default, and the first clause of the meaning.
 
-    A field of a base whose default the struct changes has no meaning in the table.
+    A base's field whose default the struct changes is listed without its meaning.
     """
     known = {name for base in settings.__bases__ for name in getattr(base, "__struct_fields__", ())}
     meanings, rows = documented(settings), ["|key|default|meaning|", "|---|---|---|"]
@@ -155,7 +155,7 @@ def settings_table(settings: type) -> str:
 
 
 def _first_clause(text: str) -> str:
-    """Return a text up to its first stop, or comma or colon behind a few words, and no "Whether"."""
+    """Return a text up to its first full stop, or a comma or colon after a few words, without a leading "Whether"."""
     plain = re.split(r"[.;](?: |$)", re.sub(r" \([^)]*\)", "", text), maxsplit=1)[0]
     found = re.match(r"(?:\S+ ){2,}?\S+?(?=: |, (?!\")| (?:before|in which|when|where|while) )", plain)
     short = (plain if found is None else found[0]).removeprefix("Whether ")
@@ -163,7 +163,7 @@ def _first_clause(text: str) -> str:
 
 
 def _shown(default: Any) -> str:
-    """Return a default as a settings file has it; nothing of required, unset and nested ones."""
+    """Return a default as written in a settings file; empty for required, unset and nested ones."""
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, tuple):

@@ -9,7 +9,7 @@ from neurodyn.core.errors import InputError
 
 
 def require_seed(seed: int) -> None:
-    """Raise an InputError for a seed outside the range of all generators."""
+    """Raise an InputError for a seed outside the range that all generators support."""
     if not 0 <= seed < 1 << 63:
         raise InputError(f"seed is {seed}; valid: a whole number of at least 0 and below 2^63")
 
@@ -17,10 +17,10 @@ def require_seed(seed: int) -> None:
 def derive_seed(seed: int, *names: str | int) -> int:
     """Return the seed of a named stream, such as ("generate", batch); streams of different names are independent.
 
-    Numbers among the names are at least 0. An InputError if the seed is negative, or 2^63 or more.
+    Integers among the names are at least 0. Raises an InputError if the seed is negative, or 2^63 or more.
     """
     require_seed(seed)
-    # SeedSequence pads with zeros: numbers are raised by one, so that ("a", 0) differs from ("a",).
+    # SeedSequence pads with zeros, so integers are raised by one: ("a", 0) must differ from ("a",).
     words = [zlib.crc32(name.encode()) if isinstance(name, str) else name + 1 for name in names]
     return int(np.random.SeedSequence([seed, *words]).generate_state(1, dtype=np.uint64)[0] >> np.uint64(1))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on checks, trainings and policies: whether a result can be used, why not, and what to do.
+"""Verdicts on checks, trainings and policies: whether a result is usable, why not, and what to do.
 
 A verdict is written as "ok" or "GRADE: WHAT; ADVICE": in the last line of a command's output, in the report, and in
 JSON under `verdict`. A training whose verdict fails exits with code 2.
@@ -14,12 +14,12 @@ from typing import Literal
 from neurodyn.core.errors import InputError
 
 Grade = Literal["ok", "warning", "fails"]
-"""ok; warning: usable with care; fails: not to be used."""
+"""ok; warning: usable with care; fails: do not use."""
 
 _ORDER: tuple[Grade, ...] = ("ok", "warning", "fails")
 
 LEAST_STEPS = 100
-"""Steps below which a training that a time budget stopped has hardly begun."""
+"""Steps below which a training stopped by its time budget has hardly begun."""
 
 LEAST_EPISODES = 5
 """Training episodes below which results on held-out episodes do not generalise."""
@@ -40,8 +40,8 @@ class Verdict:
 
     Attributes:
         grade: The grade.
-        what: What was found; empty if nothing.
-        advice: What to do; empty for nothing.
+        what: Finding; empty for none.
+        advice: What to do; empty for none.
     """
 
     grade: Grade = "ok"
@@ -77,7 +77,7 @@ def worst_grade(grades: Iterable[Grade]) -> Grade:
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Combine verdicts: the worst grade, and everything that is not ok, worst first."""
+    """Combine verdicts: the worst grade, and all findings that are not ok, worst first."""
     known = [one for one in verdicts if one.grade != "ok"]
     if not known:
         return Verdict()
@@ -87,7 +87,7 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def of_steps(steps: int, least: int = LEAST_STEPS) -> Verdict:
-    """Judge the number of steps that a time budget allowed."""
+    """Judge the number of steps completed within a time budget."""
     if steps >= least:
         return Verdict()
     return Verdict(
@@ -112,9 +112,9 @@ def of_best_step(best: int, steps: int, *, adapted: bool) -> Verdict:
 
 
 def of_divergence(first: float, last: float, step: int, *, best: bool = True) -> Verdict:
-    """Judge a training that diverged, by the scores of its first and last validation; what is kept is of `step`.
+    """Judge a diverged training by the scores of its first and last validation; the kept model is from `step`.
 
-    What is kept can be used if it is the best, and better than the start of the training.
+    The kept model is usable if it is the best, and better than the start of the training.
     """
     usable = best and step > 0 and math.isfinite(last)
     return Verdict(
@@ -135,7 +135,7 @@ def of_skipped(skipped: int, steps: int, cause: str) -> Verdict:
 
 
 def of_left_out(windows: int, fault: str) -> Verdict:
-    """Judge windows left out of their batches because the model failed on them."""
+    """Judge windows left out of batches because the model failed on them."""
     if not windows:
         return Verdict()
     return Verdict(
@@ -206,7 +206,7 @@ def of_returns(imagined: float, real: float, reference: str) -> Verdict:
 
 
 def of_unconfirmed(imagined: float, declared: float) -> Verdict:
-    """Judge a return in a model of the robot's logs relative to that in the declared simulator, which is no truth."""
+    """Judge a return in a model fitted to logs relative to the declared simulator's, which is not ground truth."""
     gap = abs(imagined - declared) / max(abs(imagined), abs(declared), 1e-12)
     if gap <= EXPLOITED or declared > imagined:
         return Verdict()
@@ -225,7 +225,7 @@ def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -
 
 
 def of_last_resort(times: int, of: int, what: str, advice: str) -> Verdict:
-    """Judge decisions without a solution, at which the previous one continued: any is a warning, more than 5 % fail."""
+    """Judge decisions without a solution, where the previous one was kept: any is a warning, more than 5 % fail."""
     if not times:
         return Verdict()
     grade: Grade = "fails" if times > 0.05 * of else "warning"

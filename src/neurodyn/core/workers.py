@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of one function in several processes, and the number of processor cores available to this process.
+"""Parallel calls of one function in several processes, and the number of cores available to this process.
 
 Simulators on a CPU share scratch memory within a process, so processes are used instead of threads. They are plain
 Python processes that communicate through pipes, so calling scripts need no `if __name__ == "__main__"`.
@@ -26,13 +26,13 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from neurodyn.core.errors import InputError
 
 WORTHWHILE = 10.0
-"""Remaining time of the calls in one process above which others are started [s]; starting one takes seconds."""
+"""Estimated remaining single-process time above which more processes are started [s]; starting one takes seconds."""
 
 AHEAD = 4
-"""Most results per process that wait to be consumed, to bound memory."""
+"""Maximum number of unconsumed results per process, to bound memory."""
 
 FORWARD_ONLY = "NEURODYN_FORWARD_ONLY"
-"""Environment variable of processes that differentiate nothing through Newton, such as those of the command line."""
+"""Environment variable of processes that never differentiate through Newton, such as those of the command line."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,7 +41,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 def in_threads(call: Callable[[int], R], count: int, threads: int) -> list[R]:
-    """Return call(0), ..., call(count - 1), made on this and on other threads; one that is done makes the next call."""
+    """Return call(0), ..., call(count - 1), computed on this and other threads; an idle thread takes the next call."""
     found: dict[int, R] = {}
     following = iter(range(count))  # next() of a range is atomic
 
@@ -78,24 +78,24 @@ class Calls(Protocol[T_contra, R_co]):
 
 
 class Executor(Protocol):
-    """A place to call functions for many arguments, for example `neurodyn.cluster.Cluster`."""
+    """Runs functions for many arguments, for example `neurodyn.cluster.Cluster`."""
 
     def workers(self, function: Callable[[T], R], /) -> Calls[T, R]:
-        """Return calls of a module's function or of a picklable object, of which each process has a copy."""
+        """Return calls of a module-level function or of a picklable object, copied to each process."""
         ...
 
 
 class Workers(Generic[T, R]):
-    """Calls a function for many arguments, in this process and in up to `count` - 1 others; a context manager.
+    """Calls a function for many arguments in this process and up to `count` - 1 others; a context manager.
 
-    Results come in the order of the arguments. They do not depend on the number of processes if the function's result
-    depends on its argument alone. Leaving the context stops the other processes.
+    Results come in the order of the arguments, and do not depend on the number of processes if each depends on its
+    argument alone. Leaving the context stops the other processes.
     """
 
     def __init__(self, function: Callable[[T], R], count: int) -> None:
-        """Prepare calls of a module's function or of a picklable object, of which each process has a copy.
+        """Prepare calls of a module-level function or of a picklable object, copied to each process.
 
-        `count` includes this process; `map` starts others if that saves time.
+        `count` includes this process; `map` starts the others if that saves time.
         """
         self.count = count
         self._function = function
@@ -113,8 +113,8 @@ class Workers(Generic[T, R]):
     def map(self, arguments: Sequence[T]) -> Iterator[R]:
         """Return an iterator over the results.
 
-        The first call is made at once, to estimate the time of all. Other processes start immediately; this one joins
-        in when results are requested. All results have to be consumed before the next `map`.
+        The first call runs at once, to estimate the total time. Other processes start immediately; this one joins in
+        when results are requested. All results must be consumed before the next `map`.
 
         Raises:
             InputError: A process was killed from outside, for example out of memory; or whatever the function raises.
@@ -141,7 +141,7 @@ class Workers(Generic[T, R]):
         try:
             yield from queue.results(self._function)
         except BaseException:
-            self._end()  # what they are working on is not needed
+            self._end()  # their current work is not needed
             raise
 
     def _end(self) -> None:
@@ -155,7 +155,7 @@ class Workers(Generic[T, R]):
 
 
 class _Queue(Generic[T, R]):
-    """Arguments that are taken one by one, and results that are returned in order."""
+    """Arguments taken one by one, and results returned in order."""
 
     def __init__(self, arguments: Sequence[T], ahead: int) -> None:
         self._arguments, self._ahead = arguments, ahead
@@ -165,7 +165,7 @@ class _Queue(Generic[T, R]):
         self._stopped = False
 
     def serve(self, call: Callable[[T], R]) -> None:
-        """Call for one argument after another until none is left."""
+        """Process one argument after another until none is left."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopped or self._open() or not self._left())
@@ -175,7 +175,7 @@ class _Queue(Generic[T, R]):
             self._call(call, number)
 
     def results(self, call: Callable[[T], R]) -> Iterator[R]:
-        """Yield all results in order; call for further arguments while waiting."""
+        """Yield all results in order; process further arguments while waiting."""
         while self._given < len(self._arguments):
             with self._changed:
                 if self._given not in self._outcomes and not self._open():
@@ -193,7 +193,7 @@ class _Queue(Generic[T, R]):
                 yield value
 
     def stop(self) -> None:
-        """Take no more arguments."""
+        """Stop handing out arguments."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -284,7 +284,7 @@ def serve() -> None:
 
 
 def outcome_of(function: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
-    """Return whether a call succeeded, and its result or its error in picklable form."""
+    """Call a function; return whether it succeeded, and its result or its error in picklable form."""
     try:
         return True, function(argument)
     except Exception as error:
@@ -301,7 +301,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 def available_cores() -> int:
     """Return the number of cores that this process may use, at least 1.
 
-    It is limited by the CPU affinity, the quota of the control group (as in containers), and OMP_NUM_THREADS if set.
+    Limited by CPU affinity, the control group's quota (as in containers), and OMP_NUM_THREADS if set.
     """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = (bound, _quota(), _asked())
@@ -329,7 +329,7 @@ def _quota() -> int | None:
 
 
 def _control_groups() -> list[Path]:
-    """Return the folders of this process's control groups, inner ones first, for cgroup versions 1 and 2."""
+    """Return the folders of this process's control groups, innermost first, for cgroup versions 1 and 2."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header of a trajectory store, its table of episodes, and the checksums of its arrays."""
+"""Header of a trajectory store, its episode table, and the checksums of its arrays."""
 
 import json
 import zlib
@@ -44,8 +44,8 @@ EPISODE = np.dtype(
 class Status(IntEnum):
     """How an episode ended.
 
-    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut before the state in which the
-    simulation diverged or became implausible. LOG: at the end of a recording. TERMINATED: in a failure of its task.
+    COMPLETE: at full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut before the state where the simulation
+    diverged or became implausible. LOG: at the end of a recording. TERMINATED: by task failure.
     """
 
     COMPLETE = 0
@@ -64,7 +64,7 @@ class Split(IntEnum):
 
 
 SIMULATED = "simulated"
-"""Note of a log of the declared simulator."""
+"""Note that marks a log as coming from the declared simulator."""
 
 
 class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simulator": "teacher"}):
@@ -75,20 +75,20 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         source: "teacher" for simulated trajectories, "log" for measured ones.
         simulator: Solver, substeps and sampling of the simulator; None for logs.
         seed: Seed of the sampling; None for logs.
-        fingerprint: Identity of the simulated articulation; None for logs.
-        sources: Digest of the files that the simulated robot was built from (`robots.assets.source_digest`); None for
-            logs and if it was not recorded.
+        fingerprint: Fingerprint of the simulated articulation; None for logs.
+        sources: Digest of the files the simulated robot was built from (`robots.assets.source_digest`); None for logs
+            and if not recorded.
         scene: Shapes around the robot, placed by a pose in each episode; None if unknown or in free space.
         contact_points: Contact points of the robot; None if it has none.
         mechanism: The robot's tree of links; None if unknown.
         versions: Versions of the packages that made the data.
-        notes: What the reader did and measured: files, rates, alignment.
+        notes: The reader's notes: files, rates, alignment.
         groups: Names of the groups that episodes belong to.
         runs: Names of the runs that episodes were cut from.
         streams: Sensor streams, in the order of their columns.
-        controller: Controller that turned controls into torques; None unless controls are targets and it is known.
-        parameters: Declared values of the quantities that differ between episodes, by name, in the order of their
-            columns; empty if none does.
+        controller: Controller from target controls to torques; None if controls are torques or it is unknown.
+        parameters: Declared values of the quantities that vary between episodes, by name, in column order; empty if
+            none does.
         schema_version: Version of the file layout.
     """
 
@@ -117,18 +117,18 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
 
     @property
     def of_robot(self) -> bool:
-        """Whether the robot itself was measured, and not its declared simulator in its place."""
+        """Whether the data come from the robot itself rather than its declared simulator."""
         return self.source == "log" and not self.notes.get(SIMULATED)
 
     def differences(self, other: "StoreHeader") -> list[str]:
-        """List in words how `other` differs from this header, `sources` aside."""
+        """List in words how `other` differs from this header, apart from `sources`."""
         mine, theirs = (_flatten({**_plain(header), "sources": None}) for header in (self, other))
         pairs = {key: (theirs.get(key, "absent"), mine.get(key, "absent")) for key in mine | theirs}
         return [f"{key} is {new} instead of {old}" for key, (new, old) in pairs.items() if new != old]
 
 
 def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:
-    """Return EPISODE records of episodes of `lengths` transitions, shape [E], that are stored one after another.
+    """Return EPISODE records, shape [E], of consecutively stored episodes of `lengths` transitions.
 
     `fields` are the other columns, one value for all or one each; world, run and group default to -1.
     """
@@ -143,8 +143,8 @@ def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:
 def write_header(file: h5py.File, header: StoreHeader) -> None:
     """Write the header into an open file as JSON, and its main fields as readable attributes.
 
-    All texts have fixed lengths: HDF5 keeps variable-length texts in its global heap, and reading a damaged heap can
-    hang for ever.
+    All strings have fixed lengths: HDF5 keeps variable-length strings in its global heap, and reading a damaged heap
+    can hang.
     """
     spec = header.spec
     text = json.dumps(_plain(header)).encode()
@@ -181,7 +181,7 @@ def _fixed_length(value: Any) -> Any:
 
 
 def read_header(file: h5py.File, where: str) -> StoreHeader:
-    """Read the header of an open file; an InputError if it is no store, or of another schema version."""
+    """Read the header of an open file; raise an InputError if it is not a store or has another schema version."""
     if _text(file.attrs.get("format")) != FORMAT:
         raise InputError(
             f"{where}: an HDF5 file, but no trajectory store; expected one written by `neurodyn generate` or "
@@ -191,7 +191,7 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     if schema != SCHEMA_VERSION:
         raise InputError(f"{where}: has schema version {schema}; this version of neurodyn reads {SCHEMA_VERSION}")
     stored = dataset(file, "header")
-    text, wanted = bytes(stored[()]), stored.attrs.get(_CRC)  # stores that others wrote have none
+    text, wanted = bytes(stored[()]), stored.attrs.get(_CRC)  # stores written by other tools have none
     if wanted is not None and zlib.crc32(text) != int(wanted):
         raise InputError(f"{where}: damaged store: its header changed; copy it again from where it is whole")
     return from_dict(json.loads(text.decode()), StoreHeader, f"{where} (header)")
@@ -228,16 +228,16 @@ def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 CHECKSUMS = "checksums"
-"""Dataset of one checksum record for each piece of rows."""
+"""Dataset with one checksum record per piece of rows."""
 
 PIECE_ROWS = 4096
-"""Rows in a piece; fewer if fewer were committed at once."""
+"""Rows per piece; fewer if fewer were committed at once."""
 
 _PLACE = (("batch", "<i8"), ("rows_end", "<i8"), ("episodes_end", "<i8"))
 
 
 def record_type(arrays: Sequence[str]) -> np.dtype:
-    """Return the type of a checksum record: batch, end in rows and in episodes, and a CRC for each array."""
+    """Return the dtype of a checksum record: batch, end row and end episode, and one CRC per array."""
     return np.dtype([*_PLACE, *((name, "<u4") for name in arrays)])
 
 
@@ -254,10 +254,10 @@ def pieces(count: int) -> list[int]:
 def records(
     kind: np.dtype, batch: int, rows: int, episodes: int, arrays: Mapping[str, np.ndarray], per_episode: frozenset[str]
 ) -> np.ndarray:
-    """Return checksum records of type `kind` for a batch that is appended after `rows` rows and `episodes` episodes.
+    """Return checksum records of dtype `kind` for a batch appended after `rows` rows and `episodes` episodes.
 
-    `arrays` holds the new values of each array. Those named by `per_episode` have an entry per episode instead of per
-    row; their CRC is in the last piece.
+    `arrays` holds the new values of each array. Arrays in `per_episode` have one entry per episode instead of per row;
+    their CRC is in the last piece.
     """
     sizes = {name: len(values) for name, values in arrays.items()}
     ends = pieces(max((size for name, size in sizes.items() if name not in per_episode), default=0))
@@ -273,14 +273,14 @@ def records(
 
 
 class Checksums:
-    """Checksum records of a store's committed data; `read` marks pieces of rows that were read whole and verified."""
+    """Checksum records of a store's committed data; `read` marks pieces whose rows were read in full and verified."""
 
     def __init__(self, where: str, table: np.ndarray) -> None:
         self.where, self.table, self.read = where, table, np.zeros(len(table), bool)
 
     @classmethod
     def of(cls, file: h5py.File, where: str) -> Self | None:
-        """Return the records of an open store, or None; an InputError if they disagree with the committed counter."""
+        """Return the records of an open store, or None; an InputError if they disagree with the commit counter."""
         if CHECKSUMS not in file:
             return None
         batches, rows, episodes = (int(n) for n in dataset(file, "committed")[()])
@@ -307,12 +307,12 @@ class Checksums:
         return int(np.searchsorted(self.ends, begin, side="right")), int(np.searchsorted(self.ends, end, side="left"))
 
     def known(self, begin: int, end: int) -> bool:
-        """Return whether all rows from `begin` to `end` were verified."""
+        """Return whether all rows from `begin` to `end` have been verified."""
         first, last = self._pieces(begin, end)
         return bool(self.read[first : last + 1].all())
 
     def verify(self, name: str, begin: int, values: np.ndarray) -> None:
-        """Verify whole pieces of rows, the first one numbered `begin`; an InputError names rows that changed."""
+        """Verify whole pieces of rows, starting at piece `begin`; an InputError names rows that changed."""
         first_piece, last_piece = self._pieces(begin, begin + len(values))
         edges = [begin, *self.ends[first_piece : last_piece + 1].tolist()]
         for piece, (first, last) in enumerate(pairwise(edges), first_piece):
@@ -325,7 +325,7 @@ class Checksums:
         self.read[first : last + 1] = True
 
     def verify_episodes(self, name: str, values: np.ndarray) -> None:
-        """Verify all of an array with one entry per episode; errors: see `verify`."""
+        """Verify all of a per-episode array; errors: see `verify`."""
         begin = 0
         for piece, end in enumerate(self.table["episodes_end"].tolist()):
             if end > begin and crc(values[begin:end]) != self.table[name][piece]:

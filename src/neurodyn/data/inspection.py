@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of a store or a raw log: counts, ranges, coverage, rates, gaps, likely units, and a plot of a store."""
+"""Summary of a store or a raw log: counts, ranges, coverage, rates, gaps, likely units, and a plot of a store."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _PLANE_BINS = 20
 
 
 def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
-    """Return statistics of a store as plain data, with coverage of `ranges`, or of the range of the data by default."""
+    """Return statistics of a store as plain data, with coverage of `ranges` (default: the range of the data)."""
     return counts(store) | {
         "coordinates": coordinates(store, ranges or {}),
         "planes": _planes(store, ranges or {}),
@@ -37,7 +37,7 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
 
 
 def counts(store: Store) -> dict[str, Any]:
-    """Return what is known of a store without its rows: origin, counts of episodes and transitions, notes of logs."""
+    """Return a store's summary without reading its rows: origin, counts of episodes and transitions, notes of logs."""
     header, lengths = store.header, store.lengths
     return {
         "robot": header.robot,
@@ -59,7 +59,7 @@ def counts(store: Store) -> dict[str, Any]:
 
 
 def _readings(store: Store) -> dict[str, float]:
-    """Return the share of rows with a reading, by sensor."""
+    """Return the fraction of rows with a reading, by sensor."""
     shares: dict[str, float] = {}
     place = 0
     for stream in store.header.streams:
@@ -72,7 +72,7 @@ def _readings(store: Store) -> dict[str, float]:
 def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     """Return unit, range, moments and coverage of each column of q, qd, control, channels, contacts and readings.
 
-    Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state.
+    Coverage is the fraction of 50 equal bins of the coordinate's interval with at least one state.
     """
     spec = store.header.spec
     units = state_units(spec)
@@ -89,7 +89,7 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     for what, named in tracked(units.items()):
         for index, (name, unit) in enumerate(tracked(named.items())):
             column = wrapped(store, what, index, columns[what][:, index])
-            column = column[np.isfinite(column)]  # NaN without a reading
+            column = column[np.isfinite(column)]  # NaN: no reading
             interval = ranges.get(what, {}).get(name)
             entry = {"what": what, "name": name, "unit": unit, "range": None if interval is None else list(interval)}
             entries.append(entry | _moments(column, interval) if len(column) else entry)
@@ -120,7 +120,7 @@ def _moments(column: np.ndarray, interval: tuple[float, float] | None) -> dict[s
 
 
 def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
-    """Return the fraction of 20 x 20 bins of position and velocity that hold a state, by single-axis joint."""
+    """Return the fraction of 20 x 20 bins of position and velocity with a state, by single-axis joint."""
     spec = store.header.spec
     coverage = {}
     for joint in spec.joints:
@@ -241,12 +241,12 @@ class LogReport:
 
 
 def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = None) -> LogReport:
-    """Read a raw log once and report its topics, columns, rates and likely units, with a draft of a column map.
+    """Read a raw log once and report its topics, columns, rates and likely units, with a draft column map.
 
     The draft maps the joints of `spec`, if given, and names the robot by name or path.
 
     Raises:
-        InputError: The log is of no known format, or damaged.
+        InputError: The log's format is unknown, or it is damaged.
     """
     name = require_format(path)
     reader = READERS[name]
@@ -282,7 +282,7 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
 
 @dataclass
 class _SeenColumn:
-    """Moments of one column and of the steps of its clock, and its first values."""
+    """Moments and first values of one column, and moments of its clock's steps."""
 
     count: int = 0
     missing: int = 0
@@ -297,7 +297,7 @@ class _SeenColumn:
     first: ColumnSeries | None = None
 
     def add(self, value: np.ndarray, steps: np.ndarray) -> None:
-        """Take in values, and the steps of their clock."""
+        """Add values and the time steps of their clock."""
         good = value[np.isfinite(value)]
         self.count += len(value)
         self.missing += len(value) - len(good)
@@ -325,7 +325,7 @@ class _SeenColumn:
 
 
 class _Seen:
-    """What a log holds, accumulated while it is read: names of its runs, and its columns."""
+    """Contents of a log, accumulated while it is read: run names and columns."""
 
     def __init__(self, stamp: str | None) -> None:
         self.runs: set[str] = set()
@@ -333,7 +333,7 @@ class _Seen:
         self.columns: dict[str, _SeenColumn] = defaultdict(_SeenColumn)
 
     def add(self, part: LogPart) -> None:
-        """Take in a part of the log."""
+        """Add a part of the log."""
         self.runs |= {run.name for run in part.runs}
         clocks: dict[int, np.ndarray] = {}
         for name, series in part.series.items():
@@ -409,7 +409,7 @@ class _Seen:
 
 
 def _add_units(draft: ColumnMapDraft, seen: _Seen, name: str) -> None:
-    """Write likely units other than SI into a drafted map; ROS messages are in SI units by definition."""
+    """Write likely non-SI units into a drafted map; ROS messages are in SI units by definition."""
     if name in {"mcap", "rosbag2", "mujoco"}:
         return
     for what in ("q", "qd"):

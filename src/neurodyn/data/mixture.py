@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixtures of stores of one robot: batches drawn in shares, and stores joined or cut in memory."""
+"""Mixtures of one robot's stores: batches drawn in given shares, and stores concatenated or truncated in memory."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Mixture:
 
     Attributes:
         stores: The stores.
-        shares: Share of each store in the windows of a batch; they sum to 1.
+        shares: Fraction of each batch's windows drawn from each store; they sum to 1.
         names: Names for messages; empty for data in memory.
     """
 
@@ -44,11 +44,11 @@ class Mixture:
         shares: Sequence[float] | None = None,
         names: Sequence[str] | None = None,
     ) -> "Mixture":
-        """Combine one store, several, or a mixture; shares of a batch are proportional to the transitions by default.
+        """Combine one store, several, or a mixture; shares are proportional to the transitions by default.
 
         Raises:
             InputError: There is no store, or the shares do not fit.
-            MismatchError: The stores are of different robots; the message names the differences.
+            MismatchError: The stores are of different robots; the message lists the differences.
         """
         if isinstance(data, Mixture):
             return data
@@ -64,10 +64,10 @@ class Mixture:
         return cls(stores, _checked(shares, len(stores)), called)
 
     def differing_in(self, patterns: Sequence[str]) -> "Mixture":
-        """Return the mixture with those parameters alone that names or shell patterns select, in the order of the data.
+        """Return the mixture with only the parameters selected by names or shell patterns, in the order of the data.
 
         Raises:
-            InputError: A pattern matches no parameter of the data, or some of the data lack one.
+            InputError: A pattern matches no parameter of the data, or some stores lack one.
         """
         known = list(self.header.parameters)
         for pattern in patterns:
@@ -99,25 +99,25 @@ class Mixture:
         ]
 
     def sampled_columns(self, name: str, split: int, most: int = SAMPLE) -> np.ndarray:
-        """Return one kind of columns, such as "q", of an even sample of the rows of a split, shape [rows, ...]."""
+        """Return one kind of columns, such as "q", of evenly sampled rows of a split, shape [rows, ...]."""
         parts = zip(self.stores, self.sampled(split, most), strict=True)
         return np.concatenate([store.columns(name, take(store.frames, rows)[:, 0]) for store, rows in parts])
 
     def amount(self, split: int) -> tuple[int, int]:
-        """Return the episodes and the transitions of a split in all stores."""
+        """Return the numbers of episodes and transitions of a split in all stores."""
         lengths = [store.lengths[store.split == split] for store in self.stores]
         return sum(map(len, lengths)), int(sum(part.sum() for part in lengths))
 
     def longest(self, split: int) -> int:
-        """Return the longest window in frames that every store has in a split."""
+        """Return the longest window [frames] available in a split of every store."""
         return min(int(store.lengths[episodes_of(store, split)].max()) for store in self.stores)
 
 
 class MixtureSampler:
-    """Endless batches in which each store of a mixture has its share of the windows.
+    """Endless batches with windows from each store of a mixture in its share.
 
-    The number of windows of a store is its share of the batch, randomly rounded so that the mean is exact. The draws
-    depend on the seed alone and continue bitwise from a saved state. For one store they equal `WindowSampler`.
+    A store's number of windows is its share of the batch, rounded randomly so that the mean is exact. Draws depend on
+    the seed alone and resume bitwise from a saved state. For one store they equal `WindowSampler`'s.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class MixtureSampler:
     ) -> None:
         """Open a sampler for each store; arguments: see `WindowSampler`.
 
-        `episodes` lists the episodes of each store. `stream` is the memory of all stores together. `rows` is slice(r,
+        `episodes` lists the episodes of each store. `stream` is the total memory of all stores. `rows` is slice(r,
         None, n) if n processes share each batch.
 
         Raises:
@@ -160,7 +160,7 @@ class MixtureSampler:
         self._fails = any(sampler.failed is not None for sampler in self._samplers)
 
     def draw(self) -> list[tuple[int, Batch]]:
-        """Return the next windows: number and batch of each store that has any."""
+        """Return the next windows as the index and batch of each store that has any."""
         parts, before = [], 0
         for number, (sampler, count) in enumerate(zip(self._samplers, self._counts(), strict=True)):
             sampler.batch = count
@@ -173,7 +173,7 @@ class MixtureSampler:
         return parts
 
     def draw_rows(self) -> list[tuple[int, Batch, None]]:
-        """Return the next windows as `learn.samplers.MemberSampler` does, without a member."""
+        """Return the next windows in the format of `learn.samplers.MemberSampler`, without a member."""
         return [(number, batch, None) for number, batch in self.draw()]
 
     def draw_joined(self) -> Batch:
@@ -208,7 +208,7 @@ class MixtureSampler:
         return None
 
     def _counts(self) -> list[int]:
-        """Return the windows of each store in a batch by systematic sampling: one random offset, equal steps."""
+        """Return the number of windows from each store by systematic sampling: one random offset, equal steps."""
         if len(self._samplers) == 1:
             return [self.batch]
         start = torch.rand((), generator=self._generator, dtype=torch.float64)
@@ -239,7 +239,7 @@ def _checked(shares: Sequence[float], count: int) -> tuple[float, ...]:
 
 
 def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
-    """Raise a MismatchError that names the differences unless both stores are of the same robot."""
+    """Raise a MismatchError that lists the differences unless both stores are of the same robot."""
     mine, theirs = first.header, other.header
     found = [] if mine.robot == theirs.robot else [f"robot is {theirs.robot!r} instead of {mine.robot!r}"]
     if mine.spec.differences(theirs.spec) and theirs.spec.differences(mine.spec):
@@ -259,10 +259,10 @@ def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
 
 
 def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
-    """Return the episodes of several stores of one robot as one store with one run per store, numbered unless named.
+    """Concatenate several stores of one robot into one store with one run per store, numbered unless named.
 
     Raises:
-        InputError: They are of different robots, or only some have a ground or rewards.
+        InputError: The stores are of different robots, or only some have a ground or rewards.
     """
     first = Mixture.of(list(stores)).header
     for store in stores[1:]:
@@ -290,7 +290,7 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
 
 
 def beginnings(store: Store, frames: int) -> Store:
-    """Return a store of the first `frames` transitions of each long enough episode; an InputError if none is."""
+    """Return a store of the first `frames` transitions of each episode that is long enough; InputError if none is."""
     long = np.flatnonzero(store.lengths >= frames)
     if not len(long):
         raise InputError(f"no episode of {store.header.robot!r} has {frames} frames; valid: longer episodes")

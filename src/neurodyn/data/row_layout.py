@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of headerless rows of legged robots: quantities of their state estimator and controller.
+"""Layout of headerless rows of legged robots: state-estimator and controller quantities.
 
 A row is [state | action | contacts | termination]. The state is base linear velocity (3), base angular velocity (3) and
 direction of gravity (3), all in base axes, then joint positions relative to the default pose, joint velocities and
 joint torques (n each). The n actions are outputs of a policy: a joint's position target is its default position plus
-scale times the action. Contacts are 0 or 1; termination says whether the episode failed there.
+scale times the action. Contacts are 0 or 1; termination marks failure at that row.
 """
 
 import math
@@ -25,14 +25,14 @@ class RowLayout(Config, frozen=True):
     Attributes:
         robot: Name of the robot.
         dt: Time between two rows of an episode [s].
-        joints: Joints in the order of the columns.
-        nominal: Default position of each joint [rad], which joint positions and targets are relative to.
+        joints: Joints, in column order.
+        nominal: Default joint positions [rad]; logged positions and targets are relative to them.
         action_scale: Change of a joint's target per unit of action [rad].
         contacts: Bodies of the contact columns, in order.
         format: Always "rows"; distinguishes this file from a column map.
         time_out: Whether a further column marks episodes that ended by a time limit.
         episode_length: Rows of an episode that ended by a time limit; None if unknown.
-        continuous: Whether a file is one recording, so that only a failure ends an episode.
+        continuous: Whether a file is one recording, in which only failures end episodes.
     """
 
     robot: str
@@ -87,9 +87,9 @@ class RowLayout(Config, frozen=True):
 
 
 def log_spec(robot: str, joints: tuple[str, ...], dt: float, contacts: tuple[str, ...]) -> StateSpec:
-    """Return the state that a legged robot logs: driven revolute joints, base velocity, gravity, torques; no base pose.
+    """Return a legged robot's logged state: driven revolute joints, base velocity, gravity, torques; no base pose.
 
-    Controls are targets of the joints' position controllers; `contacts` are bodies whose contact state is known.
+    Controls are position targets; `contacts` are bodies whose contact state is known.
     """
     base = [Channel(f"{name}.{axis}", unit, "base") for name, unit in _BASE for axis in "xyz"]
     return StateSpec(

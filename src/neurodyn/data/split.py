@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits of whole episodes into training, validation and test, and samples of the rows of a split."""
+"""Splits of whole episodes into training, validation and test, and row samples of a split."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def assign_splits(
 ) -> np.ndarray:
     """Return a random split for each episode, shape [episodes], int8; the same for the same seed.
 
-    Every split of a positive fraction gets at least one episode while there are enough; training keeps at least one.
+    Every split with a positive fraction gets at least one episode if there are enough; training keeps at least one.
     """
     split = np.full(episodes, Split.TRAIN, np.int8)
     order = generator(seed, "split").permutation(episodes)
@@ -33,10 +33,10 @@ def assign_splits(
 def episodes_of(store: Store, split: int) -> np.ndarray:
     """Return the indices of the episodes of a split.
 
-    Without validation episodes, a tenth of the training episodes (at least one, always the same) is used instead.
+    Without validation episodes, a fixed tenth of the training episodes (at least one) is used instead.
 
     Raises:
-        InputError: There is no such episode.
+        InputError: The split is empty.
     """
     chosen = store.episodes(split)
     if split in (Split.TRAIN, Split.VALIDATION) and not len(store.episodes(Split.VALIDATION)):
@@ -52,7 +52,7 @@ def episodes_of(store: Store, split: int) -> np.ndarray:
 
 
 def episodes_in(store: Store, split: int | None) -> np.ndarray:
-    """Return the indices of the episodes of a split, or of all for None; see `episodes_of`."""
+    """Return the indices of a split's episodes, or of all for None; see `episodes_of`."""
     return store.episodes() if split is None else episodes_of(store, split)
 
 
@@ -64,7 +64,7 @@ def chosen_episodes(store: Store, split: int) -> np.ndarray:
 
 
 def held_out_split(store: Store) -> Split:
-    """Return the split for measuring models by default: test, or validation if there are no test episodes."""
+    """Return the default split for measuring models: test, or validation if there are no test episodes."""
     return Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
 
 
@@ -73,9 +73,9 @@ SAMPLE = 500_000
 
 
 def sample_states(store: Store, split: int, most: int, *, following: int = 0) -> np.ndarray:
-    """Return ascending rows of states of a split that at least `following` states of their episode follow, int64.
+    """Return ascending rows of a split's states with at least `following` later states in their episode, int64.
 
-    Out of twice `most` or more, `most` are drawn evenly, always the same. Errors: see `episodes_of`.
+    From twice `most` or more, an evenly spread, reproducible sample of `most` is drawn. Errors: see `episodes_of`.
     """
     episodes = episodes_of(store, split)
     counts = np.maximum(0, store.lengths[episodes] + 1 - following)
@@ -97,9 +97,9 @@ def split_blocks(store: Store, split: int) -> Iterator[np.ndarray]:
 
 
 def _even(count: int, most: int) -> np.ndarray:
-    """Return all numbers below `count`, or one drawn from each of `most` equal parts of them.
+    """Return all integers below `count`, or one drawn from each of `most` equal intervals.
 
-    Constant steps could pick the same frame of every episode if all have one length.
+    A constant stride could pick the same frame of every episode if all have equal length.
     """
     if count < 2 * most:
         return np.arange(count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories: the rows of all episodes, in memory or read from the file on demand, and a table of the episodes."""
+"""Trajectories: the rows of all episodes, in memory or read from the file on demand, and the episode table."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from neurodyn.data.writer import (
 )
 
 IN_MEMORY = 512 << 20
-"""Size up to which a store is read into memory as a whole [bytes]."""
+"""Size up to which a whole store is read into memory [bytes]."""
 
 _BLOCK_BYTES = 4 << 20
 _FEW = 16
@@ -65,7 +65,7 @@ class StoredRows:
             raise InputError(f"{self._path}: cannot be read any more ({error}); write it again") from None
 
     def _read(self, begin: int, end: int) -> np.ndarray:
-        """Read rows; whole pieces are verified when they are read for the first time."""
+        """Read rows; whole pieces are verified when first read."""
         sums = self._checksums
         if sums is None or begin == end or sums.known(begin, end):
             return read_rows(self._file, self._spec, begin, end)
@@ -99,7 +99,7 @@ Rows = np.ndarray | StoredRows
 
 
 def blocks(rows: Rows) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield all rows in blocks of bounded size, each with the number of its first row."""
+    """Yield all rows in blocks of bounded size, each with the index of its first row."""
     size = max(1, _BLOCK_BYTES // (4 * max(1, rows.shape[1])))
     for begin in range(0, len(rows), size):
         yield begin, rows[begin : begin + size]
@@ -129,8 +129,8 @@ def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
 def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums: Checksums | None = None) -> np.ndarray:
     """Read rows of an open file: positions, velocities, controls, channels and contacts side by side.
 
-    Rows are verified against `checksums`, if given; they must then be whole pieces. An InputError names what is missing
-    or differs.
+    Rows are verified against `checksums`, if given; they must then be whole pieces. An InputError names missing or
+    changed data.
     """
     wide, column = widths(spec), 0
     found = np.empty((end - begin, sum(wide.values())), np.float32)
@@ -167,7 +167,7 @@ class Store:
         table: One EPISODE record per episode, shape [E].
         ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion xyzw), float32,
             shape [E, 7]; None without a scene.
-        reward: Reward of the frame that starts in each row, unused in the last row of an episode, float32, shape [N];
+        reward: Reward of the frame that starts at each row, unused in the last row of an episode, float32, shape [N];
             None if no policy collected the data.
         measured: Columns of the header's streams (`core.description.sensors.stream_columns`), NaN without a reading,
             float32, shape [N, columns]; None without streams.
@@ -184,12 +184,12 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path, *, memory: int = IN_MEMORY) -> Self:
-        """Read a store from a file; from the PATH.part of an interrupted writer, what was committed.
+        """Read a store from a file, or the committed part from the PATH.part of an interrupted writer.
 
         Up to `memory` bytes of rows are read into memory; the rows of a larger file are read on demand.
 
         Raises:
-            InputError: The file is missing, truncated, damaged, no store, or of another schema version.
+            InputError: The file is missing, truncated, damaged, not a store, or of another schema version.
         """
         path = Path(path)
         try:
@@ -233,7 +233,7 @@ class Store:
             )  # fmt: skip
 
     def check(self, where: str) -> None:
-        """Raise an InputError if tables do not fit the rows or values are not finite; `where` begins the message."""
+        """Raise an InputError if tables do not fit the rows or values are not finite; `where` starts the message."""
         rows, table = len(self.frames), self.table
         lengths = table["length"].astype(np.int64)
         if not len(table):
@@ -276,7 +276,7 @@ class Store:
 
     @property
     def control(self) -> np.ndarray:
-        """Torques [N m or N], or what the spec's control_kind says, a view of shape [N, nu]."""
+        """Controls in the unit of the spec's control_kind, a view of shape [N, nu]."""
         return self.columns("control")
 
     @property
@@ -298,7 +298,7 @@ class Store:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """First row of each episode, and the number of rows, shape [E + 1]; int64."""
+        """First row of each episode, and finally the number of rows, shape [E + 1]; int64."""
         return np.concatenate((self.table["start"], [len(self.frames)])).astype(np.int64)
 
     @property
@@ -341,7 +341,7 @@ class Store:
         return int(self.lengths.sum())
 
     def episodes(self, split: int | None = None) -> np.ndarray:
-        """Return the indices of the episodes of a split, or of all."""
+        """Return the indices of a split's episodes, or of all."""
         return np.arange(len(self.table)) if split is None else np.flatnonzero(self.split == split)
 
     def run_name(self, episode: int) -> str:
@@ -364,7 +364,7 @@ class Store:
         return Store(self.header, kept(self.frames), table, ground, reward, measured, own)
 
     def differing_in(self, names: Sequence[str]) -> "Store":
-        """Return the store with these of its parameters alone, in this order; an InputError names one that it lacks."""
+        """Return the store with only these parameters, in this order; an InputError names one that it lacks."""
         known = list(self.header.parameters)
         for name in names:
             if name not in known:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Range of motion in a model's training data; beyond it the model extrapolates."""
+"""Range of motion in a model's training data, beyond which it extrapolates."""
 
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -20,16 +20,15 @@ _VECTOR = 3
 
 
 class TrainingRange(Config, frozen=True):
-    """Range of velocities and channels in training data, finite, in the order of a spec.
+    """Range of velocities and channels in training data, finite, in spec order.
 
-    The components of a linear or angular velocity of a free or ball joint share the largest norm of that vector: motion
-    seen in one direction counts as seen in all.
+    The components of a free or ball joint's linear or angular velocity share that vector's largest norm: motion seen in
+    one direction counts for all.
 
     Attributes:
         qd: Velocities [rad/s or m/s], length nv.
         channels: Channels of the spec, length nx.
-        logged: Whether some of the data are logs of the robot, which are the truth about it then, and not its declared
-            simulator.
+        logged: Whether some data are logs of the robot; these, not its declared simulator, are then the ground truth.
     """
 
     qd: Ranges
@@ -45,7 +44,7 @@ class TrainingRange(Config, frozen=True):
 
 
 def training_range(data: "Store | Mixture") -> TrainingRange:
-    """Return the range of the training episodes of a store or a mixture, and whether they are logs of the robot."""
+    """Return the range of a store's or mixture's training episodes, and whether they are logs of the robot."""
     from neurodyn.data.header import Split  # loads HDF5, which loading a model does not need
     from neurodyn.data.mixture import Mixture
     from neurodyn.data.split import split_blocks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of L consecutive frames of trajectories: drawn at random, iterated in order, or reaching past an episode."""
+"""Windows of L consecutive frames: drawn at random, iterated in order, or extending past an episode's end."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,8 +30,8 @@ class Batch:
             a scene.
         channels: Channels of the spec, shape [B, L + 1, nx]; None if it has none.
         contacts: Whether each contact of the spec is closed, shape [B, L + 1, nc]; None if it has none.
-        failed: Whether a state is the last of an episode that terminated in a failure, shape [B, L + 1], bool; None if
-            no episode of the store did.
+        failed: Whether a state is the last of an episode that ended in failure, shape [B, L + 1], bool; None if no
+            episode of the store did.
         parameters: Values of the header's parameters in each window, shape [B, parameters]; None without any.
     """
 
@@ -46,7 +46,7 @@ class Batch:
 
     @classmethod
     def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
-        """Combine batches of the same fields into one, field by field with `combine` (torch.cat, torch.stack)."""
+        """Combine batches with the same fields, field by field with `combine` (torch.cat, torch.stack)."""
         found: dict[str, Any] = {}
         for name, first in vars(parts[0]).items():
             found[name] = None if first is None else combine([getattr(part, name) for part in parts])
@@ -68,7 +68,7 @@ class Windows(Batch):
 
     Attributes:
         episode: Episode of each window, shape [B].
-        start: State within the episode at which each window starts, shape [B].
+        start: Start state of each window within its episode, shape [B].
         group: Group of each episode, shape [B]; -1 for none.
     """
 
@@ -80,13 +80,13 @@ class Windows(Batch):
 class WindowSampler:
     """Endless batches of windows, drawn uniformly with replacement from all windows of a split.
 
-    The draws depend on the seed alone, not on the device. They continue bitwise from a saved state.
+    Draws depend on the seed alone, not on the device, and resume bitwise from a saved state.
 
     Attributes:
         batch: Windows B in a batch.
-        rows: Which windows of each batch are returned.
+        rows: Windows of each batch that are returned.
         count: Number of distinct windows.
-        failed: Which episodes terminated in a failure, shape [E]; None if none did.
+        failed: Whether each episode ended in failure, shape [E]; None if none did.
     """
 
     def __init__(
@@ -104,11 +104,10 @@ class WindowSampler:
     ) -> None:
         """Index the windows and open their source; rows in memory are copied to `device` once.
 
-        Windows have L = `length` frames and come from a split (see `data.split.episodes_of`) or from `episodes`, of
-        which repeated ones are drawn more often. `stream` is how many bytes of a file's rows to hold in memory while
-        streaming through it (`StreamedWindows`), for many draws; None reads each window from the
-        file when it is drawn, with the same draws as for rows in memory. `rows` selects windows of each batch, if other
-        processes take the rest.
+        Windows have L = `length` frames and come from a split (see `data.split.episodes_of`) or from `episodes`, where
+        repeated ones are drawn more often. `stream` is the number of bytes of a file's rows held in memory while
+        streaming through it (`StreamedWindows`), for many draws; None reads each window from the file when drawn, with
+        the same draws as for rows in memory. `rows` selects windows of each batch if other processes take the rest.
 
         Raises:
             InputError: No episode of the split is long enough.
@@ -169,10 +168,10 @@ def all_windows(
     batch: int = 4096,
     skip: np.ndarray | None = None,
 ) -> Iterator[Windows]:
-    """Iterate in order over all windows of L = `length` frames of a split (None: of all episodes).
+    """Iterate in order over all windows of L = `length` frames in a split (None: in all episodes).
 
-    Neighbouring windows start `stride` states apart, and the first `skip` states of each of these episodes are left
-    out. At most `batch` windows come at once.
+    Windows start `stride` states apart, after the first `skip` states of each episode. At most `batch` windows are
+    yielded at once.
 
     Raises:
         InputError: No episode is long enough.
@@ -196,7 +195,7 @@ def all_windows(
 
 
 def _windows(frames: Tensor, length: int) -> Tensor:
-    """Return the overlapping windows of all rows as a view without a copy, shape [N - L, (L + 1) * width]."""
+    """Return the overlapping windows of all rows as a view, shape [N - L, (L + 1) * width]."""
     rows, width = frames.shape
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
@@ -217,7 +216,7 @@ def _ended(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarr
 
 @dataclass(frozen=True)
 class OpenWindows(Batch):
-    """Windows that may reach past the end of their episode; `valid` [B, L + 1], bool, marks its states."""
+    """Windows that may extend past the end of their episode; `valid` [B, L + 1], bool, marks the episode's states."""
 
     valid: Tensor
 
@@ -244,16 +243,16 @@ def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length:
 
 
 def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarray:
-    """Return which of the episodes terminated in a failure after at least `least` frames."""
+    """Return which of the episodes ended in failure after at least `least` frames."""
     return episodes[(store.status[episodes] == Status.TERMINATED) & (store.lengths[episodes] >= least)]
 
 
 def windows_along(
     store: Store, episodes: np.ndarray, context: int, frames: int, most: int, batch: int = 512
 ) -> Iterator[OpenWindows]:
-    """Yield about `most` windows of some episodes, spread evenly over all states with a past and a future.
+    """Yield about `most` windows, spread evenly over all states with enough frames before and after.
 
-    Each has `context` frames before its start and `frames` from there on; at most `batch` come at once.
+    Each has `context` frames before its start and `frames` after it; at most `batch` are yielded at once.
     """
     counts = np.maximum(0, store.lengths[episodes] - context)
     ends, total = np.cumsum(counts), int(counts.sum())
@@ -265,16 +264,16 @@ def windows_along(
 
 
 _BLOCK = 1 << 15
-"""Windows in a block of a stream."""
+"""Windows per block of a stream."""
 
 
 class WindowIndex:
-    """All windows of L frames in some episodes, numbered 0 to `count` - 1, episode by episode."""
+    """All windows of L frames in a set of episodes, numbered 0 to `count` - 1, episode by episode."""
 
     def __init__(
         self, store: Store, episodes: np.ndarray, length: int, stride: int = 1, skip: np.ndarray | None = None
     ) -> None:
-        """Count the windows of episodes, of which repeated ones count more often.
+        """Count the windows of the episodes; repeated episodes count repeatedly.
 
         Windows start every `stride` states, after the first `skip` states of each episode.
 
@@ -296,7 +295,7 @@ class WindowIndex:
             self._shift = self._shift + skip
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of the store at which windows start, shape [n], int64."""
+        """Return the store rows at which windows start, shape [n], int64."""
         return self._shift[self._places(numbers)] + self._stride * numbers
 
     def episodes(self, numbers: np.ndarray) -> np.ndarray:
@@ -309,7 +308,7 @@ class WindowIndex:
 
 @dataclass(frozen=True)
 class DrawnWindows:
-    """Drawn windows: numbers in the index [B], all rows of the source [N, width], and the row of each start [B]."""
+    """Drawn windows: numbers in the index [B], all rows of the source [N, width], and each window's start row [B]."""
 
     numbers: np.ndarray
     rows: Tensor
@@ -321,7 +320,7 @@ class DrawnWindows:
 
 
 class PlainWindows:
-    """Windows of rows that are all in memory, or each read from the file when it is drawn, for few draws."""
+    """Windows of rows held in memory, or, for few draws, read one by one from the file."""
 
     def __init__(self, rows: Tensor | StoredRows, index: WindowIndex) -> None:
         self._rows, self._index = rows, index
@@ -345,15 +344,15 @@ class PlainWindows:
 
 
 class StreamedWindows:
-    """Windows of the part of a file that is in memory; its blocks are replaced one by one.
+    """Windows from the part of a file held in memory, whose blocks are replaced one by one.
 
-    The windows are cut into blocks in file order, and the blocks are read in random order, each once per lap. Memory
-    holds as many as fit, and draws are uniform over their windows. Once as many windows were drawn as a block has, the
-    oldest block is replaced: on average, each window is drawn once while it is in memory.
+    Windows are cut into blocks in file order; blocks are read in random order, each once per pass. Memory holds as many
+    blocks as fit, and draws are uniform over their windows. After as many draws as a block has windows, the oldest
+    block is replaced, so each window is drawn once on average while in memory.
     """
 
     def __init__(self, rows: StoredRows, index: WindowIndex, seed: int, memory: int = IN_MEMORY) -> None:
-        """Read the first blocks, in an order of `seed`, into `memory` bytes, at least one; `index` is in file order."""
+        """Read the first blocks, in the order of `seed`, into `memory` bytes (at least one); `index` in file order."""
         self._file, self._index, self._seed = rows, index, seed
         blocks = -(-index.count // _BLOCK)
         self._bounds = np.arange(blocks + 1) * index.count // blocks
@@ -384,18 +383,18 @@ class StreamedWindows:
         return {"drawn": self._drawn}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; reads the blocks that were in memory."""
+        """Continue from a saved state; rereads the blocks that were in memory."""
         self._drawn = int(state["drawn"])
         self._loaded = self._due() - len(self._held)
         self._read_until(self._due())
 
     def _due(self) -> int:
-        """Return how many blocks should have been read in all."""
+        """Return how many blocks should have been read in total."""
         held, blocks = len(self._held), len(self._first)
         return held + self._drawn * blocks // self._index.count if held < blocks else held
 
     def _read_until(self, loaded: int) -> None:
-        """Read the next blocks in random order until `loaded` were read in all."""
+        """Read the next blocks in random order until `loaded` have been read in total."""
         for number in range(max(self._loaded, loaded - len(self._held)), loaded):
             lap, place = divmod(number, len(self._first))
             block = int(generator(self._seed, "blocks", lap).permutation(len(self._first))[place])

@@ -2,7 +2,7 @@
 """Writer of trajectory stores. Episodes are committed in batches, so a killed process loses no committed batch.
 
 The file is written as PATH.part in HDF5's single-writer-multiple-readers mode, which keeps it readable at any moment;
-the counter of committed rows is updated last. Closing the writer renames the file to PATH.
+the commit counter is updated last. Closing the writer renames the file to PATH.
 """
 
 import contextlib
@@ -38,32 +38,32 @@ from neurodyn.data.header import (
 
 _CHUNK_BYTES = 1 << 17
 _COPY_ROWS = 1 << 20
-_SLACK_BYTES = 6 * _CHUNK_BYTES  # a partial chunk in each dataset, and the index of chunks
+_SLACK_BYTES = 6 * _CHUNK_BYTES  # a partial chunk in each dataset, and the chunk index
 _ARRAYS: tuple[str, ...] = ("q", "qd", "control", "channel", "contact")
 GROUND = "ground"
-"""Dataset of the scene's pose in each episode; present if the header has a scene."""
+"""Dataset of the scene's pose per episode; present if the header has a scene."""
 REWARD = "reward"
-"""Dataset of the reward of the frame that starts in each row; present if a policy collected the data."""
+"""Dataset of the reward of the frame that starts at each row; present if a policy collected the data."""
 MEASURED = "measured"
 """Dataset of the columns of the header's streams, NaN without a reading; present if there are streams."""
 PARAMETERS = "parameters"
-"""Dataset of the values of the header's parameters in each episode; present if there are some."""
+"""Dataset of the header's parameters per episode; present if there are any."""
 
 _DATASETS: tuple[str, ...] = (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND, PARAMETERS)
 _PER_EPISODE = frozenset({"episodes", GROUND, PARAMETERS})
 
 SUFFIXES = (".h5", ".hdf5")
-"""Suffixes of a store's file name."""
+"""File suffixes of a store."""
 
 
 class StoreWriter:
     """Appends batches of episodes to a store; a context manager that holds the store's lock.
 
     Leaving the context without an error finishes the file. An interruption (Ctrl-C, a kill) leaves PATH.part behind,
-    from which `resume` continues. An error, such as a full disk, discards what was written unless `keep` is set.
+    from which `resume` continues. An error, such as a full disk, discards the file unless `keep` is set.
 
     Attributes:
-        batches: Number of batches that are safely in the file.
+        batches: Number of committed batches.
         rewarded: Whether the store has rewards.
     """
 
@@ -76,10 +76,10 @@ class StoreWriter:
         rewarded: bool = False,
         keep: bool = False,
     ) -> None:
-        """Begin a store; an existing file at `path` stays untouched until the writer finishes.
+        """Start a store; an existing file at `path` stays untouched until the writer finishes.
 
-        With `resume`, it continues from the batches that an interrupted writer committed. With `keep`, an error leaves
-        PATH.part, so that another call can resume. A `rewarded` store has rewards.
+        `resume` continues after the batches that an interrupted writer committed. `keep` leaves PATH.part on an error,
+        so that another call can resume. A `rewarded` store has rewards.
 
         Raises:
             InputError: The file cannot be written, another process is writing it, or `resume` finds another header.
@@ -203,7 +203,7 @@ class StoreWriter:
         measured: np.ndarray | None = None,
         parameters: ArrayLike | None = None,
     ) -> None:
-        """Append and commit episodes whose rows are laid one after another; columns and errors: see `append`.
+        """Append and commit episodes with concatenated rows; columns and errors: see `append`.
 
         Columns have shape [rows, width], rewards [rows]. The control and reward in the last row of an episode are
         unused. `start` of the EPISODE records in `table` is filled in here.
@@ -241,11 +241,11 @@ class StoreWriter:
             self._fail(error)
 
     def table(self) -> np.ndarray:
-        """Return the EPISODE records that are committed so far, shape [episodes]."""
+        """Return the EPISODE records committed so far, shape [episodes]."""
         return dataset(self._file, "episodes")[: self._episodes]
 
     def rewards(self) -> np.ndarray:
-        """Return the rewards that are committed so far, one a row, shape [rows]; none without rewards."""
+        """Return the rewards committed so far, one per row, shape [rows]; empty without rewards."""
         return dataset(self._file, REWARD)[: self._rows] if self.rewarded else np.empty(0, np.float32)
 
     def close(self) -> None:
@@ -254,7 +254,7 @@ class StoreWriter:
             self._file.flush()
             self._file.close()
             with h5py.File(self._part, "r+"):
-                pass  # HDF5 truncates the reserved space that was not used
+                pass  # HDF5 truncates reserved space that was not used
             synchronise(self._part)
             os.replace(self._part, self.path)
             synchronise(self.path.parent)
@@ -263,7 +263,7 @@ class StoreWriter:
         self._lock.close()
 
     def discard(self) -> None:
-        """Delete the file when the context is left with an error."""
+        """Delete the file when the context exits with an error."""
         self._discarded = True
 
     def __enter__(self) -> Self:
@@ -340,7 +340,7 @@ class StoreWriter:
 
     def _reserve(self, size: int) -> None:
         """Reserve disk space for `size` more bytes of rows and their chunks."""
-        # HDF5 does not survive a failed write, but it does not notice a failed reservation.
+        # HDF5 does not survive a failed write, but does survive a failed reservation.
         names = [name for name in (*_DATASETS, CHECKSUMS) if name in self._file]
         used = sum(dataset(self._file, name).id.get_storage_size() for name in names)
         end = _SLACK_BYTES + (used + size) * 65 // 64
@@ -349,9 +349,9 @@ class StoreWriter:
             self._reserved = end
 
     def _synchronise(self) -> None:
-        """Flush what was written to disk, before the counter of committed rows says so."""
+        """Sync written data to disk, before the commit counter is updated."""
         self._file.flush()
-        with contextlib.suppress(OSError):  # file systems that cannot; on others the space is reserved
+        with contextlib.suppress(OSError):  # some file systems cannot; on others the space is reserved
             os.fsync(self._file.id.get_vfd_handle())
 
     def _commit(self, batches: int) -> None:
@@ -369,9 +369,9 @@ class StoreWriter:
         return self._keep and self._creating == self._part and self.batches > 0
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Close the file after a failed write and raise; removes it unless its batches are kept."""
-        # HDF5 writes its caches when it closes and may crash if that fails too, so its descriptor is first
-        # redirected to the null device.
+        """Close the file after a failed write and raise; remove it unless its batches are kept."""
+        # HDF5 writes its caches on close and may crash if that fails too, so its descriptor is first redirected to the
+        # null device.
         if self._file:
             sink = os.open(os.devnull, os.O_RDWR)
             os.dup2(sink, self._file.id.get_vfd_handle())
@@ -391,13 +391,13 @@ class StoreWriter:
 
 
 def require_store_name(path: Path) -> None:
-    """Raise an InputError for a path without the suffix of a store: it might be one of the logs."""
+    """Raise an InputError for a path without a store's suffix: it might be one of the logs."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
 
 
 def require_replaceable(path: Path) -> None:
-    """Raise an InputError for a file that no import wrote: simulated data, or the log that is to be read."""
+    """Raise an InputError for a file that no import wrote: simulated data, or the log about to be read."""
     if not path.exists():
         return
     try:
@@ -411,12 +411,12 @@ def require_replaceable(path: Path) -> None:
 
 
 def widths(spec: StateSpec) -> dict[str, int]:
-    """Return the width of each array of a store, in the order of the columns of its rows."""
+    """Return the width of each array of a store, in column order."""
     return dict(zip(_ARRAYS, (spec.nq, spec.nv, spec.nu, spec.nx, spec.nc), strict=True))
 
 
 def _all_widths(header: StoreHeader) -> dict[str, int]:
-    """Return the width of each array, including that of the readings of sensors."""
+    """Return the width of each array, sensor readings included."""
     return widths(header.spec) | {MEASURED: len(stream_columns(header.streams))}
 
 
@@ -440,7 +440,7 @@ def open_store_file(path: Path) -> h5py.File:
 
 
 def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, where: str) -> None:
-    """Raise an InputError unless each episode has a valid pose of the scene; without a scene, there must be none."""
+    """Raise an InputError unless each episode has a valid scene pose; without a scene, there must be none."""
     if (ground is None) != (header.scene is None):
         trouble = "poses of a ground, but no scene" if header.scene is None else "a scene, but no pose of it"
         raise InputError(f"{where}: has {trouble}; valid: both or neither")
@@ -458,7 +458,7 @@ def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, 
 
 
 def check_parameters(values: np.ndarray | None, header: StoreHeader, episodes: int, where: str) -> None:
-    """Raise an InputError unless each episode has finite values of the header's parameters, and of no others."""
+    """Raise an InputError unless each episode has finite values of exactly the header's parameters."""
     shape, wanted = None if values is None else list(values.shape), [episodes, len(header.parameters)]
     if shape != (wanted if header.parameters else None):
         raise InputError(
@@ -470,7 +470,7 @@ def check_parameters(values: np.ndarray | None, header: StoreHeader, episodes: i
 
 
 def _values(parameters: ArrayLike | None, header: StoreHeader, episodes: int, where: str) -> np.ndarray:
-    """Return the checked values of parameters, shape [episodes, parameters]; an empty array without any."""
+    """Return the checked parameter values, shape [episodes, parameters]; an empty array without any."""
     if parameters is None and not header.parameters:
         return np.empty((0, 0), np.float32)
     given = np.asarray(list(header.parameters.values()) if parameters is None else parameters, np.float32)
@@ -480,7 +480,7 @@ def _values(parameters: ArrayLike | None, header: StoreHeader, episodes: int, wh
 
 
 def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: str) -> np.ndarray:
-    """Return the checked poses of the scene, shape [episodes, 7]; an empty array without a scene."""
+    """Return the checked scene poses, shape [episodes, 7]; an empty array without a scene."""
     if header.scene is None and ground is None:
         return np.empty((0, 7), np.float32)
     poses = np.asarray(IDENTITY if ground is None else ground, np.float32)
@@ -490,7 +490,7 @@ def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: 
 
 
 def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
-    """Return the bytes of a store without rows; made in memory, so that a full disk is a plain error."""
+    """Return the bytes of a store without rows; built in memory, so that a full disk is a plain error."""
     with h5py.File("store", "w", libver="latest", driver="core", backing_store=False) as file:
         write_header(file, header)
         for name, width in _all_widths(header).items():
@@ -515,7 +515,7 @@ def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
 def _rows(values: np.ndarray, lengths: np.ndarray, states: int) -> np.ndarray:
     """Concatenate the valid rows of episodes of at most `states` states, shape [E, states, width].
 
-    Values of frames, shape [E, states - 1, width], move to the rows in which the frames start; the last row is 0.
+    Frame values, shape [E, states - 1, width], go to the row where the frame starts; the last row is 0.
     """
     row = np.arange(states)
     if values.shape[1] < states:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to other projects: their checkpoints, their simulators, their file formats, and ONNX."""
+"""Interfaces to other projects: checkpoints, simulators, file formats, and ONNX."""
 
 from neurodyn.core.registry import lazy
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of other projects, read as tensors, numbers and names of classes; nothing in a file is executed."""
+"""Checkpoints of other projects, read as tensors, numbers and class names; nothing in a file is executed."""
 
 import math
 import pickle
@@ -20,11 +20,11 @@ from neurodyn.interop.formats import MODEL_LAYOUTS
 from neurodyn.robots import load, locate
 
 SUFFIXES = (".pth", ".pt", ".npz", ".safetensors")
-"""Checkpoints of torch, and files of arrays by name."""
+"""Torch checkpoints, and files of named arrays."""
 
 
 def read_arrays(path: Path, part: str, of: str) -> dict[str, Tensor]:
-    """Return the arrays of a checkpoint by name.
+    """Return a checkpoint's arrays by name.
 
     Args:
         path: A checkpoint (.pth, .pt) with the arrays at its top level or in `part`; or a file of arrays (.npz,
@@ -72,14 +72,14 @@ def _npz(path: Path) -> dict[str, Tensor]:
 
 
 def _weights(path: Path, part: str) -> Any:
-    """Return the contents of a checkpoint by torch's reader of weights, which executes nothing."""
-    scalar: Any = np.float32(0).__reduce__()[0]  # constructor of numpy's scalars, such as a best return
+    """Return the contents of a checkpoint with torch's weights-only reader, which executes nothing."""
+    scalar: Any = np.float32(0).__reduce__()[0]  # constructor of numpy scalars, such as a best return
     names = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
     kinds = [type(np.dtype(kind)) for kind in ("float32", "float64", "int32", "int64", "bool")]
     try:
         with torch.serialization.safe_globals([*((scalar, name) for name in names), np.dtype, *kinds]):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # a damaged file, or one that asks for code to be run, may raise anything
+    except Exception:  # damaged files, and files that ask to run code, may raise anything
         raise InputError(
             f"{path}: cannot be read as tensors and numbers alone, and nothing is unpickled; save the arrays of its "
             f"{part!r} by name as .npz or .safetensors, where its own code runs"
@@ -87,7 +87,7 @@ def _weights(path: Path, part: str) -> Any:
 
 
 _MOST_OBJECTS = 64_000_000
-"""Largest part of a file that describes objects [bytes]; numbers are stored apart from it."""
+"""Maximum size of a file's object description [bytes]; numbers are stored separately."""
 
 _TYPES = {
     "DoubleStorage": torch.float64, "FloatStorage": torch.float32, "HalfStorage": torch.float16,
@@ -97,18 +97,18 @@ _TYPES = {
 
 
 class _RefusedError(Exception):
-    """A file contains something that is not allowed."""
+    """A file contains a forbidden object."""
 
 
 class _Fixed(type):
-    """A type whose attributes no file can set."""
+    """A type whose attributes a file cannot set."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
         raise _RefusedError(f"sets {name!r} of a class")
 
 
 class InertObject(metaclass=_Fixed):
-    """An object of a file, as the name of its class and its attributes.
+    """An object in a file, as its class name and attributes.
 
     Attributes:
         kind: Module and name of its class, which is not imported.
@@ -119,7 +119,7 @@ class InertObject(metaclass=_Fixed):
     state: Any
 
     def __new__(cls, *arguments: Any, **options: Any) -> "InertObject":
-        """Make an object without attributes; arguments are dropped."""
+        """Create an object without attributes; arguments are dropped."""
         made = object.__new__(cls)
         object.__setattr__(made, "state", {})
         return made
@@ -131,11 +131,11 @@ class InertObject(metaclass=_Fixed):
         object.__setattr__(self, "state", state)
 
     def get(self, name: str) -> Any:
-        """Return an attribute; None if the object lacks it."""
+        """Return an attribute; None if missing."""
         return self.state.get(name) if isinstance(self.state, dict) else None
 
     def tensors(self, prefix: str = "") -> dict[str, Tensor]:
-        """Return the parameters and buffers of a module and its submodules, by their names in a `state_dict`."""
+        """Return the parameters and buffers of a module and its submodules, by `state_dict` name."""
         found: dict[str, Tensor] = {}
         for group in ("_parameters", "_buffers"):
             for name, value in _mapping(self.get(group)).items():
@@ -147,12 +147,12 @@ class InertObject(metaclass=_Fixed):
         return found
 
     def modules(self) -> "dict[str, InertObject]":
-        """Return the direct submodules, in their order."""
+        """Return the direct submodules, in order."""
         return {str(name): one for name, one in _mapping(self.get("_modules")).items() if isinstance(one, InertObject)}
 
 
 class _Array(metaclass=_Fixed):
-    """A tensor in the bytes of a file, which the file cannot change."""
+    """A tensor in a file's bytes, which the file cannot change."""
 
     tensor: Tensor
 
@@ -170,7 +170,7 @@ class _Array(metaclass=_Fixed):
 
 
 class _Rebuilt(_Array):
-    """`torch._utils._rebuild_tensor_v2`: a view of stored numbers, with a check of its bounds."""
+    """`torch._utils._rebuild_tensor_v2`: a bounds-checked view of stored numbers."""
 
     def __new__(cls, storage: Any, offset: Any, size: Any, stride: Any, *more: Any) -> Any:
         if not isinstance(storage, _Array) or type(offset) is not int or not _lengths(size) or not _lengths(stride):
@@ -211,7 +211,7 @@ _KNOWN: dict[tuple[str, str], type] = {
 
 
 class _InertReader(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-    """Python's own unpickler: unlike the one in C, it allocates no more memory than a file has contents."""
+    """Python's own unpickler, which, unlike the C one, allocates no more memory than a file has contents."""
 
     def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
         super().__init__(archive.open(f"{root}data.pkl"), encoding="utf-8")
@@ -241,14 +241,14 @@ class _InertReader(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage, re
 
 
 def read_inert(path: Path, of: str) -> Any:
-    """Return the contents of a file of `torch.save`, with an `InertObject` in place of each object.
+    """Return the contents of a `torch.save` file, with an `InertObject` in place of each object.
 
     Args:
         path: The file.
         of: Library whose checkpoint is expected, for messages.
 
     Raises:
-        InputError: It is missing, damaged or compressed, or contains more than objects and numbers.
+        InputError: The file is missing, damaged or compressed, or contains more than objects and numbers.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file{suggested_file(path)}; expected a checkpoint of {of}")
@@ -264,7 +264,7 @@ def read_inert(path: Path, of: str) -> Any:
 
 
 def tensor_of(value: Any) -> Tensor | None:
-    """Return the tensor of an attribute; None if it is no tensor."""
+    """Return the tensor of an attribute; None if it is not a tensor."""
     return value.tensor if isinstance(value, _Array) else None
 
 
@@ -297,13 +297,13 @@ def import_model(
 
     Args:
         file: The checkpoint; nothing in it is executed.
-        robot: Robot that it is a model of, by name or path.
+        robot: Robot of the model, by name or path.
         out: Run directory to write.
         layout: Layout of the file: "rwm" or "nerd".
-        statistics: File with the statistics by which inputs are normalised; None for the robot's own.
+        statistics: File with the input normalisation statistics; None for the robot's own.
 
     Raises:
-        InputError: The file is no such checkpoint or would have to be unpickled, does not fit the robot, or `out`
+        InputError: The file is not such a checkpoint, would have to be unpickled, or does not fit the robot; or `out`
             holds a run.
     """
     run, declared = Path(out), load(robot)

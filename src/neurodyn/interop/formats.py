@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of other projects by name; this module imports no numerical code."""
+"""Names of other projects' formats; this module imports no numerical code."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,13 +23,13 @@ SIMULATORS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry(
     urdf="neurodyn.interop.urdf:write_urdf",
     mjlab="neurodyn.interop.trainers:write_mjlab",
 )
-"""Writers by target, from (identified robot, empty folder) to the names of the quantities that the target holds.
+"""Writers by target: (identified robot, empty folder) -> names of the quantities that the target can represent.
 
-They raise an InputError if the target cannot hold the robot or its actuator network.
+They raise an InputError if the target cannot represent the robot or its actuator network.
 """
 
 WITH_NETWORKS = {"mjcf"}
-"""Targets with a place for the networks of a blueprint; runs with such networks are refused for others."""
+"""Targets that support a blueprint's networks; others refuse runs with such networks."""
 
 
 MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
@@ -37,13 +37,13 @@ MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]"
     rwm="neurodyn.interop.rwm:read_rwm",
     nerd="neurodyn.interop.nerd:read_nerd",
 )
-"""Readers by layout, from (checkpoint, robot, statistics) to a model."""
+"""Readers by layout: (checkpoint, robot, statistics) -> model."""
 
 
 POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry(
     "format of a policy", **{"rsl-rl": "neurodyn.interop.policies:export_rsl_rl"}
 )
-"""Writers by format, from (policy, folder to write) to the file that the other trainer loads."""
+"""Writers by format: (policy, output folder) -> file that the other trainer loads."""
 
 
 CODE: "Registry[Callable[[CUnit, str], dict[str, str]]]" = Registry(
@@ -51,7 +51,7 @@ CODE: "Registry[Callable[[CUnit, str], dict[str, str]]]" = Registry(
     c="neurodyn.interop.c_code.source:written_c",
     **{"cpp-header": "neurodyn.interop.c_code.source:written_cpp"},
 )
-"""Writers by language, from (what is exported, its name in the code) to the texts of files by name."""
+"""Writers by language: (C unit, its name in the code) -> file contents by name."""
 
 
 WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(
@@ -59,4 +59,4 @@ WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(
     lerobot="neurodyn.interop.trajectories:write_lerobot",
     mcap="neurodyn.interop.trajectories:write_mcap",
 )
-"""Writers by format, of (store, path); the path must not exist."""
+"""Writers by format: (store, path); the path must not exist."""

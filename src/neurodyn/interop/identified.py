@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified robots as plain data for other simulators, and actuator networks in the forms that these read.
+"""Identified robots as plain data for other simulators, and actuator networks in the forms those read.
 
-Their export: a folder with what a simulator can hold of them.
+`export_identified` writes a folder with everything that a simulator can represent.
 """
 
 from collections.abc import Iterable
@@ -39,11 +39,11 @@ _PAIR = {"position_error", "velocity"}
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """An actuator network, which replaces the drives of some joints.
+    """A trained actuator network, which replaces the drives of some joints.
 
     Attributes:
-        config: Its sizes, inputs and scales.
-        tensors: Its weights, float32.
+        config: Sizes, inputs and scales.
+        tensors: Weights, float32.
         run: The run, for messages.
     """
 
@@ -57,7 +57,7 @@ class TrainedNetwork:
         return self.config.joints
 
     def require_pair(self, target: str) -> None:
-        """Raise an InputError if the network has other inputs than position errors and velocities."""
+        """Raise an InputError unless the network's inputs are position errors and velocities."""
         seen = self.config.signals
         if set(seen) != _PAIR or len(seen) != 2:
             raise InputError(
@@ -67,7 +67,7 @@ class TrainedNetwork:
 
     @property
     def input_order(self) -> str:
-        """Order of the blocks of inputs: "pos_vel" or "vel_pos"."""
+        """Order of the input blocks: "pos_vel" or "vel_pos"."""
         return "pos_vel" if self.config.signals[0] == "position_error" else "vel_pos"
 
     def scale(self, signal: str) -> float:
@@ -76,7 +76,7 @@ class TrainedNetwork:
 
 
 def read_network(run: str | Path) -> TrainedNetwork | None:
-    """Return the actuator network of a run directory, None without one, or raise an InputError for malformed files."""
+    """Return a run directory's actuator network, None without one, or raise an InputError for malformed files."""
     folder = Path(run)
     if not (folder / DESCRIPTION).is_file():
         return None
@@ -90,7 +90,7 @@ def read_network(run: str | Path) -> TrainedNetwork | None:
 
 
 def shapes(config: DriveNetwork) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights by name."""
+    """Return the shapes of the weights, by name."""
     if config.network == "gru":
         width = config.hidden[0]
         return {
@@ -111,7 +111,7 @@ def shapes(config: DriveNetwork) -> dict[str, tuple[int, ...]]:
 def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequential:
     """Return the layers of an "mlp", from scaled inputs to unscaled output.
 
-    With `consecutive` it takes every step up to its oldest one; steps that the network does not read have zero weights.
+    With `consecutive`, the input has every step up to the oldest; unused steps have zero weights.
     """
     config, tensors = network.config, network.tensors
     weights = [tensors[f"layers.{layer}.weight"] for layer in range(len(config.hidden) + 1)]
@@ -131,7 +131,7 @@ def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequ
 
 
 class RecurrentUnit(nn.Module):
-    """A "gru" with the interface of Isaac Lab's LSTM actuators: raw inputs, and hidden and cell state in and out.
+    """A "gru" with the interface of Isaac Lab's LSTM actuators: raw inputs, hidden and cell state in and out.
 
     Isaac Lab reads the width of the state from the weights of a submodule `lstm`. The cell state, which a GRU does not
     have, is returned unchanged.
@@ -171,7 +171,7 @@ ACTUATOR = "actuator."
 BODY = ("mass", "com", "inertia")
 """Quantities of the rigid body of a link."""
 
-_DENSITY = 1000.0  # default of shapes without a mass [kg/m^3]
+_DENSITY = 1000.0  # MuJoCo's default for shapes without a mass [kg/m^3]
 
 
 @dataclass(frozen=True)
@@ -180,16 +180,16 @@ class IdentifiedRobot:
 
     Attributes:
         run: The run, for messages.
-        robot: Its declaration; None if there is only an actuator network.
-        mechanism: The mechanism with the identified values.
-        drives: The drives by joint, with the identified values.
+        robot: Declaration; None if there is only an actuator network.
+        mechanism: Mechanism with the identified values.
+        drives: Drives by joint, with the identified values.
         free: Values of the free quantities by name.
         nominal: Declared values of the free quantities.
         contact: Values of all contact quantities by name; empty unless contacts are soft constraints.
-        network: An actuator network; None without one.
-        model: The model, if its blueprint has networks that the target holds; None otherwise.
-        step: Length of the model's step [s]; None if unknown.
-        explicit: Whether that step takes the damping of joints at its beginning; None if unknown.
+        network: Actuator network; None without one.
+        model: The model, if its blueprint has networks that the target supports; None otherwise.
+        step: Time step of the model [s]; None if unknown.
+        explicit: Whether that step integrates joint damping explicitly; None if unknown.
     """
 
     run: str
@@ -211,12 +211,12 @@ class IdentifiedRobot:
 
     @property
     def efforts(self) -> dict[str, float]:
-        """Greatest torque or force of each driven joint [N m or N], in the order of the control vector."""
+        """Effort limit of each driven joint [N m or N], in control order."""
         return {} if self.robot is None else dict(self.robot.actuated)
 
     @property
     def wanted(self) -> list[str]:
-        """Names of the quantities that a simulator should hold: the free ones, and all that a drive uses."""
+        """Names of the quantities that a simulator should represent: the free ones, and all those of the drives."""
         names, absent = list(self.free), Drive()
         for joint, drive in self.drives.items():
             for number, value in drive.quantities().items():
@@ -235,7 +235,7 @@ class IdentifiedRobot:
         return self.robot
 
     def refuse_network(self, target: str) -> None:
-        """Raise an InputError if there is an actuator network, which the target cannot hold."""
+        """Raise an InputError if there is an actuator network, which the target does not support."""
         if self.network is not None:
             raise InputError(
                 f"{self.run}: holds an actuator network of {', '.join(self.network.joints)}, for which {target} has no "
@@ -243,7 +243,7 @@ class IdentifiedRobot:
             )
 
     def is_free(self, *names: str) -> bool:
-        """Return whether one of these quantities, or one of their components (as of "elbow.com"), is free."""
+        """Return whether one of these quantities, or a component of one (as of "elbow.com"), is free."""
         return bool(self.names(*names))
 
     def body_is_free(self, link: str) -> bool:
@@ -252,7 +252,7 @@ class IdentifiedRobot:
 
     @property
     def all_bodies(self) -> bool:
-        """Whether the declaration changes masses or inertias of the asset."""
+        """Whether the declaration changes the asset's masses or inertias."""
         robot = self.robot
         return robot is not None and (
             robot.mass_scale != 1.0 or bool(robot.densities) or bool(robot.added_inertia) or robot.density != _DENSITY
@@ -260,7 +260,7 @@ class IdentifiedRobot:
 
     @property
     def one_friction(self) -> bool:
-        """Whether all shapes have the same coefficient of friction with a ground."""
+        """Whether all shapes have the same friction coefficient with the ground."""
         return "contact.friction" in self.contact and not self.mechanism.constraints.own("friction")
 
     def names(self, *prefixes: str) -> set[str]:
@@ -280,25 +280,25 @@ class IdentifiedRobot:
         return 0.0 if drive is None or drive.elastic else getattr(drive, number)
 
     def rigid_frictions(self) -> set[str]:
-        """Return the names of the drives' frictions that `friction` and `damping` include."""
+        """Return the names of the drive frictions that `friction` and `damping` include."""
         rigid = [joint for joint, drive in self.drives.items() if not drive.elastic]
         return {f"{ACTUATOR}{joint}.{number}" for joint in rigid for number in ("coulomb", "viscous")}
 
     def moved(self, joint: str, place: str) -> str:
-        """Return the place of a joint in an asset, as three numbers, after its identified change of origin [m]."""
+        """Return a joint's position in an asset as three numbers, after its identified change of origin [m]."""
         names = [f"{joint}.origin.{x}" for x in "xyz"]
         shift = [self.free.get(name, 0.0) - self.nominal.get(name, 0.0) for name in names]
         return " ".join(number(float(a) + b) for a, b in zip(place.split(), shift, strict=True))
 
     def changes(self, names: Iterable[str]) -> list[str]:
-        """Return a line, as "elbow.mass: 1 -> 1.07", for each of these quantities that is free."""
+        """Return a line such as "elbow.mass: 1 -> 1.07" for each of these quantities that is free."""
         return [
             f"{name}: {number(self.nominal[name])} -> {number(self.free[name])}" for name in names if name in self.free
         ]
 
 
 def number(value: float) -> str:
-    """Return a number as text: with the fewest digits of its float32 if that is exact, else with ten digits."""
+    """Return a number as text: with the fewest digits that reproduce its float32 if that is exact, else with ten."""
     value += 0.0  # drops the sign of zero
     single = np.float32(value)
     return f"{single!s}" if float(single) == value else f"{value:.10g}"
@@ -310,7 +310,7 @@ def drive_names(joint: str, numbers: Iterable[str]) -> set[str]:
 
 
 def heading(identified: IdentifiedRobot, target: str) -> list[str]:
-    """Return the heading of an exported file: its run, and the identified quantities."""
+    """Return the heading of an exported file: its run and the identified quantities."""
     lines = [f"{target} of {identified.run}, written by neurodyn."]
     changes = identified.changes(identified.free)
     return [*lines, *(["Identified (declared -> here):", *changes] if changes else ["Nothing of it was identified."])]
@@ -328,11 +328,11 @@ def identified(
     Args:
         model: The model.
         run: Its run, for messages.
-        network: Actuator network of the run, the only one that the model's blueprint may have.
-        networks: Whether the target has a place for the blueprint's networks.
+        network: Actuator network of the run, the only network that the model's blueprint may have.
+        networks: Whether the target supports the blueprint's networks.
 
     Raises:
-        InputError: It has other networks, its robot's declaration is missing, or an inertia is physically impossible.
+        InputError: The model has other networks, its robot's declaration is missing, or an inertia is not physical.
     """
     robot = model.robot
     if robot is None:
@@ -367,7 +367,7 @@ def identified(
 
 
 def replaced_drives(model: HybridDynamics) -> tuple[str, ...]:
-    """Return the joints on whose drive a network acts: on its torque, its command, or one of its numbers."""
+    """Return the joints whose drive a network modifies: its torque, its command, or one of its parameters."""
     acted = {name for one in model.config.blueprint.augmentations for name in one.quantities}
     parts = ("actuator", "command", "error")
     return tuple(
@@ -408,8 +408,8 @@ class Exported:
     Attributes:
         folder: The written folder.
         files: Paths of its files, relative to the folder.
-        placed: Names of the quantities that the target can hold.
-        left_out: Names of the quantities that it cannot.
+        placed: Names of the quantities that the target can represent.
+        left_out: Names of the quantities that it cannot represent.
     """
 
     folder: Path
@@ -428,8 +428,8 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
             models.
 
     Raises:
-        InputError: There is no such run or target, the folder exists, the run is no hybrid model, or the target can
-            hold none of its identified quantities or one of its networks.
+        InputError: There is no such run or target, the folder exists, the run is not a hybrid model, or the target can
+            represent none of its identified quantities or not all of its networks.
     """
     SIMULATORS.require(to)
     identified = read_identified(run, networks=to in WITH_NETWORKS)
@@ -463,7 +463,7 @@ def read_identified(run: Dynamics | str | Path, *, networks: bool = False) -> Id
 
 
 def _network_alone(network: TrainedNetwork, *, declared: bool) -> IdentifiedRobot:
-    """Return an actuator network without a model, with the declaration of its robot if that is wanted and there."""
+    """Return an actuator network without a model, with its robot's declaration if wanted and available."""
     folder = Path(network.run)
     if not declared or network.config.network != "gru" or not (folder / "drive.json").is_file():
         return IdentifiedRobot(network.run, None, Mechanism(links=()), network=network)

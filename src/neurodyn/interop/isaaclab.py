@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Physics of Isaac Lab's tasks by a model: managers, rewards, commands and events stay Isaac Lab's own.
+"""A model as the physics of Isaac Lab's tasks: managers, rewards, commands and events stay Isaac Lab's own.
 
 `use_dynamics` puts a model in place of `SimulationContext.step`, by the documented interface of Isaac Lab 2.3. A step
-is PhysX's own, from which contact sensors read as before, and then the model's state instead of PhysX's, written to the
-articulation's view. Explicit and implicit actuators act by the torque that they applied. Works with `ManagerBasedRLEnv`
-and `DirectRLEnv`; nothing of Isaac Lab is imported.
+runs PhysX, from which contact sensors read as before, and then overwrites the articulation's view with the model's
+state. Explicit and implicit actuators act by the torque that they applied. Works with `ManagerBasedRLEnv` and
+`DirectRLEnv`; nothing of Isaac Lab is imported.
 """
 
 from pathlib import Path
@@ -21,14 +21,14 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.interop.mjlab import TaskPhysics, whole_steps
 from neurodyn.multibody.engine import nominal
 
-_CHANGED = 1e-6  # share of a number by which a world's differs
+_CHANGED = 1e-6  # relative difference at which a world's value counts as changed
 
 
 class IsaacLabPhysics(TaskPhysics):
-    """A model in place of the physics of an environment of Isaac Lab."""
+    """A model in place of an Isaac Lab environment's physics."""
 
     def __init__(self, env: Any, dynamics: Dynamics, *, robot: str = "robot", sensors: bool = True) -> None:
-        """Replace `env.sim.step` and follow `env.scene.reset`; arguments and errors: see `use_dynamics`."""
+        """Replace `env.sim.step` and hook into `env.scene.reset`; arguments and errors: see `use_dynamics`."""
         env = env.unwrapped
         self._simulation, self._scene, self._sensors = env.sim, env.scene, sensors
         self._own = env.sim.step, env.scene.reset
@@ -45,18 +45,18 @@ class IsaacLabPhysics(TaskPhysics):
         env.sim.step, env.scene.reset = self._step, self._reset
 
     def restore(self) -> None:
-        """Give the environment its own physics back."""
+        """Restore the environment's own physics."""
         self._simulation.step, self._scene.reset = self._own
 
     def _reset(self, env_ids: Any = None) -> None:
-        """Reset as Isaac Lab does, and forget the history of those worlds; events may draw their numbers anew."""
+        """Reset as Isaac Lab does and clear the history of those worlds; events may redraw their values."""
         self._own[1](env_ids)
         self.forget(env_ids)
         self._stale = True
 
     @torch.no_grad()
     def _step(self, render: bool = True) -> None:
-        """Advance by a time step of Isaac Lab; a model of longer frames moves in the first step of each."""
+        """Advance by one time step of Isaac Lab; a model with longer frames advances in the first step of each."""
         view = self._robot.root_physx_view
         parts = [view.get_dof_positions().clone(), view.get_dof_velocities().clone()]
         parts += [view.get_root_transforms().clone(), view.get_root_velocities().clone()]
@@ -74,7 +74,7 @@ class IsaacLabPhysics(TaskPhysics):
         self._simulation.forward()
 
     def _advance(self, parts: list[Tensor], torque: Tensor) -> list[Tensor]:
-        """Return positions and velocities of joints, pose and velocity of the root after a frame."""
+        """Return joint positions and velocities and root pose and velocity after a frame."""
         if self._stale and self._drawn:
             for column, (_, field, place, own, usual) in enumerate(self._drawn):
                 self._numbers[:, column] = own + _table(self._robot, field)[:, place].to(self._numbers) - usual
@@ -101,23 +101,23 @@ class IsaacLabPhysics(TaskPhysics):
 def use_dynamics(
     env: Any, dynamics: str | Path | Dynamics, *, robot: str = "robot", sensors: bool = True
 ) -> IsaacLabPhysics:
-    """Replace the physics of a robot in an environment of Isaac Lab by a model, on the environment's device.
+    """Replace a robot's physics in an Isaac Lab environment by a model, on the environment's device.
 
-    The model feels its own ground at the origin of each environment, and nothing that moves. Body accelerations and
-    joint wrenches are PhysX's.
+    The model sees its own ground at each environment's origin, and no moving objects. Body accelerations and joint
+    wrenches are PhysX's.
 
     Args:
         env: `ManagerBasedRLEnv` or `DirectRLEnv`, after its first `reset`.
-        dynamics: A run directory, "pretrained:NAME", or a model; of torques, or of position targets.
+        dynamics: A run directory, "pretrained:NAME", or a model, driven by torques or position targets.
         robot: Name of the articulation in the scene.
-        sensors: Whether PhysX steps, too, so that contact sensors have something to read.
+        sensors: Whether PhysX steps too, so that contact sensors have data.
 
     Returns:
-        What was put in place, with `restore`.
+        The installed physics, with `restore`.
 
     Raises:
-        InputError: Joints of the robot are missing in the model or the other way round.
-        MismatchError: The model's frame is no whole number of time steps, or not a divisor of the decimation.
+        InputError: Joints of the robot are missing in the model or vice versa.
+        MismatchError: The model's frame is not a whole number of time steps, or does not divide the decimation.
     """
     device = str(env.unwrapped.device)
     model: Any = load(dynamics, device=device) if isinstance(dynamics, str | Path) else dynamics
@@ -125,7 +125,7 @@ def use_dynamics(
 
 
 def _columns(articulation: Any, dynamics: Dynamics, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the places of the model's joints and of its controls among the articulation's joints."""
+    """Return the indices of the model's joints and controls among the articulation's joints."""
     spec, names = dynamics.spec, list(articulation.joint_names)
     if bool(articulation.is_fixed_base) == spec.floating:
         kind = "fixed" if articulation.is_fixed_base else "free"
@@ -150,14 +150,14 @@ def _columns(articulation: Any, dynamics: Dynamics, device: torch.device) -> tup
 
 
 def _table(articulation: Any, field: str) -> Tensor:
-    """Return numbers of the worlds, shape [worlds, bodies or joints]."""
+    """Return per-world values, shape [worlds, bodies or joints]."""
     if field == "mass":
         return articulation.root_physx_view.get_masses()
     return articulation.data.joint_armature
 
 
 def _drawn(articulation: Any, dynamics: Dynamics) -> tuple[list[tuple[str, str, int, float, float]], tuple[str, ...]]:
-    """Return name, field, place, own and usual number of what differs between worlds; and what is not felt."""
+    """Return name, field, index, own and usual value of what differs between worlds; and what the model ignores."""
     found: list[tuple[str, str, int, float, float]] = []
     left: list[str] = []
     hybrid = isinstance(dynamics, HybridDynamics)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MJCF: the robot's asset with identified numbers, or one made from its mechanism if the asset is no MJCF."""
+"""MJCF: the robot's asset with identified values, or one made from its mechanism if the asset is not MJCF."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from neurodyn.robots.assets import asset_path, relocate_mjcf
 from neurodyn.sim.bodies import compose, invert
 
 PASSIVE = {"armature": "armature", "damping": "damping", "friction": "frictionloss", "stiffness": "stiffness"}
-"""Attributes of a joint by quantity."""
+"""Joint attributes by quantity."""
 
 _FRICTION = "1 0.005 0.0001"  # MuJoCo's default, too
 _STEP, _GRAVITY = 0.002, (0.0, 0.0, -9.81)  # MuJoCo's defaults [s], [m/s^2]
@@ -28,9 +28,9 @@ _STEP, _GRAVITY = 0.002, (0.0, 0.0, -9.81)  # MuJoCo's defaults [s], [m/s^2]
 def write_joint(
     joint: Element, identified: IdentifiedRobot, link: Link, degrees: float, *, every: bool = False
 ) -> None:
-    """Write the passive quantities of a link's joint that are free or declared, or `every` one.
+    """Write the passive quantities of a link's joint that are free or declared, or all of them for `every`.
 
-    `degrees` is the factor from radians to the unit of the file's angles.
+    `degrees` is the factor from radians to the file's angle unit.
     """
     name, robot = link.joint.name, identified.require_robot("MJCF")
     declared = next(one for one in robot.joints if one.name == name)
@@ -65,8 +65,8 @@ def contact_attributes(identified: IdentifiedRobot, geom: Mapping[str, str], sha
 
     Args:
         identified: The robot.
-        geom: The geom's attributes, of which numbers stay that are no `SHAPE_PROPERTIES`.
-        shape: Name of the shape, which may have properties of its own.
+        geom: The geom's attributes; numbers other than `SHAPE_PROPERTIES` are kept.
+        shape: Name of the shape, which may have its own properties.
     """
     values, constraints = identified.contact, identified.mechanism.constraints
     given = {
@@ -79,14 +79,14 @@ def contact_attributes(identified: IdentifiedRobot, geom: Mapping[str, str], sha
     }
     for name, place in SHAPE_PROPERTIES.items():
         numbers = given.get(place.attribute, "0").split()
-        numbers += _FRICTION.split()[len(numbers) : place.column + 1]  # of an asset, later frictions may be absent
+        numbers += _FRICTION.split()[len(numbers) : place.column + 1]  # in an asset, later frictions may be absent
         numbers[place.column] = number(values[constraints.quantity(name, shape)])
         given[place.attribute] = " ".join(numbers)
     return given
 
 
 def write_options(root: Element, identified: IdentifiedRobot) -> set[str]:
-    """Write gravity, and the friction cone of soft contacts."""
+    """Write gravity and the friction cone of soft contacts."""
     mechanism, constraints = identified.mechanism, identified.mechanism.constraints
     given = {}
     if math.dist(mechanism.gravity, _GRAVITY) > 1e-6:
@@ -105,7 +105,7 @@ def write_options(root: Element, identified: IdentifiedRobot) -> set[str]:
 
 
 def write_drives(root: Element, identified: IdentifiedRobot) -> set[str]:
-    """Replace the actuators of joints with a drive; an asset without any actuator also gets motors."""
+    """Replace the actuators of joints with a drive; an asset without actuators also gets motors."""
     section = root.find("actuator")
     if section is None:
         if not identified.efforts:
@@ -133,7 +133,7 @@ def write_drives(root: Element, identified: IdentifiedRobot) -> set[str]:
 
 
 def _actuator(identified: IdentifiedRobot, joint: str, step: float) -> tuple[Element, set[str]]:
-    """Return the actuator of a drive, and the drive's numbers that it holds; `step` is the time step [s]."""
+    """Return the actuator of a drive, and the drive parameters it represents; `step` is the time step [s]."""
     drive, attributes = identified.drives[joint], {"name": joint, "joint": joint}
     placed = {"gain"}
     if (gains := drive.pd_gains()) is not None:
@@ -146,7 +146,7 @@ def _actuator(identified: IdentifiedRobot, joint: str, step: float) -> tuple[Ele
         limit = number(drive.effort_limit)
         attributes |= {"forcelimited": "true", "forcerange": f"-{limit} {limit}"}
         placed.add("effort_limit")
-    if drive.lag and drive.kind == "torque":  # with a controller, MuJoCo would filter the target
+    if drive.lag and drive.kind == "torque":  # with a controller, MuJoCo would filter the target instead
         attributes |= {"dyntype": "filterexact", "dynprm": number(drive.lag)}
         placed.add("lag")
     if drive.delay:
@@ -159,7 +159,7 @@ _TYPES = {"revolute": "hinge", "prismatic": "slide", "ball": "ball"}
 
 
 def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
-    """Return an MJCF made from the mechanism, and names of the quantities that it holds."""
+    """Return an MJCF made from the mechanism, and the names of the quantities it represents."""
     robot = identified.require_robot("MJCF")
     root = Element("mujoco", {"model": robot.name})
     root.append(Element("compiler", {"angle": "radian", "autolimits": "true"}))
@@ -208,7 +208,7 @@ def _joint(identified: IdentifiedRobot, link: Link) -> Element:
 
 
 def _geoms(identified: IdentifiedRobot, index: int) -> list[Element]:
-    """Return the shapes of a link, which touch grounds but not each other, as in the model."""
+    """Return the shapes of a link, which collide with grounds but not with each other, as in the model."""
     mechanism = identified.mechanism
 
     def common(shape: str) -> dict[str, str]:
@@ -242,7 +242,7 @@ def _shape(shape: RoundedBox, common: dict[str, str]) -> Element:
 
 
 def _split(pose: Sequence[float] | Pose | np.ndarray) -> tuple[str, str]:
-    """Return the place of a pose, and its quaternion with the scalar first."""
+    """Return a pose's position, and its quaternion with the scalar first."""
     x, y, z, qx, qy, qz, qw = (float(value) for value in pose)
     return vector((x, y, z)), vector((qw, qx, qy, qz))
 
@@ -252,7 +252,7 @@ _INERTIA_SETTINGS = ("inertiafromgeom", "settotalmass", "balanceinertia", "bound
 
 
 def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.xml, files that it names, and networks as callback and plugin; see `interop.formats.SIMULATORS`."""
+    """Write ROBOT.xml, its files, and networks as callback and plugin; see `interop.formats.SIMULATORS`."""
 
     def finish(root: Element) -> set[str]:
         placed = write_drives(root, identified) | _write_step(root, identified)
@@ -277,7 +277,7 @@ def _section(root: Element, tag: str) -> Element:
 
 
 def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
-    """Write the length and kind of the model's step, with which alone MuJoCo moves as the model does."""
+    """Write the time step and integrator of the model, without which MuJoCo moves differently."""
     if identified.step is None:
         return set()
     options = list(root.iter("option"))
@@ -297,7 +297,7 @@ def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
 
 
 def _release(actuators: Element, joints: Sequence[str]) -> None:
-    """Give the actuators of these joints no force, because the callback computes it from their `ctrl`."""
+    """Zero the force of these joints' actuators, because the callback computes it from their `ctrl`."""
     for joint in joints:
         for old in [old for old in actuators if old.get("joint") == joint]:
             actuators.remove(old)
@@ -307,7 +307,7 @@ def _release(actuators: Element, joints: Sequence[str]) -> None:
 def write_mjcf_asset(
     identified: IdentifiedRobot, folder: Path, finish: Callable[[Element], set[str]] = lambda root: set()
 ) -> set[str]:
-    """Write ROBOT.xml after `finish` has edited it; return names of the quantities that it holds."""
+    """Write ROBOT.xml after `finish` has edited it; return names of the quantities it represents."""
     robot = identified.require_robot("MJCF")
     path = asset_path(robot)
     name, title = f"{robot.name}.xml", heading(identified, f"MJCF of robot {robot.name}")
@@ -324,7 +324,7 @@ def write_mjcf_asset(
 
 
 def _write_asset(root: Element, path: Path, identified: IdentifiedRobot) -> set[str]:
-    """Write the identified numbers into the tree of the robot's asset; return names of the quantities."""
+    """Write the identified values into the asset's tree; return names of the quantities written."""
     _lock(root, identified.require_robot("MJCF").locked)
     asset = _MjcfAsset(root, path)
     placed = _write_bodies(asset, identified)
@@ -350,7 +350,7 @@ class _MjcfAsset:
         joints: Joints by the name of their link.
         bodies: Moving bodies by the name of their link.
         parents: Parent of each element.
-        degrees: Factor from radians to the unit of angles.
+        degrees: Factor from radians to the angle unit.
     """
 
     def __init__(self, root: Element, path: Path) -> None:
@@ -383,7 +383,7 @@ class _MjcfAsset:
         return self.bodies.get(link.joint.name)
 
     def welded(self, body: Element) -> list[Element]:
-        """Return the bodies that are fixed to a body."""
+        """Return the bodies that are welded to a body."""
         found = []
         for child in body.findall("body"):
             if child.find("joint") is None and child.find("freejoint") is None:
@@ -392,18 +392,18 @@ class _MjcfAsset:
 
 
 class Includes:
-    """The included files of an MJCF: expanded to be edited, and written as files again."""
+    """The included files of an MJCF: expanded for editing, and written as files again."""
 
     def __init__(self, main: Path) -> None:
-        """Begin with the path of the MJCF itself."""
+        """Start with the path of the MJCF itself."""
         self._main = main
         self._roots: dict[Path, Element] = {}
         self._origins: dict[Element, tuple[Path, ...]] = {}
 
     def flat(self, path: Path, files: Files | None, within: tuple[Path, ...] = ()) -> Element:
-        """Return an MJCF or included file, with what it includes expanded, after copying the files that it names.
+        """Return an MJCF or included file with its includes expanded, after copying the files it references.
 
-        Without `files` nothing is copied. `within` are the included files that lead here.
+        Without `files` nothing is copied. `within` is the chain of including files.
         """
         root = read_xml(path)
 
@@ -424,17 +424,17 @@ class Includes:
         return root
 
     def write(self, root: Element, folder: Path, name: str, heading: Sequence[str]) -> None:
-        """Write an edited tree as the file `name`, and each included file that still has elements beside it."""
+        """Write an edited tree as the file `name`, and each included file that still has elements."""
         self._fold(root, (), folder)
         write_xml(folder / name, root, heading, comments_before(self._main))
 
     def _fold(self, parent: Element, within: tuple[Path, ...], folder: Path) -> None:
-        """Replace what comes from included files, in an element of the file `within`, and write these files."""
+        """Replace elements from included files by includes, in an element of the file `within`; write these files."""
         groups: dict[Path, list[Element]] = {}
         children, folded = list(parent), []
         for index, child in enumerate(children):
             noted = next((one for one in children[index:] if one.tag is not ElementTree.Comment), child)
-            origin = self._origins.get(child) or self._origins.get(noted) or within  # a new comment is of what it notes
+            origin = self._origins.get(child) or self._origins.get(noted) or within  # a new comment goes with its element
             if len(origin) <= len(within):
                 folded.append(child)
                 self._fold(child, within, folder)
@@ -455,7 +455,7 @@ class Includes:
             write_xml(target, root, [], comments_before(source))
 
     def _place(self, source: Path) -> str:
-        """Return where an included file goes: the place beside the MJCF that it has, or `includes`."""
+        """Return the path of an included file: relative to the MJCF where possible, else in `includes`."""
         home, source = self._main.resolve().parent, source.resolve()
         inside = home in source.parents
         return source.relative_to(home).as_posix() if inside else f"includes/{source.name}"
@@ -473,7 +473,7 @@ def _lock(root: Element, locked: tuple[str, ...]) -> None:
 
 
 def _write_bodies(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
-    """Write masses and inertias of the free bodies, or of all bodies if the declaration changes them."""
+    """Write masses and inertias of the free bodies, or of all bodies if the declaration changes any."""
     settings = {key for compiler in asset.root.iter("compiler") for key in _INERTIA_SETTINGS if key in compiler.attrib}
     every = identified.all_bodies or bool(settings and any(map(identified.body_is_free, identified.mechanism.names)))
     placed: set[str] = set()
@@ -512,7 +512,7 @@ def _write_joint(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> 
 
 
 def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
-    """Write identified origins, as shifts of their bodies, and axes of joints."""
+    """Write identified origins, as shifts of their bodies, and joint axes."""
     placed: set[str] = set()
     links = identified.mechanism.links
     for link in links:
@@ -530,9 +530,9 @@ def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
 
 
 def _write_contact(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
-    """Write friction and solver parameters of the robot's geoms, which override a ground's.
+    """Write friction and solver parameters of the robot's geoms, which override the ground's.
 
-    Attributes stay unchanged where shapes have numbers of their own, because shapes and geoms may have different names.
+    Attributes stay unchanged where shapes have their own values, because shapes and geoms may be named differently.
     """
     names = {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
     own = {name: one.attribute for name, one in SHAPE_PROPERTIES.items() if identified.mechanism.constraints.own(name)}

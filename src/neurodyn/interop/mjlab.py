@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Physics of mjlab's tasks by a model: managers, rewards, commands and randomisation stay mjlab's own.
+"""A model as the physics of mjlab's tasks: managers, rewards, commands and randomisation stay mjlab's own.
 
-`use_dynamics` puts a model in place of `Simulation.step`. A step is MuJoCo-Warp's forward pass, from which sensors,
-contacts and actuators read as before, and then the model's state instead of MuJoCo's integration. What mjlab draws for
-its worlds (masses, centres of mass, friction, armatures ...) hybrid models take over by name.
+`use_dynamics` puts a model in place of `Simulation.step`. A step runs MuJoCo-Warp's forward pass, from which sensors,
+contacts and actuators read as before, and then sets the model's state instead of integrating MuJoCo's. Hybrid models
+adopt mjlab's randomised values (masses, centres of mass, friction, armatures ...) by name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,21 +35,20 @@ _FRICTION = ("geom_friction",)
 _DERIVED = {
     "dof_invweight0", "body_invweight0", "body_subtreemass", "tendon_invweight0", "tendon_length0", "actuator_acc0",
 }  # fmt: skip
-"""Fields that mjlab expands along with those that it draws."""
+"""Fields that mjlab expands along with those it randomises."""
 _CHANGED = 1e-7
 _SAME = 1e-5
-"""Largest difference of a nominal number between model and scene, as a share."""
+"""Largest relative difference between a nominal value in the model and in the scene."""
 
 
 def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: float | None = None) -> "Declaration":
-    """Write a declaration of the robot in a scene of mjlab, as it is compiled there: its floor, its own collisions.
+    """Declare the robot of an mjlab scene as compiled there: its floor, its own collisions.
 
     Args:
-        scene: `mjlab.scene.Scene`, as `env.scene`, with one robot and a terrain that `neurodyn init` reads.
+        scene: `mjlab.scene.Scene`, such as `env.scene`, with one robot and a terrain that `neurodyn init` reads.
         out: Folder to write.
-        simulation: `env.sim`, whose options (time step, integrator, cone) the asset gets; None for the scene's.
-        dt: Length of a frame [s]; None for the time step, which hybrid models need; neural ones may have that of an
-            environment's step.
+        simulation: `env.sim`, the source of the asset's options (time step, integrator, cone); None for the scene's.
+        dt: Frame length [s]; None for the time step, which hybrid models need; neural ones may use an environment step.
 
     Raises:
         InputError: See `neurodyn.sim.declare`.
@@ -72,15 +71,16 @@ def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: fl
 
 
 class TaskPhysics:
-    """A model in place of the physics of a trainer's task: its history, what is drawn for its worlds, and its guard.
+    """A model in place of a trainer task's physics: its history, randomised quantities, and guard.
 
-    A world that leaves what is plausible (`dynamics.guard`) rests in its last plausible state until the task resets it.
+    A world whose state becomes implausible (`dynamics.guard`) rests in its last plausible state until the task resets
+    it.
 
     Attributes:
         dynamics: The model.
-        quantities: What it takes over from the task's randomisation.
-        left_out: What is drawn that the model does not feel.
-        faults: Worlds that left what is plausible, the first of each step; on a CPU alone.
+        quantities: Quantities adopted from the task's randomisation.
+        left_out: Randomised quantities that the model ignores.
+        faults: Worlds that became implausible, the first of each step; on a CPU only.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class TaskPhysics:
         self.faults: list[Fault] = []
 
     def forget(self, worlds: Any = None) -> None:
-        """Forget the history of worlds, by index; of all for None."""
+        """Clear the history of worlds, by index; of all for None."""
         chosen = slice(None) if worlds is None else worlds
         self._begun[chosen] = True
         self._resting[chosen] = False
 
     def move(self, state: State, control: Control) -> State:
-        """Return the states after a frame, or for worlds that broke down the last plausible ones, at rest."""
+        """Return the states after a frame; worlds that failed keep their last plausible state, at rest."""
         if self._carry is None:
             self._carry = self.dynamics.begin(state, self._environment)
         else:
@@ -143,10 +143,10 @@ class TaskPhysics:
 
 
 class ModelPhysics(TaskPhysics):
-    """A model in place of the physics of an environment of mjlab."""
+    """A model in place of an mjlab environment's physics."""
 
     def __init__(self, env: Any, dynamics: Dynamics) -> None:
-        """Replace `env.sim.step` and follow `env.sim.reset`; errors: see `use_dynamics`."""
+        """Replace `env.sim.step` and hook into `env.sim.reset`; errors: see `use_dynamics`."""
         self._simulation = simulation = env.sim
         self._own = simulation.step, simulation.reset
         timestep = float(simulation.mj_model.opt.timestep)
@@ -159,17 +159,17 @@ class ModelPhysics(TaskPhysics):
         simulation.step, simulation.reset = self._step, self._reset
 
     def restore(self) -> None:
-        """Give the environment its own physics back."""
+        """Restore the environment's own physics."""
         self._simulation.step, self._simulation.reset = self._own
 
     def _reset(self, env_ids: Tensor | None = None) -> None:
-        """Reset as mjlab does, and forget the history of those worlds."""
+        """Reset as mjlab does, and clear the history of those worlds."""
         self._own[1](env_ids)
         self.forget(env_ids)
 
     @torch.no_grad()
     def _step(self) -> None:
-        """Advance by a time step of mjlab; a model of longer frames moves in the first step of each."""
+        """Advance by one time step of mjlab; a model with longer frames advances in the first step of each."""
         simulation = self._simulation
         simulation.forward()
         data = simulation.wp_data
@@ -188,18 +188,18 @@ class ModelPhysics(TaskPhysics):
 
 
 def use_dynamics(env: Any, dynamics: str | Path | Dynamics) -> ModelPhysics:
-    """Replace the physics of an environment of mjlab by a model, on the environment's device.
+    """Replace the physics of an mjlab environment by a model, on the environment's device.
 
     Args:
-        env: `mjlab.envs.ManagerBasedRlEnv` after its first `reset`, with nothing that moves but the model's robot.
-        dynamics: A run directory, "pretrained:NAME", or a model, as of `neurodyn.dynamics.declared_hybrid`.
+        env: `mjlab.envs.ManagerBasedRlEnv` after its first `reset`, in which only the model's robot moves.
+        dynamics: A run directory, "pretrained:NAME", or a model, for example from `neurodyn.dynamics.declared_hybrid`.
 
     Returns:
-        What was put in place, with `restore`.
+        The installed physics, with `restore`.
 
     Raises:
-        InputError: Joints or actuators of the scene are missing in the model or the other way round.
-        MismatchError: The model's frame is no whole number of mjlab's time steps, or not a divisor of its decimation.
+        InputError: Joints or actuators of the scene are missing in the model or vice versa.
+        MismatchError: The model's frame is not a whole number of mjlab's time steps, or does not divide its decimation.
     """
     device = str(env.sim.device)
     model: Any = load(dynamics, device=device) if isinstance(dynamics, str | Path) else dynamics
@@ -207,7 +207,7 @@ def use_dynamics(env: Any, dynamics: str | Path | Dynamics) -> ModelPhysics:
 
 
 def whole_steps(dynamics: Dynamics, timestep: float, decimation: int, task: str) -> int:
-    """Return the time steps of a task in a frame of the model."""
+    """Return the number of task time steps per model frame."""
     dt = dynamics.spec.dt
     steps = round(dt / timestep)
     if steps < 1 or abs(steps * timestep - dt) > 1e-6 or decimation % steps:
@@ -219,12 +219,12 @@ def whole_steps(dynamics: Dynamics, timestep: float, decimation: int, task: str)
 
 
 def _same(name: str, other: str) -> bool:
-    """Return whether two names are the same but for the entity's prefix."""
+    """Return whether two names are equal up to the entity's prefix."""
     return name == other or name.rpartition("/")[2] == other.rpartition("/")[2]
 
 
 def _one(what: str, name: str, names: Sequence[str]) -> int:
-    """Return the place of a name among those of a scene, whose entities prefix theirs."""
+    """Return the index of a name among a scene's, which have entity prefixes."""
     exact = [place for place, other in enumerate(names) if other == name]
     alike = exact or [place for place, other in enumerate(names) if _same(name, other)]
     if len(alike) != 1:
@@ -235,10 +235,10 @@ def _one(what: str, name: str, names: Sequence[str]) -> int:
 
 
 class SceneColumns:
-    """Where coordinates and controls of a model are in a scene's arrays, and their conversion.
+    """Indices of a model's coordinates and controls in a scene's arrays, and their conversion.
 
-    MuJoCo's quaternions have the scalar first; its free joints move by the velocity of the body's origin, world axes,
-    and the angular velocity in body axes.
+    MuJoCo's quaternions have the scalar first; velocities of its free joints are the body origin's linear velocity in
+    world axes and the angular velocity in body axes.
     """
 
     def __init__(self, scene: Any, dynamics: Dynamics, device: torch.device) -> None:
@@ -250,7 +250,7 @@ class SceneColumns:
         spec = dynamics.spec
         joints = [scene.joint(index).name for index in range(scene.njnt)]
         free = [index for index in range(scene.njnt) if int(scene.jnt_type[index]) == 0]
-        self.joints = []  # of the scene, in the order of the model's
+        self.joints = []  # indices in the scene, in the model's order
         for joint in spec.joints:
             if joint.kind == "ball":
                 raise InputError(f"mjlab: joint {joint.name!r} is a ball joint; valid: free, revolute, prismatic")
@@ -283,7 +283,7 @@ class SceneColumns:
         self._controls = torch.tensor(given, device=device, dtype=torch.long)
 
     def state(self, qpos: Tensor, qvel: Tensor) -> State:
-        """Return the model's states of MuJoCo's, shapes [worlds, nq] and [worlds, nv]."""
+        """Convert MuJoCo's states, shapes [worlds, nq] and [worlds, nv], to the model's."""
         q, qd = qpos[:, self._q], qvel[:, self._qd]
         if self._floating:
             spin = _turn(q[:, 3:7], qd[:, 3:6])
@@ -304,7 +304,7 @@ class SceneColumns:
         qvel[:, self._qd] = qd
 
     def control(self, ctrl: Tensor, force: Tensor) -> Control:
-        """Return the model's control: commands or targets of actuators, or the forces of actuators on its joints."""
+        """Return the model's control: actuator commands or targets, or actuator forces on its joints."""
         if self._kind == "torque":
             return Control(torque=force[:, self._controls])
         value = ctrl[:, self._controls]
@@ -320,7 +320,7 @@ def _turn(quaternion: Tensor, vector: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A quantity of the model that follows a number of the scene: `nominal` plus what mjlab changed."""
+    """A model quantity that follows a scene value: `nominal` plus mjlab's change."""
 
     name: str
     field: str
@@ -329,13 +329,13 @@ class _Drawn:
     declared: float
 
     def read(self, simulation: Any) -> Tensor:
-        """Return its present values, shape [worlds] or [1]."""
+        """Return its current values, shape [worlds] or [1]."""
         values = wp.to_torch(getattr(simulation.wp_model, self.field))
         return self.nominal + (values[(slice(None), *self.index)] - self.declared)
 
 
 def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tuple[str, ...]]:
-    """Return the quantities in which mjlab's worlds differ, and the drawn fields that the model does not feel."""
+    """Return the quantities that differ between mjlab's worlds, and the randomised fields that the model ignores."""
     scene, found, left = simulation.mj_model, {}, []
     hybrid = dynamics if isinstance(dynamics, HybridDynamics) else None
     for field in sorted({*simulation.expanded_fields, *_FRICTION} - _DERIVED):
@@ -346,7 +346,7 @@ def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tup
         for place in sorted(changed if field not in _FRICTION else {*changed, *felt}):
             name, value = felt.get(place, ("", 0.0))
             number = float(declared[place])
-            if field in _FRICTION and name:  # it decides alone, whatever the declaration made of it
+            if field in _FRICTION and name:  # it alone decides, whatever the declaration derived from it
                 if place in changed or abs(value - number) > _SAME * number:
                     found.setdefault(name, _Drawn(name, field, place, number, number))
             elif name and abs(value - number) <= _SAME * max(1.0, abs(number)):
@@ -357,7 +357,7 @@ def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tup
 
 
 def _felt(field: str, dynamics: HybridDynamics, scene: Any) -> Iterator[tuple[tuple[int, ...], tuple[str, float]]]:
-    """Yield places of a field, and the name and nominal value of the model's quantity there."""
+    """Yield indices into a field, and the name and nominal value of the model's quantity there."""
     values = nominal(dynamics.mechanism, dynamics.config.contact)
     columns = SceneColumns(scene, dynamics, torch.device("cpu"))
     links = [joint.name for joint in dynamics.spec.joints]
@@ -378,7 +378,7 @@ def _felt(field: str, dynamics: HybridDynamics, scene: Any) -> Iterator[tuple[tu
 
 
 def _surfaces(dynamics: HybridDynamics, scene: Any, values: Any) -> Iterator[tuple[tuple[int, ...], tuple[str, float]]]:
-    """Yield the friction of shapes that decide alone in a contact with the floor, by MuJoCo's priority."""
+    """Yield the friction of shapes that alone decide a contact with the floor, by MuJoCo's priority."""
     shapes = dynamics.mechanism.ground_shapes
     if not isinstance(shapes, dict):
         return

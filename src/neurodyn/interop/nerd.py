@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers of NeRD as dynamics of robots with a fixed base, without ground, their files, and those of the authors.
+"""NeRD transformers as dynamics of fixed-base robots without ground; their files, and the authors' checkpoints.
 
-A checkpoint of theirs (MODEL/nn/model.pt) holds pickled modules, from which tensors, sizes and statistics are read: a
-pair (model, name of the robot). The model has the modules `encoders.low_dim` (without layers in the published files),
+A checkpoint (MODEL/nn/model.pt) holds pickled modules, from which tensors, sizes and statistics are read: a pair
+(model, name of the robot). The model has the modules `encoders.low_dim` (without layers in the published files),
 `transformer_model` and `model`, the statistics `input_rms` (by input) and `output_rms`, and the order of inputs,
 `low_dim_input_names`. cfg.yaml, two folders up, holds the number of frames that the network reads. Source: models/ and
 solvers/ of https://github.com/NVlabs/neural-robot-dynamics.
@@ -42,14 +42,14 @@ class NerdNetConfig(Config, frozen=True):
     """Sizes of the network.
 
     Attributes:
-        inputs: Numbers that it sees of a frame.
-        outputs: Numbers that it predicts.
-        width: Width of the stream.
+        inputs: Inputs per frame.
+        outputs: Number of outputs.
+        width: Width of the residual stream.
         depth: Number of blocks.
         heads: Number of attention heads.
         positions: Number of learned positions.
-        head: Widths of hidden layers between stream and output.
-        activation: Activation of these.
+        head: Widths of hidden layers between residual stream and output.
+        activation: Activation of these layers.
         bias: Whether blocks have biases.
     """
 
@@ -87,7 +87,7 @@ class _Block(nn.Module):
 
 
 class NerdNet(nn.Module):
-    """From windows of inputs to predictions of their last frames, normalisation included."""
+    """Maps windows of inputs to predictions for their last frames, normalisation included."""
 
     input_mean: Tensor
     input_variance: Tensor
@@ -118,7 +118,7 @@ class NerdNet(nn.Module):
 
 
 Part = Literal["states", "torques"]
-"""Inputs of a network: positions and velocities, or torques of all joints."""
+"""Input of a network: positions and velocities, or torques of all joints."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class NerdCarry:
 
 
 class NerdDynamics(LearnedDynamics):
-    """Dynamics by a network of NeRD.
+    """Dynamics of a NeRD network.
 
     Attributes:
         window: Frames that the network reads, including the current one.
@@ -156,7 +156,7 @@ class NerdDynamics(LearnedDynamics):
         fingerprint: Fingerprint | None = None,
         declaration: str | None = None,
     ) -> None:
-        """Build dynamics with fresh weights; a floating base or other inputs or outputs raise an InputError."""
+        """Build dynamics with new weights; a floating base or unsupported inputs or outputs raise an InputError."""
         super().__init__(spec.with_context(window - 1), declaration)
         if spec.floating or spec.nq != spec.nv:
             raise InputError(f"robot {spec.robot!r}: its base floats; valid for networks of NeRD: a fixed base")
@@ -178,7 +178,7 @@ class NerdDynamics(LearnedDynamics):
         return "transformer"
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> NerdCarry:
-        """Return the carry of worlds with the history of `context`; a state has none."""
+        """Return the carry of worlds with the history of `context`; a single state has none."""
         self.resolve_environment(environment)
         state = present_state(context)
         shape = state.worlds, self.window, self.net.config.inputs
@@ -204,17 +204,17 @@ class NerdDynamics(LearnedDynamics):
         return NerdCarry(frames, torch.where(mask, fresh.filled, carry.filled))
 
     def require_ground(self) -> None:
-        """Raise an InputError: the network knows no ground."""
+        """Raise an InputError: the network has no ground."""
         raise InputError(f"network of NeRD of {self.spec.robot!r}: feels no ground; valid: no ground")
 
     def require_gravity(self, gravity: Tensor) -> None:
-        """Raise an InputError for another gravity than the network's own."""
+        """Raise an InputError for a gravity other than the network's own."""
         own = None if self.fingerprint is None else torch.tensor(self.fingerprint.gravity)
         if own is not None and not torch.allclose(gravity.cpu().float(), own, atol=1e-6):
             raise InputError(f"network of NeRD of {self.spec.robot!r}: knows one gravity; valid: {own.tolist()} m/s^2")
 
     def _with(self, carry: NerdCarry, frame: Tensor) -> NerdCarry:
-        """Return a history with one more frame, without the oldest one if it was full."""
+        """Append a frame to a history, dropping the oldest one if it was full."""
         full = carry.filled == self.window
         frames = torch.where(full[:, None, None], carry.frames.roll(-1, 1), carry.frames)
         place = torch.where(full, carry.filled - 1, carry.filled)
@@ -230,7 +230,7 @@ class NerdDynamics(LearnedDynamics):
 
 
 class NerdConfig(Config, frozen=True):
-    """Contents of config.json: everything but the weights; see `NerdDynamics`."""
+    """Contents of config.json: everything except the weights; see `NerdDynamics`."""
 
     kind: Literal["nerd"]
     net: NerdNetConfig
@@ -247,7 +247,7 @@ class NerdSpec(Config, frozen=True):
 
 
 def build_nerd(config: NerdConfig, spec: NerdSpec) -> NerdDynamics:
-    """Build dynamics with fresh weights."""
+    """Build dynamics with new weights."""
     return NerdDynamics(spec.state, config.net, config.window, config.parts, spec.fingerprint, config.robot)
 
 
@@ -260,7 +260,7 @@ def describe(model: NerdDynamics) -> tuple[NerdConfig, NerdSpec]:
 
 
 NERD = Artifact("nerd", NerdConfig, NerdSpec, build_nerd, describe)
-"""Files of networks of NeRD."""
+"""File format of NeRD networks."""
 
 
 _OF = "NeRD"
@@ -276,7 +276,7 @@ _SOLVER = {
     "prediction_type": ("relative",), "states_embedding_type": (None, "identical"),
     "name": ("TransformerNeuralSolver", "TransformerNeuralIntegrator"),
 }  # fmt: skip
-"""Supported values of the solver's settings."""
+"""Supported solver settings."""
 _BLOCKS = {
     "ln_1": "norm1", "attn.c_attn": "qkv", "attn.c_proj": "out", "ln_2": "norm2", "mlp.c_fc": "widen",
     "mlp.c_proj": "narrow",
@@ -284,7 +284,7 @@ _BLOCKS = {
 
 
 def read_nerd(path: Path, robot: Robot, statistics: Path | None) -> NerdDynamics:
-    """Return the network of a checkpoint as dynamics of a robot with the same order of joints.
+    """Read a checkpoint's network as dynamics of a robot with the same joint order.
 
     See `formats.MODEL_LAYOUTS`; `statistics` must be None, because the checkpoint holds them.
     """
@@ -359,7 +359,7 @@ def _head(arrays: Mapping[str, Tensor], what: str) -> list[str]:
 
 
 def _frames(path: Path) -> int:
-    """Return the number of frames that the network reads by its cfg.yaml (10 without one)."""
+    """Return the number of frames that the network reads according to its cfg.yaml (10 without one)."""
     beside = path.resolve().parent.parent / "cfg.yaml"
     plain = read_plain(beside) if beside.is_file() else {}
     environment = plain.get("env", {}) if isinstance(plain, dict) else {}
@@ -376,7 +376,7 @@ def _frames(path: Path) -> int:
 def _fill(
     dynamics: NerdDynamics, model: InertObject, names: list[str], arrays: Mapping[str, Tensor], where: str
 ) -> None:
-    """Copy weights and statistics to a network."""
+    """Copy weights and statistics into a network."""
     net = dynamics.net
     if dynamics.window > net.config.positions:
         raise InputError(f"{where}: has {net.config.positions} positions, and sees {dynamics.window} frames")

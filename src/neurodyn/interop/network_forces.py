@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of a hybrid model as generalised forces beside a simulator's own, traced, and in MuJoCo.
 
-`network_forces` returns the graph; a writer turns it into the language of a target. `write_callback` is the one for
-Python, whose file has a copy of `sim.mujoco.network_callback`; `write_plugin` the one for a plugin in C.
+`network_forces` returns the graph; a writer translates it into a target's language. `write_callback` writes Python, a
+file with a copy of `sim.mujoco.network_callback`; `write_plugin` writes a plugin in C.
 """
 
 import base64
@@ -40,16 +40,16 @@ _PASSIVE = ("damping", "friction", "stiffness", "rest")
 
 @dataclass(frozen=True)
 class NetworkForces:
-    """Generalised forces of networks, and of the drives that networks change, as a traced function.
+    """Generalised forces of networks, and of the drives they modify, as a traced function.
 
     Attributes:
         graph: The graph; its inputs are "x" (positions, velocities, memory of the model's step) and "u" (commands).
-        forces: Nodes of the forces, one for each velocity coordinate [N m or N].
-        slots: Elements of "x" that are memory, in order.
-        after: Nodes of the memory after the step.
+        forces: Force nodes, one per velocity coordinate [N m or N].
+        slots: Memory elements of "x", in order.
+        after: Memory nodes after the step.
         positions: Number of positions.
         velocities: Number of velocities.
-        drives: Joints whose whole drive is among the forces.
+        drives: Joints whose complete drive is part of the forces.
     """
 
     graph: Graph
@@ -62,11 +62,11 @@ class NetworkForces:
 
 
 def network_forces(model: HybridDynamics, values: Mapping[str, float]) -> NetworkForces:
-    """Trace the networks of a model with these values of its free quantities.
+    """Trace a model's networks at given values of its free quantities.
 
     Raises:
-        InputError: A network acts on something that is no force, or sees something that only the model's contact solver
-            knows.
+        InputError: A network acts on something other than a force, or has an input that only the model's contact solver
+            provides.
     """
     _require_forces(model)
     engine, blueprint = model.plane_engine, model.config.blueprint
@@ -87,7 +87,7 @@ def network_forces(model: HybridDynamics, values: Mapping[str, float]) -> Networ
 
 
 def _require_forces(model: HybridDynamics) -> None:
-    """Raise an InputError for networks without a place among forces."""
+    """Raise an InputError for networks that cannot be expressed as forces."""
     kept = () if model.contacts_of_simulator else tuple(f"{n}.{x}" for n in model.mechanism.names for x in _PASSIVE)
     where = f"model of {model.spec.robot!r}"
     for one in model.config.blueprint.augmentations:
@@ -111,7 +111,7 @@ def _forces(
     model: HybridDynamics, instant: Instant, state: tuple[list[Any], list[Any]], constants: Mapping[str, Scalar],
     drives: Sequence[str],
 ) -> list[Any]:  # fmt: skip
-    """Return the generalised forces that a simulator of the mechanism without the networks lacks."""
+    """Return the generalised forces missing from a simulator of the mechanism without the networks."""
     scope, tree, names, (q, qd) = instant.scope, instant.tree, model.spec.qd_names, state
     forces: list[Any] = [0.0] * len(qd)
     acted = {name for one in model.config.blueprint.augmentations for name in one.quantities}
@@ -150,7 +150,7 @@ def _add_wrenches(forces: list[Any], instant: Instant, tree: Tree) -> None:
 
 
 def _needed(graph: Graph, roots: Sequence[int], after: Sequence[int], moving: int) -> list[int]:
-    """Return the memory that the forces depend on, by way of later steps too."""
+    """Return the memory that the forces depend on, directly or through later steps."""
     found: list[int] = []
     while True:
         live = live_nodes(graph, [*roots, *(after[i - moving] for i in found)])
@@ -168,10 +168,10 @@ _FORMS = {
 
 
 def python_step(traced: NetworkForces, where: str) -> str:
-    """Return the function `step` of a callback as text; see `sim.mujoco.network_callback.Step`.
+    """Return the code of a callback's `step` function; see `sim.mujoco.network_callback.Step`.
 
     Raises:
-        InputError: The forces depend on what only the model's contact solver knows.
+        InputError: The forces depend on values that only the model's contact solver provides.
     """
     graph, roots = traced.graph, [*traced.forces, *traced.after]
     lines: list[str] = []
@@ -222,10 +222,10 @@ def write_networks(identified: IdentifiedRobot, folder: Path, userdata: int) -> 
     Args:
         identified: The robot, with networks.
         folder: Folder of the MJCF.
-        userdata: Numbers of `userdata` that the MJCF uses already.
+        userdata: Number of `userdata` entries that the MJCF already uses.
 
     Returns:
-        Numbers of `userdata` that it needs in all, and the joints whose drive is in the file.
+        Total number of `userdata` entries needed, and the joints whose drive is in the file.
     """
     robot = identified.require_robot("MJCF")
     if identified.model is None:
@@ -252,14 +252,14 @@ def write_networks(identified: IdentifiedRobot, folder: Path, userdata: int) -> 
 
 @dataclass(frozen=True)
 class _Step:
-    """The step of networks in each language.
+    """The networks' step in each language.
 
     Attributes:
-        python: Function `step` of Python.
-        c: Functions of C, `step` the last.
-        weights: What both read.
-        memory: Numbers that they keep.
-        drives: Joints whose whole drive is among the forces.
+        python: Python function `step`.
+        c: C functions, `step` last.
+        weights: Weights that both read.
+        memory: Number of memory entries.
+        drives: Joints whose complete drive is part of the forces.
     """
 
     python: str
@@ -476,7 +476,7 @@ _C_STEP = (
 
 
 def _c_step(traced: NetworkForces) -> str:
-    """Return the function of C."""
+    """Return the C function."""
     moving = traced.positions + traced.velocities
     values = [
         (name, [Expression(traced.graph, index) for index in found])
@@ -492,7 +492,7 @@ def _c_step(traced: NetworkForces) -> str:
 
 
 def variable_name(robot: str) -> str:
-    """Return a robot's name as a name of Python."""
+    """Return a robot's name as a Python identifier."""
     return "".join(x if x.isalnum() else "_" for x in robot)
 
 
@@ -521,7 +521,7 @@ def _joint(identified: IdentifiedRobot, index: int) -> tuple[str, str, float, tu
 
 
 def _recurrent_step(identified: IdentifiedRobot, network: TrainedNetwork) -> _Step:
-    """Return the step of a GRU, which holds torques for a period."""
+    """Return the step of a GRU, which holds its torques for a period."""
     config, spec = network.config, identified.require_robot("MJCF").spec
     held = round(config.period / (identified.step or config.period))
     width = config.hidden[0]

@@ -17,7 +17,7 @@ from neurodyn.nets.onnx_file import require_onnx
 from neurodyn.sim import newton_settings
 
 SETTINGS, FUNCTION = "settings.json", "apply.py"
-"""The numbers, and the function that applies them."""
+"""File of settings, and the script that applies them."""
 
 _PASSIVE = ("armature", "damping", "friction", "stiffness", "rest", "lower", "upper")
 _SPRINGS = ("limit_stiffness", "limit_damping")
@@ -58,12 +58,12 @@ def write_newton(identified: IdentifiedRobot, folder: Path) -> set[str]:
 
 
 def _joint(identified: IdentifiedRobot, link: Link) -> tuple[dict[str, Any], set[str]]:
-    """Return the settings of a joint, and names of the quantities that they hold."""
+    """Return the settings of a joint, and names of the quantities they represent."""
     name, joint = link.joint.name, link.joint
     values: dict[str, Any] = {}
     kept: list[str] = []
     if joint.scalar:
-        soft = bool(identified.contact)  # limits are soft constraints, which Newton sets by other numbers
+        soft = bool(identified.contact)  # limits are soft constraints, which Newton parameterises differently
         kept = [*_PASSIVE, *(() if soft or link.lower is None else _SPRINGS)]
         values = {what: getattr(link, what) for what in kept if getattr(link, what) is not None}
         values |= {"damping": identified.damping(link), "friction": identified.friction(link)}
@@ -77,7 +77,7 @@ def _joint(identified: IdentifiedRobot, link: Link) -> tuple[dict[str, Any], set
 
 
 def _drive(drive: Drive) -> tuple[dict[str, Any], set[str]]:
-    """Return the settings of a drive, and the drive's numbers that they hold."""
+    """Return the settings of a drive, and the drive parameters they represent."""
     placed, clamping = {"delay"}, {}
     pd = {"kp": 0.0, "kd": 0.0}
     if (gains := drive.pd_gains()) is not None:
@@ -148,7 +148,7 @@ def _activation(helper: Any, name: str, before: str, after: str, nodes: list[Any
 
 
 def _write_recurrent(network: TrainedNetwork, path: Path) -> None:
-    """Write a GRU; its weights include the scales, because Newton's standard deviations must be positive."""
+    """Write a GRU with the scales folded into its weights, because Newton's standard deviations must be positive."""
     config, tensors = network.config, network.tensors
     unknown = sorted(set(config.signals) - _COLUMNS)
     if unknown:
@@ -190,7 +190,7 @@ def _write_recurrent(network: TrainedNetwork, path: Path) -> None:
 
 
 def _gates(weight: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the gates in ONNX's order (z, r, n), from torch's (r, z, n)."""
+    """Reorder gates from torch's (r, z, n) to ONNX's (z, r, n)."""
     reset, update, new = weight.split(width)
     return torch.cat([update, reset, new])
 

@@ -27,19 +27,19 @@ from neurodyn.nets.predictor import StreamingPredictor
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged
 
 EXAMPLES = 8
-"""Worlds in the example inputs."""
+"""Number of worlds in the example inputs."""
 
 
 @dataclass(frozen=True)
 class OnnxFrame:
-    """One frame of a model as a module of tensors.
+    """One frame of a model as a torch module.
 
     Attributes:
         module: Maps the inputs to a tuple of the outputs.
         inputs: Names and examples of the inputs, worlds first.
         outputs: Names of the outputs.
-        before: An ONNX graph whose outputs the module takes after the inputs; None for no graph.
-        reference: Module that the file is compared with; None for `module`.
+        before: ONNX graph whose outputs are appended to the module's inputs; None for no graph.
+        reference: Module to compare the file with; None for `module`.
     """
 
     module: nn.Module
@@ -50,17 +50,17 @@ class OnnxFrame:
 
 
 def export_model(model: Dynamics, path: Path) -> float:
-    """Write a model as an ONNX file, checked to give the same results in ONNX Runtime.
+    """Write a model as an ONNX file, verified against ONNX Runtime.
 
     The file maps `q`, `qd`, `control` (and `channels` of a world model) and the memory at the start of a frame to their
     values at its end; the initial memory is zero. Gravity and ground are the model's own. The metadata hold the names
     and units of the columns, the time step, and the robot.
 
     Returns:
-        Largest difference between the file and the model, over the spread of the outputs.
+        Largest difference between file and model, relative to the spread of the outputs.
 
     Raises:
-        InputError: Part of the model has no form in ONNX, a package is missing, or the file cannot be written.
+        InputError: Part of the model has no ONNX form, a package is missing, or the file cannot be written.
     """
     frame: OnnxFrame = KINDS[model.kind].export.get(f"export of {model.spec.robot!r}")(model)
     return write_onnx(
@@ -70,7 +70,7 @@ def export_model(model: Dynamics, path: Path) -> float:
 
 
 def describe(model: Dynamics, frame: OnnxFrame) -> dict[str, Any]:
-    """Return the metadata of a model's file: names in order, units, time step [s], memory's shapes, a caveat if any."""
+    """Return the metadata of a model's file: names in order, units, time step [s], memory shapes, and any caveat."""
     spec = model.spec
     memory = {name: list(x.shape[1:]) for name, x in frame.inputs.items() if f"{name}_next" in frame.outputs[2:]}
     return {
@@ -100,7 +100,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def _evaluated(graph: Graph, nodes: Sequence[int], inputs: Mapping[str, Sequence[Tensor]]) -> list[Any]:
-    """Return the values of nodes of a graph, those of constants as numbers."""
+    """Return the values of a graph's nodes, with constants as numbers."""
     values: dict[int, Any] = {}
     for index in live_nodes(graph, nodes):
         kind, *rest = graph.nodes[index]
@@ -114,7 +114,7 @@ def _evaluated(graph: Graph, nodes: Sequence[int], inputs: Mapping[str, Sequence
 
 
 class NeuralFrame(nn.Module):
-    """One frame of neural dynamics in their own environment; with members, their mean and standard deviation."""
+    """One frame of neural dynamics in its own environment; with members, their mean and standard deviation."""
 
     def __init__(self, model: NeuralDynamics) -> None:
         super().__init__()
@@ -152,10 +152,10 @@ class NeuralFrame(nn.Module):
 
 
 class PlainFrame(NeuralFrame):
-    """The same frame without Warp kernels.
+    """`NeuralFrame` without Warp kernels.
 
-    A base motion is computed outside the module, which then takes the predicted q and qd after the memory. Contact
-    points are measured against a plane; other grounds raise an InputError.
+    A base motion is computed outside the module, which takes the predicted q and qd as inputs after the memory. Contact
+    distances are to a plane; other grounds raise an InputError.
     """
 
     def __init__(self, model: NeuralDynamics) -> None:
@@ -187,7 +187,7 @@ class PlainFrame(NeuralFrame):
         return self._after(start, self.encoded(start, control), rest[: len(rest) - len(ahead)])
 
     def begun(self, q: Tensor, qd: Tensor, *ahead: Tensor) -> BasePrediction:
-        """Return the state that the network corrects; `ahead` are q and qd after a base motion, if there is one."""
+        """Return the state that the network corrects; `ahead` holds q and qd after the base motion, if any."""
         start = BasePrediction(ahead[0], ahead[1], ahead[1] - qd, start=q) if ahead else BasePrediction(q, qd)
         return self.encoding.viewed(start, self.environment)
 
@@ -205,7 +205,7 @@ class PlainFrame(NeuralFrame):
         return impulses.moved(base_prediction, output, points, self._velocity_change)
 
     def _velocity_change(self, q: Tensor, points: Tensor, pushes: Tensor, joints: Tensor) -> Tensor:
-        """Return what `Impulses.velocity_change` does, operation by operation."""
+        """`Impulses.velocity_change` as elementary operations."""
         held = torch.cat([points, pushes], -1).flatten(-2)
         columns = {name: x.unbind(-1) for name, x in (("x", q), ("u", joints), ("h", held))}
         found = _evaluated(self._graph, self._changed, columns)
@@ -221,7 +221,7 @@ class PlainFrame(NeuralFrame):
 
 
 def neural_frame(model: NeuralDynamics) -> OnnxFrame:
-    """Return a frame of neural dynamics, or raise an InputError if ground or base has no form in ONNX."""
+    """Return a frame of neural dynamics, or raise an InputError if ground or base has no ONNX form."""
     module = PlainFrame(model)
     names = module.predictor.memory_names
     spec = model.spec
@@ -260,7 +260,7 @@ class WorldFrame(nn.Module):
         return (*names, *(f"{name}_next" for name in memory))
 
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        """Predict one frame; `others` are the channels, if the model has any, and the hidden states."""
+        """Predict one frame; `others` holds the channels, if the model has any, and the hidden states."""
         model, spec = self.model, self.model.spec
         channels, memory = (others[0], others[1:]) if spec.nx else (None, others)
         hidden = tuple(h.transpose(0, 1) for h in memory)  # members come first within the model
@@ -286,7 +286,7 @@ def world_frame(model: WorldModel) -> OnnxFrame:
 
 
 class PolicyFrame(nn.Module):
-    """A policy with its action as the network returns it, and scaled; memory goes in and out."""
+    """A policy that returns the raw and the scaled action; memory goes in and out."""
 
     scale: Tensor
 
@@ -305,24 +305,24 @@ class PolicyFrame(nn.Module):
 
 
 def export_policy(folder: str | Path, path: Path) -> float:
-    """Write a policy as an ONNX file, checked to give the same results in ONNX Runtime.
+    """Write a policy as an ONNX file, verified against ONNX Runtime.
 
-    The file maps `observation` to `action` (input of the task and of later observations) and `scaled_action` (in the
-    units that its metadata name). Of a policy with a history, `observation` is the last frames, newest first, at the
-    start of an episode the first one repeated; of a recurrent one, `memory` goes in and out, zero at the start.
+    The file maps `observation` to `action` (the task's input, and part of later observations) and `scaled_action` (in
+    the units named in its metadata). For a policy with a history, `observation` is the last frames, newest first, the
+    first one repeated at the start of an episode; for a recurrent one, `memory` goes in and out, zero at the start.
 
     Args:
         folder: Folder of the policy, or "pretrained-policy:NAME".
         path: File to write.
 
     Returns:
-        Largest difference between the file and the policy, over the spread of the outputs.
+        Largest difference between file and policy, relative to the spread of the outputs.
 
     Raises:
         InputError: There is no policy, a package is missing, or the file cannot be written.
     """
     config, network = load_policy(folder)
-    # Spread like observations, so that every output varies.
+    # Example inputs are spread like observations, so that every output varies.
     require_unprivileged(config, str(folder))
     examples = network.mean + network.deviation * torch.randn(EXAMPLES, len(network.mean))
     count = 0 if network.memory is None else (1 if config.network.recurrent == "gru" else 2)

@@ -28,7 +28,7 @@ Layer = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Actor:
-    """A network whose layers map clamp((observation - mean) / deviation, -clip, clip) to the mean action.
+    """An actor network that maps clamp((observation - mean) / deviation, -clip, clip) to the mean action.
 
     Attributes:
         layers: Weight and bias of each layer, shapes [out, in] and [out].
@@ -44,7 +44,7 @@ class Actor:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Number of observations, and of components of an action."""
+        """Number of observations and of action components."""
         return self.layers[0][0].shape[1], self.layers[-1][0].shape[0]
 
 
@@ -80,7 +80,7 @@ def read_rl_games(path: str | Path) -> Actor:
     """Read the actor of a checkpoint (.pth), or of its arrays by name (.npz, .safetensors); nothing is executed.
 
     Raises:
-        InputError: The file is missing or no such checkpoint, or its network is of another kind.
+        InputError: The file is missing or not such a checkpoint, or its network is of another kind.
     """
     where, found = str(path), read_arrays(Path(path), "model", "rl_games")
     arrays = {name.removeprefix("model/"): value for name, value in found.items()}
@@ -107,7 +107,7 @@ def read_rl_games(path: str | Path) -> Actor:
 RSL_RL_EPSILON = 1e-2
 """Added to the standard deviation of observations."""
 RSL_RL_RATE = 1e-3
-"""Learning rate of the fresh optimiser in an exported checkpoint."""
+"""Learning rate of the new optimiser in an exported checkpoint."""
 
 _NORMALISER = "obs_normalizer."
 _LAYER = re.compile(r"mlp\.(\d+)\.weight")
@@ -143,7 +143,7 @@ def export_rsl_rl(folder: str | Path, out: Path) -> Path:
         Path of the checkpoint.
 
     Raises:
-        InputError: There is no policy, it clips its observations, which rsl_rl does not, or `out` exists.
+        InputError: There is no policy, it clips its observations (unsupported by rsl_rl), or `out` exists.
     """
     config, network = load_policy(folder)
     if config.network.remembers or config.network.latent or config.privileged:
@@ -157,7 +157,7 @@ def export_rsl_rl(folder: str | Path, out: Path) -> Path:
         raise InputError(f"{out}: is there already; give another --out")
     runner = PolicySettings(network=config.network).runner()
     runner["algorithm"]["class_name"] = "rsl_rl.algorithms.PPO"
-    runner["actor"]["distribution_cfg"]["std_type"] = "scalar"  # the default of rsl_rl, and of Isaac Lab's tasks
+    runner["actor"]["distribution_cfg"]["std_type"] = "scalar"  # the default of rsl_rl and of Isaac Lab's tasks
     actor, critic = _blank(config, runner["actor"], len(config.actions)), _blank(config, runner["critic"], 1)
     network.give(actor, RSL_RL_EPSILON)
     critic |= {name: actor[name].clone() for name in actor if name.startswith(_NORMALISER)}
@@ -174,7 +174,7 @@ def export_rsl_rl(folder: str | Path, out: Path) -> Path:
 
 
 def _blank(config: PolicyConfig, model: dict[str, Any], outputs: int) -> dict[str, Tensor]:
-    """Return the state of an untrained MLPModel of rsl_rl for a policy, in rsl_rl's order."""
+    """Return the state of an untrained rsl_rl MLPModel for a policy, in rsl_rl's order."""
     observations = len(config.observations)
     state: dict[str, Tensor] = {}
     if config.network.normalise:
@@ -190,13 +190,13 @@ def _blank(config: PolicyConfig, model: dict[str, Any], outputs: int) -> dict[st
 POLICY_LAYOUTS: Registry[Callable[[str | Path], Actor]] = Registry(
     "layout of a policy", **{"rl-games": read_rl_games, "rsl-rl": read_rsl_rl}
 )
-"""Readers of policies of other libraries, by layout."""
+"""Readers of other libraries' policies, by layout."""
 
 
 def import_policy(
     file: str | Path, task: str, out: str | Path, *, layout: str = "rl-games", activation: str = "elu"
 ) -> PolicyConfig:
-    """Import a policy of another library.
+    """Import a policy from another library.
 
     Args:
         file: The policy.
@@ -204,10 +204,10 @@ def import_policy(
             policies of NeRD.
         out: Folder to write.
         layout: Layout of the file.
-        activation: Activation of the hidden layers, which such files do not contain.
+        activation: Activation of the hidden layers, which the files do not record.
 
     Raises:
-        InputError: The file is no such policy or does not fit the task, or the folder already holds a policy.
+        InputError: The file is not such a policy, does not fit the task, or the folder already holds a policy.
     """
     valid = activations_with("rsl_rl")
     if activation not in valid:
@@ -245,7 +245,7 @@ def _network(config: PolicyConfig, actor: Actor) -> PolicyNetwork:
 
 
 def _require_fit(actor: Actor, task: Task, where: str) -> None:
-    """Raise an InputError, with the tasks that fit, if a policy and a task differ in observations or actions."""
+    """Raise an InputError that lists fitting tasks if a policy and a task differ in observations or actions."""
 
     def fits(task: Task) -> bool:
         return actor.sizes == (len(task.observations), len(task.actions))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""World models of Robotic World Model (`pretrain_rnn_ens.pt`), read as ensembles with the same forecasts.
+r"""Checkpoints of Robotic World Model (`pretrain_rnn_ens.pt`), read as ensembles with the same forecasts.
 
 Source: system_dynamics.py and architectures/ of https://github.com/leggedrobotics/rsl_rl_rwm. A checkpoint's
 "system_dynamics_state_dict" holds two recurrent trunks that all members share (`state_base.memory.rnn`,
@@ -30,17 +30,17 @@ from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.robots import Robot
 
 CONTEXT = 32
-"""Frames of warm-up before a forecast."""
+"""Number of warm-up frames before a forecast."""
 STATISTICS = "rwm.yaml"
-"""File beside a robot's declaration with the statistics of its published models."""
+"""File beside a robot's declaration with the normalisation statistics of its published models."""
 
 _EXPECTED = "the networks of a checkpoint of Robotic World Model"
 _HEAD = re.compile(r"state_heads\.(\d+)\..*")
-_FIXED = -20.0  # logarithm of the standard deviation of networks that predict none
+_FIXED = -20.0  # log standard deviation of networks that predict none
 
 
 class RwmStatistics(Config, frozen=True):
-    """Statistics by which states and actions were normalised, in the order of the columns of `data.row_layout`.
+    """Normalisation statistics of states and actions, in the column order of `data.row_layout`.
 
     Attributes:
         state_mean: Mean of each column of the state.
@@ -62,7 +62,7 @@ class RwmStatistics(Config, frozen=True):
 
 @dataclass(frozen=True)
 class _RwmNetworks:
-    """The arrays of a checkpoint by name.
+    """A checkpoint's arrays by name.
 
     Attributes:
         arrays: The arrays.
@@ -97,7 +97,7 @@ class _RwmNetworks:
         return gru
 
     def head(self, member: int, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-        """Return weight [out, in] and bias [out] of the hidden and the last layer; None if there is no such head."""
+        """Return weight [out, in] and bias [out] of a head's hidden and last layer; None if there is no such head."""
         stem = f"{name.replace('#', str(member))}."
         indexes = sorted({key.removeprefix(stem).split(".")[0] for key in self.arrays if key.startswith(stem)})
         if not indexes:
@@ -109,12 +109,12 @@ class _RwmNetworks:
 
 
 def read_rwm(file: Path, robot: Robot, statistics: Path | None = None) -> WorldModel:
-    """Read a checkpoint, or its arrays by name (.npz, .safetensors), as a world model; see `formats.MODEL_LAYOUTS`.
+    """Read a checkpoint, or its named arrays (.npz, .safetensors), as a world model; see `formats.MODEL_LAYOUTS`.
 
     Args:
         file: The checkpoint; nothing in it is executed.
-        robot: Robot with the rows (`data.row_layout`) that the networks were trained on.
-        statistics: YAML file of `RwmStatistics`, which checkpoints do not hold; None for the robot's own.
+        robot: Robot with the row layout (`data.row_layout`) that the networks were trained on.
+        statistics: YAML file of `RwmStatistics`, which are not in checkpoints; None for the robot's own.
     """
     if robot.rows_path is None:
         raise InputError(f"robot {robot.name!r}: declares no rows; valid: a robot whose `rows` are those of the log")
@@ -154,7 +154,7 @@ def _statistics(robot: Robot, rows: RowLayout, given: Path | None) -> RwmStatist
 
 
 def _model(networks: _RwmNetworks, robot: Robot, rows: RowLayout) -> WorldModel:
-    """Return a model of the networks' sizes, with random weights."""
+    """Return a model with the networks' sizes and random weights."""
     grus, widths, where = [networks.gru(trunk) for trunk in networks.trunks], rows.widths, networks.where
     for trunk, gru in zip(networks.trunks, grus, strict=True):
         if gru.input_size != widths["state"] + widths["action"]:
@@ -180,7 +180,7 @@ def _model(networks: _RwmNetworks, robot: Robot, rows: RowLayout) -> WorldModel:
 
 
 def _fill(model: WorldModel, networks: _RwmNetworks, rows: RowLayout, statistics: RwmStatistics) -> None:
-    """Copy the weights to a model, with columns in its order and units."""
+    """Copy the weights into a model, with columns in its order and units."""
     columns, state = _columns(rows), model.observation.size
     deviation, nominal = torch.tensor(statistics.state_std)[columns], torch.tensor(rows.nominal)
     mean = torch.tensor(statistics.state_mean)[columns]
@@ -205,7 +205,7 @@ def _fill(model: WorldModel, networks: _RwmNetworks, rows: RowLayout, statistics
 
 
 def _columns(rows: RowLayout) -> Tensor:
-    """Return the index in a row's state of each column of our state [q, qd, base, torques]."""
+    """Return each of our state's columns [q, qd, base, torques] as an index into a row's state."""
     n = len(rows.joints)
     return torch.cat([torch.arange(9, 9 + 2 * n), torch.arange(9), torch.arange(9 + 2 * n, 9 + 3 * n)])
 
@@ -256,7 +256,7 @@ def _fill_head(
 
 
 def _fill_spread(model: WorldModel, networks: _RwmNetworks, member: int, columns: Tensor) -> None:
-    """Fill a member's head and bounds of the standard deviation; without a head it is nearly 0."""
+    """Fill a member's standard-deviation head and bounds; without a head the deviation is nearly 0."""
     net, bounds = model.net, model.log_std_bounds
     head = networks.head(member, "state_heads.#.state_logstd_layers")
     if head is None:

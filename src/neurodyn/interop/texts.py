@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of exported files: assets in XML, comments included, and Python files with calls of configuration classes."""
+"""Text of exported files: XML assets, comments included, and Python files with configuration calls."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ Element = ElementTree.Element
 
 
 def read_xml(path: Path) -> Element:
-    """Return the tree of an asset with its comments, or raise an InputError if it cannot be read."""
+    """Return an asset's tree with its comments, or raise an InputError if it cannot be read."""
     parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
     try:
         return ElementTree.parse(path, parser).getroot()
@@ -33,7 +33,7 @@ def comments_before(path: Path) -> list[str]:
 
 
 def write_xml(path: Path, root: Element, heading: Iterable[str], before: Iterable[str] = ()) -> None:
-    """Write an XML file after its former comments and a heading."""
+    """Write an XML file after its original comments and a heading."""
     ElementTree.indent(root, "  ")
     own = "\n     ".join(map(_safe, heading))
     comments = "".join(f"<!--{text}-->\n" for text in (*before, *([f" {own} "] if own else [])))
@@ -42,13 +42,13 @@ def write_xml(path: Path, root: Element, heading: Iterable[str], before: Iterabl
 
 
 def note(parent: Element, element: Element, lines: list[str]) -> None:
-    """Put a comment before an element, unless there are no lines."""
+    """Insert a comment before an element, unless there are no lines."""
     if lines:
         parent.insert(list(parent).index(element), ElementTree.Comment(f" {_safe('; '.join(lines))} "))
 
 
 def vector(values: Iterable[float]) -> str:
-    """Return numbers as the text of an attribute."""
+    """Format numbers as the text of an attribute."""
     return " ".join(map(number, values))
 
 
@@ -60,11 +60,11 @@ def joint_of(joints: Mapping[str, Element], name: str, path: Path) -> Element:
 
 
 def _safe(text: str) -> str:
-    return re.sub(r"-(?=-)", "- ", text)  # two hyphens end a comment
+    return re.sub(r"-(?=-)", "- ", text)  # two hyphens would end the comment
 
 
 class Files:
-    """Copies the files that an exported asset names into `folder / below`."""
+    """Copies the files that an exported asset references into `folder / below`."""
 
     def __init__(self, folder: Path, below: str) -> None:
         self._folder, self._below = folder, below
@@ -84,7 +84,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Raw:
-    """Python code that is written as it is."""
+    """Python code written verbatim."""
 
     text: str
 
@@ -131,13 +131,13 @@ def variable(robot: str) -> str:
 
 
 CONFIGURATION, NETWORK = "robot_cfg.py", "actuator_network.pt"
-"""Files of Isaac Lab and mjlab: the configuration, and the network as TorchScript."""
+"""Files for Isaac Lab and mjlab: the configuration, and the network as TorchScript."""
 
 STEP_NOTE = "PHYSICS_DT is the simulation's time step, of which delays are multiples: set it to yours."
 
 
 def drive_fields(identified: IdentifiedRobot, joint: str) -> tuple[dict[str, Any], set[str]]:
-    """Return gains and effort limit of a drive as fields of a configuration, and the drive's numbers that they hold."""
+    """Return gains and effort limit of a drive as configuration fields, and the drive parameters they represent."""
     drive, placed = identified.drives[joint], {"effort_limit"}
     fields: dict[str, Any] = {"stiffness": 0.0, "damping": 0.0}
     if (gains := drive.pd_gains()) is not None:
@@ -148,5 +148,5 @@ def drive_fields(identified: IdentifiedRobot, joint: str) -> tuple[dict[str, Any
 
 
 def network_call(name: str, fields: Mapping[str, Any], period: float) -> str:
-    """Return the call of an actuator network's configuration, with a comment on its sample period [s]."""
+    """Return the configuration call of an actuator network, with a comment on its sample period [s]."""
     return call(name, fields, 4).replace("(\n", f"(  # one sample every {code(period)} s: PHYSICS_DT must be that\n", 1)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Robots for trainers: an asset, and a Python file with its actuators.
 
-Isaac Lab 2.3 also gets a function that sets the other quantities; mjlab 1.6 an MJCF without actuators, and the entity.
+For Isaac Lab 2.3 the file also has a function that sets the other quantities; for mjlab 1.6 the entity, with an MJCF
+without actuators.
 """
 
 import re
@@ -112,7 +113,7 @@ def write_isaaclab(identified: IdentifiedRobot, folder: Path) -> set[str]:
 
 
 def _asset(identified: IdentifiedRobot, folder: Path) -> tuple[str, dict[str, str], set[str]]:
-    """Write the asset; return its spawner, names of its bodies by link, and names of the quantities that it holds."""
+    """Write the asset; return its spawner, body names by link, and names of the quantities it represents."""
     robot = identified.require_robot("Isaac Lab")
     suffix = asset_path(robot).suffix.lower()
     common: dict[str, Any] = {"fix_base": robot.fixed_base}
@@ -134,7 +135,7 @@ def _path(name: str) -> Raw:
 
 
 def _actuators(identified: IdentifiedRobot, folder: Path) -> tuple[dict[str, str], set[str]]:
-    """Return the actuators' configurations by name, and names of the quantities that they hold."""
+    """Return the actuator configurations by name, and names of the quantities they represent."""
     groups: dict[str, str] = {}
     placed: set[str] = set()
     covered: tuple[str, ...] = ()
@@ -153,7 +154,7 @@ def _actuators(identified: IdentifiedRobot, folder: Path) -> tuple[dict[str, str
 
 
 def _joint(identified: IdentifiedRobot, links: list[Link]) -> dict[str, Any]:
-    """Return the fields of every actuator for some joints."""
+    """Return the configuration fields shared by every actuator for some joints."""
     values = {
         "armature": [link.armature for link in links],
         "friction": [identified.friction(link) for link in links],
@@ -167,7 +168,7 @@ def _joint(identified: IdentifiedRobot, links: list[Link]) -> dict[str, Any]:
 
 
 def _drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any], set[str]]:
-    """Return the class of a joint's actuator, its fields, and the drive's numbers that they hold."""
+    """Return the class of a joint's actuator, its fields, and the drive parameters they represent."""
     drive = identified.drives.get(joint)
     if drive is None:
         effort = identified.efforts.get(joint)
@@ -175,7 +176,7 @@ def _drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any]
             return "ImplicitActuatorCfg", {"stiffness": 0.0, "damping": 0.0}, set()
         return "IdealPDActuatorCfg", {"stiffness": 0.0, "damping": 0.0, "effort_limit": effort}, set()
     fields, placed = drive_fields(identified, joint)
-    if drive.delay:  # the class with a torque-speed line has none
+    if drive.delay:  # the class with a torque-speed line has no delay
         steps = Raw(f"round({code(drive.delay)} / PHYSICS_DT)")
         return "DelayedPDActuatorCfg", {**fields, "min_delay": steps, "max_delay": steps}, placed | {"delay"}
     if drive.saturation_effort is None:
@@ -185,7 +186,7 @@ def _drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any]
 
 
 def _network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path) -> str:
-    """Write the network as TorchScript, and return the configuration of its actuators."""
+    """Write the network as TorchScript; return the configuration of its actuators."""
     network.require_pair("Isaac Lab")
     config = network.config
     links = [link for link in identified.scalar_links if link.joint.name in network.joints]
@@ -252,7 +253,7 @@ def _without_actuators(root: Element) -> set[str]:
 
 
 def _mjlab_actuators(identified: IdentifiedRobot, folder: Path) -> tuple[list[str], set[str]]:
-    """Return the actuators' configurations, and names of the quantities that they hold."""
+    """Return the actuator configurations, and names of the quantities they represent."""
     entries, placed = [], set()
     network = identified.network
     if network is not None:
@@ -266,7 +267,7 @@ def _mjlab_actuators(identified: IdentifiedRobot, folder: Path) -> tuple[list[st
 
 
 def _mjlab_drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any], set[str]]:
-    """Return the class of a joint's actuator, its fields, and the drive's numbers that they hold."""
+    """Return the class of a joint's actuator, its fields, and the drive parameters they represent."""
     drive = identified.drives.get(joint)
     if drive is None:
         return "BuiltinMotorActuatorCfg", {"effort_limit": identified.efforts.get(joint)}, set()
@@ -283,7 +284,7 @@ def _mjlab_drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str
 
 
 def _mjlab_network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path) -> str:
-    """Write the network as TorchScript, and return the configuration of its actuators."""
+    """Write the network as TorchScript; return the configuration of its actuators."""
     config = network.config
     if config.network != "mlp":
         raise InputError(f"{network.run}: its actuator network is a {config.network}; valid for mjlab: an mlp")

@@ -19,7 +19,7 @@ from neurodyn.data.store import Store
 
 
 def _prepare(store: Store, path: Path, packages: tuple[str, ...], what: str) -> None:
-    """Raise an InputError without the packages or if the path exists; give a notice of sensors that are left out."""
+    """Raise an InputError if packages are missing or the path exists; issue a notice about omitted sensors."""
     if store.header.streams:
         names = ", ".join(stream.name for stream in store.header.streams)
         notice(f"{path}: holds joints and controls alone; left out: readings of {names}")
@@ -37,7 +37,7 @@ _COUNTERS = ("frame_index", "episode_index", "index", "task_index")
 
 
 def write_lerobot(store: Store, path: Path) -> None:
-    """Write a store as a folder that LeRobot opens, with episodes ordered by their split.
+    """Write a store as a LeRobot data set folder, with episodes ordered by split.
 
     Raises:
         InputError: The folder exists or cannot be written, or the extra `logs` is not installed.
@@ -84,7 +84,7 @@ def write_lerobot(store: Store, path: Path) -> None:
 
 
 def _columns(store: Store) -> dict[str, list[str]]:
-    """Return the names of the columns of each feature."""
+    """Return the column names of each feature."""
     spec = store.header.spec
     state = [f"{name}.pos" for name in spec.q_names] + [f"{name}.vel" for name in spec.qd_names]
     kind = {"torque": "effort", "target": "pos", "velocity": "vel", "command": "cmd"}[spec.control_kind]
@@ -159,7 +159,7 @@ def _episodes(rows: dict[str, list[int]], task: str) -> Any:
 
 
 def _info(store: Store, order: list[int], rows: int) -> dict[str, Any]:
-    """Return the description of the data set."""
+    """Return the data set's metadata."""
     rate = 1.0 / store.header.spec.dt
     fps = round(rate) if abs(rate - round(rate)) < 1e-6 * rate else rate
     counts = [(name, int((store.split[order] == split).sum())) for split, name in _SPLITS.items()]
@@ -269,11 +269,11 @@ class _Episodes:
         self._floating = [(j, p) for j, p in zip(spec.joints, spec.places, strict=True) if not j.scalar]
         self._q = [spec.q_names.index(name) for name in self._scalar]
         self._qd = [spec.qd_names.index(name) for name in self._scalar]
-        kinds = ("target", "velocity", "torque")  # commands of actuators have no place of their own in JointState
+        kinds = ("target", "velocity", "torque")  # JointState has no field for actuator commands
         self._command = 0 if spec.control_kind == "command" else kinds.index(spec.control_kind)
 
     def write(self) -> None:
-        """Write all messages in the order of time."""
+        """Write all messages in time order."""
         store, spec, start = self._store, self._store.header.spec, _START
         for episode in tracked(range(len(store.table)), "episodes"):
             begin, length = int(store.table["start"][episode]), int(store.table["length"][episode])
@@ -317,7 +317,7 @@ class _Episodes:
 
 
 class _Cdr:
-    """A message in little-endian CDR that begins with a header."""
+    """A message in little-endian CDR that starts with a header."""
 
     def __init__(self, time: int, frame: str) -> None:
         self.content = bytearray(b"\x00\x01\x00\x00")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""URDF: the robot's asset with identified numbers."""
+"""URDF: the robot's asset with identified values."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from neurodyn.robots.assets import asset_path, relocate_urdf
 
 _ENTRIES = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 _NEGLIGIBLE = 1e-9
-"""Mass [kg] of links whose mass is part of another's; simulators replace a mass of zero."""
+"""Mass [kg] for links whose mass is part of another link; simulators replace a mass of zero."""
 
 _SPEED = 100.0
-"""Speed limit, which a URDF must have, for assets without one [rad/s or m/s]."""
+"""Speed limit, required by URDF, for assets without one [rad/s or m/s]."""
 
 
 def write_urdf(identified: IdentifiedRobot, folder: Path) -> set[str]:
@@ -24,7 +24,7 @@ def write_urdf(identified: IdentifiedRobot, folder: Path) -> set[str]:
 
 
 def write_urdf_asset(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.urdf, without regard to an actuator network; return names of the quantities that it holds."""
+    """Write ROBOT.urdf, ignoring any actuator network; return names of the quantities it represents."""
     robot = identified.require_robot("URDF")
     path = asset_path(robot)
     if path.suffix.lower() != ".urdf":
@@ -99,7 +99,7 @@ def _end(joint: Element, tag: str) -> str:
 
 
 def _write_body(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
-    """Write mass and inertia if they are free, or differ from the asset's."""
+    """Write mass and inertia if they are free or differ from the asset's."""
     name, body = link.joint.name, asset.link(link)
     fixed = asset.fixed_to(body)
     complete = all(one.find("inertial") is not None for one in (body, *fixed))
@@ -160,7 +160,7 @@ def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
 
 
 def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
-    """Write an identified origin, as a shift, and an identified axis of a joint."""
+    """Write an identified origin, as a shift, and an identified joint axis."""
     name, joint, placed = link.joint.name, asset.joint(link), set()
     origin, axis = identified.names(f"{name}.origin"), identified.names(f"{name}.axis")
     parents = identified.mechanism.links

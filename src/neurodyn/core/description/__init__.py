@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robots, their mechanisms, drives, sensors and surroundings, and what a network adds to them, as plain data."""
+"""Robots, mechanisms, drives, sensors, scenes and learned augmentations as plain data."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a drive acts if not at the joint of its own name: links, ball and free joints, frames, cranks, contacts.
+"""Where a drive acts other than at its own joint: links, ball and free joints, frames, cranks, contacts.
 
-Each has a length l, on which the law of the drive acts, and passes its force on along the derivative of l.
-Between commands and forces are states of actuators, and the curves of muscles.
+Each place defines a length l; the drive's law acts on l, and its force is applied along the derivative of l. Actuator
+states and muscle curves lie between commands and forces.
 """
 
 import math
@@ -17,17 +17,17 @@ from neurodyn.core.errors import require
 
 
 class DriveState(Config, frozen=True):
-    """State between the command of an actuator and its force, as MuJoCo's activation; it starts at zero.
+    """State between an actuator's command and its force, like MuJoCo's activation; it starts at zero.
 
     Attributes:
         kind: "integrator" (the state is the integral of the command), "filter" (a first-order lag by Euler steps),
             "filterexact" (a first-order lag, integrated exactly), or "muscle" (a lag whose time constant depends on
             state and command, Millard et al. 2013, doi:10.1115/1.4023390).
-        time_constant: Time constant of a lag, that of activation of a muscle [s].
-        release: Time constant of deactivation of a muscle [s].
-        smoothing: Range of the command above the state over which one turns into the other; 0 for a switch.
-        range: Least and greatest value; None for no limits.
-        early: Whether the force follows the state at the end of a step instead of its start.
+        time_constant: Time constant of a lag, or of a muscle's activation [s].
+        release: Time constant of a muscle's deactivation [s].
+        smoothing: Range of command minus state over which activation and deactivation blend; 0 for a hard switch.
+        range: Limits of the state; None for none.
+        early: Whether the force uses the state at the end of a step instead of its start.
     """
 
     kind: Literal["integrator", "filter", "filterexact", "muscle"]
@@ -51,12 +51,12 @@ class DriveState(Config, frozen=True):
         require_range("range", self.range)
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by name."""
+        """Return its parameters by name."""
         given = {"time_constant": self.time_constant, "release": self.release}
         return {name: value for name, value in given.items() if value is not None}
 
     def with_quantities(self, named: Mapping[str, float]) -> "DriveState":
-        """Return the state with other values of them."""
+        """Return a copy with these parameters changed."""
         return msgspec.structs.replace(self, **{name: named[name] for name in self.quantities()})
 
 
@@ -64,21 +64,21 @@ _ARTICLE = {"integrator": "an integrator", "filter": "a filter", "filterexact": 
 
 
 class Muscle(Config, frozen=True):
-    r"""Curves of a muscle that contracts, as MuJoCo's: its force is $-F\,(a f_l(L) f_v(V) + f_p(L))$.
+    r"""Force curves of a muscle, as in MuJoCo: the force is $-F\,(a f_l(L) f_v(V) + f_p(L))$.
 
     L is the length over the optimal one $L_0$, V the rate over $v_{max} L_0$. $f_l$ is 1 at the optimum and 0 outside
-    of `shortest` to `longest`; $f_v$ is 0 at V = -1, 1 at rest and `eccentric` from V = `eccentric` - 1; $f_p$ is 0
-    below the optimum, and `passive` / 2 halfway from there to `longest`.
+    of `shortest` to `longest`; $f_v$ is 0 at V = -1, 1 at rest and `eccentric` from V = `eccentric` - 1 on; $f_p$ is 0
+    below the optimum, and `passive` / 2 halfway between the optimum and `longest`.
 
     Attributes:
         force: Peak force F at rest [N].
-        lengths: Least and greatest length of the muscle and its tendon [m].
-        spans: What L is at these two.
+        lengths: Shortest and longest length of muscle and tendon [m].
+        spans: L at these two lengths.
         shortest: Least L with an active force.
         longest: Greatest L with an active force.
-        speed: Rate of the greatest contraction $v_{max}$, in optimal lengths [1/s].
-        passive: Passive force at `longest`, in F.
-        eccentric: Active force while it is drawn out, in F.
+        speed: Maximum contraction rate $v_{max}$, in optimal lengths [1/s].
+        passive: Passive force at `longest`, as a multiple of F.
+        eccentric: Active force while lengthening, as a multiple of F.
     """
 
     force: float
@@ -102,14 +102,14 @@ class Muscle(Config, frozen=True):
         require(1.0 < self.eccentric < math.inf, "muscle: eccentric", self.eccentric, "a finite number above 1")
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by name."""
+        """Return its parameters by name."""
         found = {name: float(getattr(self, name)) for name in _CURVES}
         for name in ("lengths", "spans"):
             found |= {f"{name}.{end}": x for end, x in zip(_ENDS, getattr(self, name), strict=True)}
         return {f"muscle.{name}": value for name, value in found.items()}
 
     def with_quantities(self, named: Mapping[str, float]) -> "Muscle":
-        """Return the muscle with other values of them."""
+        """Return a copy with these parameters changed."""
         changes: dict[str, float | tuple[float, ...]] = {name: named[f"muscle.{name}"] for name in _CURVES}
         for name in ("lengths", "spans"):
             changes[name] = tuple(named[f"muscle.{name}.{end}"] for end in _ENDS)
@@ -121,7 +121,7 @@ _ENDS = ("lower", "upper")
 
 
 def require_range(name: str, given: object) -> None:
-    """Raise a ValueError for a range whose ends do not rise; anything but a tuple passes."""
+    """Raise a ValueError for a range whose ends do not increase; anything but a tuple passes."""
     if isinstance(given, tuple):
         require(given[0] < given[1], name, list(given), "a lower number before a greater one")
 
@@ -131,7 +131,7 @@ PLACES = ("transmission", "tendons", "wrench", "turning", "between", "crank", "a
 
 
 class BodyWrench(Config, frozen=True):
-    """Force and moment on a link per unit of an actuator's force, in the link's body frame. The length is 0.
+    """Force and moment on a link per unit of actuator force, in the link's body frame. The length is 0.
 
     Attributes:
         link: Joint that names the link.
@@ -150,9 +150,9 @@ class BodyWrench(Config, frozen=True):
 
 
 class TurningJoint(Config, frozen=True):
-    """Force and moment across a ball or free joint per unit of an actuator's force.
+    """Force and moment across a ball or free joint per unit of actuator force.
 
-    The length of a ball joint is its rotation vector along the moment; that of a free joint is 0.
+    The length of a ball joint is the component of its rotation vector along the moment; that of a free joint is 0.
 
     Attributes:
         joint: Name of the joint.
@@ -171,13 +171,13 @@ class TurningJoint(Config, frozen=True):
 
 
 class FrameOffset(Config, frozen=True):
-    """Position and rotation vector of a frame in another one, each times factors, as the length of a drive.
+    """Drive length from a frame's position and rotation vector in a reference frame, each weighted by factors.
 
     Attributes:
         link: Joint that names the link of the frame; empty for the world.
         frame: The frame in the link's body, or in the world.
-        reference: Joint that names the link of the other frame; empty for the world.
-        reference_frame: The other frame.
+        reference: Joint that names the link of the reference frame; empty for the world.
+        reference_frame: The reference frame, in that link's body or in the world.
         along: Factors on the position [1].
         about: Factors on the rotation vector [m/rad or 1].
     """
@@ -199,15 +199,15 @@ class FrameOffset(Config, frozen=True):
 
 
 class SliderCrank(Config, frozen=True):
-    """A slider that a rod connects with a pin; the length is the slider's position, times a factor.
+    """A slider connected to a pin by a rod; the length is the slider's position times a factor.
 
     Attributes:
         rod: Length of the rod [m].
         link: Joint that names the link of the pin; empty for the world.
         point: The pin in the link's body, or in the world [m].
         slider: Joint that names the link that guides the slider; empty for the world.
-        origin: Where the slider's position is 0, in that link's body, or in the world [m].
-        axis: Unit vector along which it slides.
+        origin: Point where the slider's position is 0, in that link's body, or in the world [m].
+        axis: Unit vector of the sliding direction.
         factor: Factor on the position [1].
     """
 
@@ -227,7 +227,7 @@ class SliderCrank(Config, frozen=True):
 
 
 def links_of(place: BodyWrench | TurningJoint | FrameOffset | SliderCrank | str) -> tuple[str, ...]:
-    """Return the links of a place, by joint; empty for the world."""
+    """Return the links of a place, named by their joints; empty for the world."""
     match place:
         case BodyWrench():
             return (place.link,)
@@ -246,7 +246,7 @@ def _require_finite(where: str, **given: tuple[float, ...]) -> None:
 
 
 def require_factors(name: str, given: dict[str, float]) -> None:
-    """Raise a ValueError unless there are factors by name, finite and other than 0."""
+    """Raise a ValueError unless there is at least one factor and all are finite and nonzero."""
     fits = bool(given) and all(math.isfinite(x) and x != 0 for x in given.values())
     require(fits, name, given, f"a finite factor other than 0 for each of its {_OF[name]}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blueprints: the networks of a hybrid model, the quantities that they act on, and the physics that they keep."""
+"""Blueprints: a hybrid model's networks, the quantities they act on, and the physical structure they preserve."""
 
 import math
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from neurodyn.core.registry import Registry
 
 @dataclass(frozen=True)
 class Structure:
-    """A physical structure of a network's effect.
+    """A physical structure imposed on a network's effect.
 
     Attributes:
-        outputs: Number of network outputs for a number of quantities.
-        start: Size of the initial weights of the last layer; above 0 if effects are quadratic in the outputs, because
-            the gradient vanishes at 0.
-        least: Smallest number of quantities.
+        outputs: Number of network outputs as a function of the number of quantities.
+        start: Scale of the last layer's initial weights; above 0 if effects are quadratic in the outputs, because the
+            gradient vanishes at 0.
+        least: Minimum number of quantities.
     """
 
     outputs: Callable[[int], int]
@@ -40,26 +40,26 @@ STRUCTURES: Registry[Structure] = Registry(
     conservative=Structure(lambda n: 1),
     inertial=Structure(lambda n: n * (n + 1) // 2, _START),
 )
-"""Structures by name; "free" for none."""
+"""Structures by name; "free" imposes none."""
 
 
 class Augmentation(Config, frozen=True):
     """One network of a hybrid model.
 
     Attributes:
-        quantities: Names of the quantities that it acts on, one output each.
-        inputs: Names of its inputs; "NAME@AGE" is a quantity some time ago [s].
+        quantities: Names of the quantities it acts on, one output each.
+        inputs: Names of its inputs; "NAME@AGE" is a quantity AGE seconds ago.
         mode: "add" the outputs to the quantities, "scale" the quantities by one plus the outputs, or "replace" them.
-        structure: Physics that holds for any weights (`multibody.structures`): "free" for none, "dissipative",
-            "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to the mass matrix.
+        structure: Physical property guaranteed for any weights (`multibody.structures`): "free" for none,
+            "dissipative", "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to the mass
+            matrix.
         hidden: Widths of its hidden layers; empty for a linear map.
         activation: Activation of the hidden layers.
         input_scale: Divisor of each input; empty for ones.
         output_scale: Factor on each output; empty for ones.
         memory: Size of a hidden state, which is also an input; see `multibody.scope`.
         memory_time: Shortest time constant of the hidden state [s].
-        shared: Name of its weights; networks with the same name and equal widths share them. Empty for separate
-            weights.
+        shared: Name of its weights; networks with the same name and equal widths share weights. Empty for its own.
     """
 
     quantities: tuple[str, ...]
@@ -107,7 +107,7 @@ class Augmentation(Config, frozen=True):
 
     @property
     def outputs(self) -> int:
-        """Number of outputs, without the outputs for a memory."""
+        """Number of outputs, not counting those that drive a memory."""
         return STRUCTURES[self.structure].outputs(len(self.quantities))
 
     @property
@@ -117,7 +117,7 @@ class Augmentation(Config, frozen=True):
 
     @property
     def remembers(self) -> bool:
-        """Whether it depends on earlier steps, by a memory or by inputs of some age."""
+        """Whether it depends on earlier steps, through a memory or delayed inputs."""
         return self.memory > 0 or any("@" in name or name.startswith("innovation.") for name in self.inputs)
 
     @property
@@ -127,7 +127,7 @@ class Augmentation(Config, frozen=True):
 
 
 def aged(name: str) -> tuple[str, float]:
-    """Return quantity and age [s] of an input: "qd.elbow@0.01" is a velocity 10 ms ago."""
+    """Split an input into quantity and age [s]: "qd.elbow@0.01" is a velocity 10 ms ago."""
     quantity, at, text = name.partition("@")
     if not at:
         return quantity, 0.0
@@ -144,7 +144,7 @@ class Blueprint(Config, frozen=True):
     """All networks of a hybrid model.
 
     Attributes:
-        augmentations: The networks; each quantity is acted on by at most one.
+        augmentations: The networks; at most one acts on each quantity.
     """
 
     augmentations: tuple[Augmentation, ...] = ()
@@ -169,7 +169,7 @@ class Blueprint(Config, frozen=True):
 
     @property
     def owners(self) -> tuple[Augmentation, ...]:
-        """Networks that own weights, in order: the first of those that share some."""
+        """Networks that own weights, in order; of those that share weights, the first."""
         return tuple(one for index, one in enumerate(self.augmentations) if self._owner(index) == index)
 
     @property

@@ -16,7 +16,7 @@ from neurodyn.core.registry import Registry
 
 
 class ChainJoint(Config, HasJointKind, frozen=True):
-    """One moving joint of the kinematic tree; fixed joints are merged into the frames.
+    """One movable joint of the kinematic tree; fixed joints are merged into the frames.
 
     Attributes:
         name: Name of the joint.
@@ -43,7 +43,7 @@ class ContactPoint(Config, frozen=True):
         joint: Index of the joint whose child body carries the point.
         point: Position in that body's frame [m].
         radius: Radius of the shape around the point [m]; 0 for corners and vertices.
-        axis: Axis of the capsule whose end the point is, in that body's frame; None for other shapes.
+        axis: For an end of a capsule: its axis in that body's frame; None for other shapes.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ContactPoint(Config, frozen=True):
 
     @property
     def shape(self) -> str:
-        """Label of the shape that the point is on."""
+        """Label of the shape that carries the point."""
         return self.name.rpartition("/")[0] or self.name
 
 
@@ -62,14 +62,14 @@ class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points
     """All contact points of a robot.
 
     Attributes:
-        joints: Moving joints, in the order of the robot's coordinates.
+        joints: Movable joints, in the order of the robot's coordinates.
         contact_points: Contact points, in the order of the network's inputs.
-        base_com: Centre of mass of the first joint's child body in its frame [m]; the linear velocity of a free joint
-            is that of this point.
-        coms: Those of later free joints, by joint; unset for none.
+        base_com: Centre of mass of the first joint's child body in its frame [m]; a free joint's linear velocity is
+            that of this point.
+        coms: The same for further free joints, by joint; unset for none.
     """
 
-    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # files keep the old key
+    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # old files use the former key
 
     joints: tuple[ChainJoint, ...]
     contact_points: tuple[ContactPoint, ...]
@@ -94,13 +94,13 @@ class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points
 
 
 class RoundedBox(Config, frozen=True):
-    """All points within `radius` of a box: a sphere if all half edges are 0, a capsule if only the third is not.
+    """All points within `radius` of a box: a sphere if all half extents are 0, a capsule if only the third is nonzero.
 
     Attributes:
         name: Label of the shape.
         joint: Index of the joint whose child body carries it.
-        place: Its pose in that body's frame.
-        half: Half edges [m].
+        place: Pose in that body's frame.
+        half: Half extents [m].
         radius: Radius [m].
     """
 
@@ -122,22 +122,22 @@ Point2 = tuple[float, float]
 _MOST_POINTS = 400
 
 ABOVE_ZERO = ("anisotropy", "slip_speed")
-"""Positive numbers of a support."""
+"""Parameters of a support that must be positive."""
 
 LEAST = 1e-6
-"""Lower bound of these numbers in identification."""
+"""Lower bound of these parameters in identification."""
 
 
 class BodyShape(Config, frozen=True):
     """A convex shape fixed to a link, in its body frame.
 
     Attributes:
-        link: Name of the link, which is that of the joint that moves it.
+        link: Name of the link, i.e. of the joint that moves it.
         kind: "sphere", "box" along the axes of the body, or "polygon": an infinite prism along the body's z axis, for
             planar motion.
         position: Centre of a sphere or box [m]; 0 for a polygon.
         radius: Radius of a sphere, or rounding radius of the others [m].
-        half: Half edges of a box [m].
+        half: Half extents of a box [m].
         vertices: Corners of a polygon, counterclockwise, in the body's x and y [m].
     """
 
@@ -168,7 +168,7 @@ class BodyShape(Config, frozen=True):
 
     @property
     def corners(self) -> tuple[Vector3, ...]:
-        """Points that can touch another shape first: the centre of a sphere, or the corners."""
+        """Points tested for contact with another shape: the centre of a sphere, or the corners."""
         x, y, z = self.position
         if self.half is not None:
             a, b, c = self.half
@@ -178,14 +178,14 @@ class BodyShape(Config, frozen=True):
 
 
 class BodyContact(Config, frozen=True):
-    """Two shapes that can touch. The reported force acts on the first one, its reaction on the second one.
+    """Two shapes that can touch. The reported force acts on the first, its reaction on the second.
 
     Attributes:
-        name: Its name, as in "contact.NAME.friction".
+        name: Name, as in "contact.NAME.friction".
         first: Shape whose corners are named in reports, for example the tip of a pusher.
-        second: The other shape, for example the object; position, normal and slip of a contact are in its body frame.
-        quantities: Numbers of the contact that override the contact model's ("friction", "stiffness" ...), and
-            "margin", the distance at which surfaces already touch [m].
+        second: The other shape, for example the object; contact position, normal and slip are in its body frame.
+        quantities: Parameters that override the contact model's ("friction", "stiffness" ...), and "margin", the
+            distance at which contact begins [m].
     """
 
     name: str
@@ -202,7 +202,7 @@ class BodyContact(Config, frozen=True):
 
     @property
     def points(self) -> tuple[tuple[str, Vector3, bool], ...]:
-        """Name and position of each point that can touch the other shape, and whether it is on the first.
+        """Name and position of each point tested for contact, and whether it is on the first shape.
 
         Corners of either shape are tested against the other; a sphere is tested by its centre. Crossing edges of two
         boxes are not detected.
@@ -222,15 +222,15 @@ class Support(Config, frozen=True):
     """The face on which a body slides on a horizontal plane, and its friction there.
 
     Attributes:
-        name: Its name, as in "support.NAME.friction".
-        link: Name of the link; the z axis of its body frame is vertical and its mass is the weight.
+        name: Name, as in "support.NAME.friction".
+        link: Name of the link; the z axis of its body frame is vertical and its mass sets the normal load.
         outline: Corners of the face, counterclockwise, in the body's x and y [m].
-        spacing: Distance between the points that sample the face [m].
+        spacing: Grid spacing of the points that sample the face [m].
         friction: Coefficient of friction along the world's x axis.
         anisotropy: Ratio of friction along the world's y axis to that along x, as on grained wood.
-        slip_speed: Speed at which friction is within 0.1 % of Coulomb's [m/s].
+        slip_speed: Speed at which friction is within 0.1 % of its Coulomb value [m/s].
         centre: Centre of pressure relative to the middle of the points, to first order [m].
-        rim: Excess of the pressure at the rim over that in the middle; 0 for uniform pressure.
+        rim: Excess of the pressure at the rim over that at the middle; 0 for uniform pressure.
     """
 
     name: str
@@ -266,7 +266,7 @@ class Support(Config, frozen=True):
         return within or ((sum(xs) / len(xs), sum(ys) / len(ys)),)
 
     def quantities(self) -> dict[str, float]:
-        """Return the numbers of the support by name, without "support.NAME."."""
+        """Return the support's parameters by name, without "support.NAME."."""
         x, y = self.centre
         return {
             "friction": self.friction, "anisotropy": self.anisotropy, "slip_speed": self.slip_speed,
@@ -315,10 +315,10 @@ Cone = Literal["pyramidal", "elliptic"]
 """Friction cone: a pyramid with four edges, or the exact circular cone."""
 
 SOLREF = ("timeconst", "dampratio")
-"""Names of the numbers of solref."""
+"""Names of the solref parameters."""
 
 SOLIMP = ("d0", "dwidth", "width", "midpoint", "power")
-"""Names of the numbers of solimp."""
+"""Names of the solimp parameters."""
 
 
 class ConstraintParameters(Config, frozen=True):
@@ -327,7 +327,7 @@ class ConstraintParameters(Config, frozen=True):
     Attributes:
         solref: Time constant [s] and damping ratio of the constraint as a spring-damper on a unit mass; or, if both are
             at most zero, minus its stiffness and damping [1/s^2, 1/s].
-        solimp: Impedance at the constraint and beyond `width` (between 0 and 1), width [m or rad], midpoint (fraction
+        solimp: Impedance at zero violation and beyond `width` (between 0 and 1), width [m or rad], midpoint (fraction
             of the width) and power of the curve between them.
     """
 
@@ -348,18 +348,18 @@ class ConstraintParameters(Config, frozen=True):
 def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParameters) -> dict[str, float]:
     """Return the values of a constraint's parameters by quantity name, e.g. "contact.solref.timeconst".
 
-    The prefixes are "contact.solref" of the first two parameters and "contact.solimp" of the other five, or alike.
+    `solref` prefixes the first two parameters ("contact.solref", for example), `solimp` the other five.
     """
     values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
     return values | {f"{solimp}.{part}": x for part, x in zip(SOLIMP, parameters.solimp, strict=True)}
 
 
 class ShapeProperty(Config, frozen=True):
-    """A number of soft contacts of which a shape can have its own; the ground takes that of the robot's shape.
+    """A soft-contact parameter that a shape can override; the ground adopts the value of the robot's shape.
 
     Attributes:
         attribute: MuJoCo's attribute of a geom that holds it, in MJCF and (after "geom_") in a compiled model.
-        column: Its place in the attribute.
+        column: Its index in the attribute.
     """
 
     attribute: str
@@ -374,7 +374,7 @@ class ShapeProperty(Config, frozen=True):
 SHAPE_PROPERTIES: Registry[ShapeProperty] = Registry(
     "contact property of shapes", friction=ShapeProperty(attribute="friction")
 )
-"""Properties by name, as in the quantities "contact.NAME" of all shapes and "contact.SHAPE.NAME" of a single one."""
+"""Properties by name, as in "contact.NAME" for all shapes and "contact.SHAPE.NAME" for a single one."""
 
 
 class SoftConstraints(Config, frozen=True):
@@ -384,22 +384,22 @@ class SoftConstraints(Config, frozen=True):
         cone: Friction cone of the contacts.
         impratio: Ratio of the impedances of friction and normal force; 1 for equal ones.
         friction: Coefficient of friction between robot and ground.
-        frictions: Friction of shapes with a different coefficient, by the name of the shape.
-        numbers: Other `SHAPE_PROPERTIES`, of all shapes and of shapes that differ, by the name of the quantity.
+        frictions: Friction of shapes with their own coefficient, by shape name.
+        numbers: Other `SHAPE_PROPERTIES`, for all shapes and for shapes with their own, by quantity name.
         contact: Softness of contacts.
         limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
-        follows_capsules: Whether the edges of a friction pyramid follow a capsule that stands on the ground, as in
-            MuJoCo's C library; unset for the rule of MuJoCo Warp, where they are along the world's axes then.
-        limit_margins: Distance from its limits at which they act, by joint; unset for 0 [rad or m].
-        flat_sides: Whether flat sides and straight edges that lie on each other have up to four contacts (MuJoCo's
+        follows_capsules: Whether the friction pyramid of a capsule upright on the ground is aligned with the capsule,
+            as in MuJoCo's C library; unset for MuJoCo Warp's rule, which aligns it with the world's axes.
+        limit_margins: Distance at which a joint's limits start to act, by joint; unset for 0 [rad or m].
+        flat_sides: Whether flat sides and straight edges in contact get up to four contact points (MuJoCo's
             `multiccd`); unset for one.
-        implicit: Whether damping of tendons and drives, and the gyroscopic moment of single free bodies, are implicit
-            in the velocity, as damping of joints always is: with MuJoCo's implicitfast, not with its Euler. Unset for
+        implicit: Whether tendon and drive damping and the gyroscopic moment of single free bodies are integrated
+            implicitly in the velocity, like joint damping: true for MuJoCo's implicitfast, not for its Euler. Unset for
             drives alone.
-        damping: "explicit" where damping of joints is not implicit in the velocity either: with MuJoCo's Euler and
-            `eulerdamp` disabled; unset otherwise.
-        free_point: Point of a free body whose velocity a step integrates and to whose acceleration constraints refer:
+        damping: "explicit" if joint damping is integrated explicitly as well: MuJoCo's Euler with `eulerdamp` disabled;
+            unset otherwise.
+        free_point: Point of a free body whose velocity is integrated and whose acceleration constraints act on:
             "origin" of its frame, as in MuJoCo; unset for its nominal centre of mass.
     """
 
@@ -429,14 +429,14 @@ class SoftConstraints(Config, frozen=True):
             require(0 <= margin < math.inf, f"limit margin of {joint!r}", margin, "a finite number of at least 0")
 
     def with_property(self, name: str, common: float, own: dict[str, float]) -> "SoftConstraints":
-        """Return constraints with a property of `SHAPE_PROPERTIES`; `own` holds values of shapes that differ."""
+        """Return a copy with a property of `SHAPE_PROPERTIES` set; `own` holds per-shape overrides."""
         if name == "friction":
             return msgspec.structs.replace(self, friction=common, frictions=own)
         added = {f"contact.{name}": common} | {f"contact.{shape}.{name}": value for shape, value in own.items()}
         return msgspec.structs.replace(self, numbers=(self.numbers or {}) | added)
 
     def quantities(self) -> dict[str, float]:
-        """Return the values of the `SHAPE_PROPERTIES` by the name of the quantity."""
+        """Return the values of the `SHAPE_PROPERTIES` by quantity name."""
         own = {f"contact.{shape}.friction": value for shape, value in self.frictions.items()}
         return {"contact.friction": self.friction, **own, **(self.numbers or {})}
 
@@ -447,5 +447,5 @@ class SoftConstraints(Config, frozen=True):
         return {one.removeprefix(start).removesuffix(end) for one in names}
 
     def quantity(self, name: str, shape: str) -> str:
-        """Return the name of the quantity that is a property of a shape, by the shape's name."""
+        """Return the quantity name of a shape's property."""
         return f"contact.{shape}.{name}" if shape in self.own(name) else f"contact.{name}"

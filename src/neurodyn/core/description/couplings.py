@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tendons and equality constraints of a mechanism as plain data, with MuJoCo's meaning."""
+"""Tendons and equality constraints of a mechanism as plain data, with MuJoCo's semantics."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
 from neurodyn.core.errors import require
 
 TENDON, EQUALITY = "tendon.", "equality."
-"""How the names of their quantities begin: "tendon.NAME.stiffness", "equality.NAME.solref.timeconst"."""
+"""Name prefixes of their quantities: "tendon.NAME.stiffness", "equality.NAME.solref.timeconst"."""
 
 Polynomial = tuple[float, float, float, float, float]
 """Coefficients of a polynomial, lowest power first."""
@@ -27,7 +27,7 @@ def _softness(named: Mapping[str, float], solref: str, solimp: str) -> Constrain
 
 
 class SidePoint(Config, frozen=True):
-    """A point on the side on which a tendon passes an obstacle.
+    """A point that marks the side on which a tendon passes an obstacle.
 
     Attributes:
         link: Name of the link that carries it; empty for the world.
@@ -39,14 +39,14 @@ class SidePoint(Config, frozen=True):
 
 
 class Obstacle(Config, frozen=True):
-    """A sphere or an endless cylinder that a tendon passes around.
+    """A sphere or an infinite cylinder that a tendon wraps around.
 
     Attributes:
-        kind: Its shape.
+        kind: Shape.
         link: Name of the link that carries it; empty for the world.
-        pose: Its pose in the frame of that link's body, or of the world; a cylinder lies along its z axis.
-        radius: Its radius [m].
-        side: Point on the side on which the tendon passes, outside of it; unset for the shorter way.
+        pose: Pose in the frame of that link's body, or of the world; a cylinder lies along z.
+        radius: Radius [m].
+        side: Point outside the obstacle on the side where the tendon passes; unset for the shorter path.
     """
 
     kind: Literal["sphere", "cylinder"]
@@ -65,7 +65,7 @@ class Waypoint(Config, frozen=True):
     Attributes:
         link: Name of the link that carries it; empty for the world.
         point: Position in the frame of that link's body, or of the world [m].
-        around: What it passes around on its way to the next point; unset for nothing.
+        around: Obstacle wrapped on the way to the next point; unset for none.
     """
 
     link: str
@@ -74,11 +74,11 @@ class Waypoint(Config, frozen=True):
 
 
 class Strand(Config, frozen=True):
-    """A part of a spatial tendon between two pulleys.
+    """A section of a spatial tendon between two pulleys.
 
     Attributes:
-        points: The points that it passes, at least two.
-        divisor: Divisor of its length: the number of strands behind the pulley.
+        points: Its waypoints, at least two.
+        divisor: Divisor of its length: number of parallel strands behind the pulley.
     """
 
     points: tuple[Waypoint, ...]
@@ -92,27 +92,27 @@ class Strand(Config, frozen=True):
 
 
 class Tendon(Config, frozen=True):
-    """A tendon: a length that depends on joint positions (fixed), or that of a string through points (spatial).
+    """A tendon whose length is a linear function of joint positions (fixed) or of a string through points (spatial).
 
     Attributes:
         name: Name of the tendon.
-        joints: Fixed tendon: moment arm of each joint with one axis [m/rad or 1].
-        strands: Spatial tendon: its parts.
+        joints: Fixed tendon: moment arm of each single-axis joint [m/rad or 1].
+        strands: Spatial tendon: its sections.
         stiffness: Stiffness of its spring [N/m].
         damping: Damping along its length [N s/m].
-        stiffness_square: What a unit of elongation adds to the stiffness [N/m^2].
-        stiffness_cube: What a unit of its square adds [N/m^3].
-        damping_square: What a unit of the absolute rate adds to the damping [N s^2/m^2].
-        damping_cube: What a unit of its square adds [N s^3/m^3].
+        stiffness_square: Stiffness increase per unit of elongation [N/m^2].
+        stiffness_cube: Stiffness increase per unit of squared elongation [N/m^3].
+        damping_square: Damping increase per unit of absolute rate [N s^2/m^2].
+        damping_cube: Damping increase per unit of squared rate [N s^3/m^3].
         armature: Inertia along its length [kg].
         friction: Dry friction along its length [N].
-        slack: Least and greatest length at which the spring is at rest [m].
-        lower: Lower limit of its length [m]; None for none.
-        upper: Upper limit of its length [m]; None for none.
-        margin: Distance from a limit at which the limit acts [m].
+        slack: Range of lengths within which the spring is slack [m].
+        lower: Lower length limit [m]; None for none.
+        upper: Upper length limit [m]; None for none.
+        margin: Distance at which a limit starts to act [m].
         limit: Softness of its limits.
         friction_softness: Softness of its friction.
-        effort_range: Least and greatest force of all drives together along it [N]; unset for no limits.
+        effort_range: Limits of the total drive force along it [N]; unset for none.
     """
 
     name: str
@@ -154,12 +154,12 @@ class Tendon(Config, frozen=True):
 
     @property
     def limited(self) -> bool:
-        """Whether its length has a limit."""
+        """Whether its length is limited."""
         return self.lower is not None or self.upper is not None
 
     @property
     def links(self) -> list[str]:
-        """Names of the joints, or of the links of points and obstacles, that it acts on; empty for the world."""
+        """Names of the joints, or of the links of waypoints and obstacles, that it acts on; empty for the world."""
         points = [point for strand in self.strands for point in strand.points]
         obstacles = [point.around for point in points if point.around is not UNSET]
         sides = [one.side for one in obstacles if one.side is not UNSET]
@@ -171,7 +171,7 @@ class Tendon(Config, frozen=True):
         return ["stiffness", "damping", "armature", "friction", *limits, *(["margin"] if limits else []), *curved]
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by the names of their quantities."""
+        """Return its parameters by quantity name."""
         start = f"{TENDON}{self.name}"
         values = {f"{start}.{what}": float(getattr(self, what)) for what in self._scalars()}
         values |= {f"{start}.slack.{part}": x for part, x in zip(("lower", "upper"), self.slack, strict=True)}
@@ -182,14 +182,14 @@ class Tendon(Config, frozen=True):
         return values | own
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
-        """Return the bounds of the quantities whose bounds do not follow from their names."""
+        """Return the bounds of quantities whose bounds do not follow from their names."""
         found: dict[str, tuple[float | None, float | None]] = {
             f"{TENDON}{self.name}.{what}": (None, None) for what in _CURVED if getattr(self, what)
         }
         return found | ({f"{TENDON}{self.name}.margin": (0.0, None)} if self.limited else {})
 
     def with_quantities(self, named: Mapping[str, float]) -> "Tendon":
-        """Return the tendon with other values of its quantities."""
+        """Return a copy with other values of its quantities."""
         start = f"{TENDON}{self.name}"
         changes: dict[str, Any] = {what: named[f"{start}.{what}"] for what in self._scalars()}
         changes["slack"] = (named[f"{start}.slack.lower"], named[f"{start}.slack.upper"])
@@ -201,31 +201,33 @@ class Tendon(Config, frozen=True):
 
 
 _CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube")
-"""Numbers of a tendon that are quantities where they are not zero, of either sign."""
+"""Parameters that are quantities only where nonzero, of either sign."""
 
 
 EqualityKind = Literal["joint", "tendon", "connect", "weld"]
-"""What an equality holds equal: positions of joints, lengths of tendons, points, or frames of bodies."""
+"""What an equality constrains: joint positions, tendon lengths, points, or body frames."""
 
 
 class Equality(Config, frozen=True):
     r"""An equality constraint.
 
     Of joints and tendons, $x_1 - r_1 = c_0 + c_1 d + c_2 d^2 + c_3 d^3 + c_4 d^4$ with $d = x_2 - r_2$; with one joint
-    or tendon, $x_1 - r_1 = c_0$. "connect" keeps a point of two bodies together, "weld" two of their frames.
+    or tendon, $x_1 - r_1 = c_0$. "connect" pins a point of one body to the other, "weld" fixes two body frames
+    together.
 
     Attributes:
         name: Name of the equality.
-        kind: What it holds equal.
-        first: Name of a joint with one axis, a tendon, or a link, depending on the kind; an empty link is the world.
-        second: Name of the other one; of joints and tendons, empty for a constant.
+        kind: What it constrains.
+        first: Name of a single-axis joint, a tendon, or a link, depending on the kind; an empty link is the world.
+        second: Name of the other one; for joints and tendons, empty for a constant.
         polynomial: $c_0$ to $c_4$.
         reference: $r_1$ and $r_2$ [m or rad].
-        first_frame: Frame in the body of the first link, or in the world; of "connect" only its origin counts.
-        second_frame: Frame in the body of the second link, or in the world.
-        first_centre: Point of the first body at which its inverse weight is taken; unset for its centre of mass [m].
-        second_centre: That of the second body.
-        torque_scale: Of "weld": length by which rotations are compared with translations [m].
+        first_frame: Frame in the first link's body, or in the world; "connect" uses only its origin.
+        second_frame: Frame in the second link's body, or in the world.
+        first_centre: Point of the first body at which its inverse weight is evaluated; unset for its centre of mass
+            [m].
+        second_centre: The same for the second body.
+        torque_scale: "weld" only: length that weights rotations against translations [m].
         softness: Softness of the constraint.
     """
 
@@ -262,13 +264,13 @@ class Equality(Config, frozen=True):
         return values | ({"torque_scale": self.torque_scale} if self.kind == "weld" else {})
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by the names of their quantities."""
+        """Return its parameters by quantity name."""
         start = f"{EQUALITY}{self.name}"
         values = {f"{start}.{what}": float(x) for what, x in self._parts().items()}
         return values | constraint_quantities(f"{start}.solref", f"{start}.solimp", self.softness)
 
     def with_quantities(self, named: Mapping[str, float]) -> "Equality":
-        """Return the equality with other values of its quantities."""
+        """Return a copy with other values of its quantities."""
         start = f"{EQUALITY}{self.name}"
         values = {what: named[f"{start}.{what}"] for what in self._parts()}
         changes: dict[str, Any] = {"softness": _softness(named, f"{start}.solref", f"{start}.solimp")}
@@ -285,9 +287,9 @@ class Equality(Config, frozen=True):
 def require_couplings(
     tendons: Sequence[Tendon], equalities: Sequence[Equality], joints: Collection[str], links: Collection[str]
 ) -> None:
-    """Raise a ValueError for tendons and equalities of what does not exist, and for two with one name.
+    """Raise a ValueError for tendons and equalities with unknown references or duplicate names.
 
-    `joints` are the names of the joints with one axis, `links` those of all links.
+    `joints` are the names of the single-axis joints, `links` those of all links.
     """
     names = [tendon.name for tendon in tendons]
     for what, own in (("tendon", names), ("equality", [one.name for one in equalities])):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives as plain data, from the command of a joint to its torque: laws, networks, and the controllers of logs."""
+"""Drives as plain data, from joint command to torque: laws, networks, and the controllers behind logs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,10 @@ from neurodyn.core.errors import InputError, among, choices, require
 from neurodyn.core.registry import Registry
 
 Command = Literal["torque", "target", "velocity", "command"]
-"""Kind of command: a torque [N m or N], the position target of a controller in the drive [rad or m], a velocity that
-the joint follows exactly, whatever acts on it [rad/s or m/s], or what the robot's own actuators take, each in its own
-unit."""
+"""Kind of command: a torque [N m or N], the position target of the drive's controller [rad or m], a velocity that the
+joint follows exactly, whatever the load [rad/s or m/s], or the input of the robot's own actuators, each in its own
+unit.
+"""
 
 UNITS = {
     "delay": "s",
@@ -54,36 +55,36 @@ UNITS = {
     "backlash": "rad",
     "bias": "rad",
 }
-"""Named numbers of a drive, and their units at a revolute joint."""
+"""Named parameters of a drive, and their units at a revolute joint."""
 
 _SIGNED = ("bias", "per_command", "offset", "per_position", "per_velocity")
 _ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
 
 
 class Drive(Config, frozen=True):
-    """Drive of one joint, or one of the robot's actuators. All numbers are at the joint side of the gear.
+    """Drive of one joint, or one of the robot's actuators. All values are on the joint side of the gear.
 
-    Units are for a revolute joint; a prismatic joint has N for N m and m for rad.
+    Units are for a revolute joint; for a prismatic joint read N for N m and m for rad.
 
     Attributes:
         kind: Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
-            "velocity" (the joint follows the commanded velocity exactly: a prescribed path, without other numbers),
+            "velocity" (the joint follows the commanded velocity exactly: prescribed motion, without parameters),
             "servo" (as "pd", but with the damping implicit in a step, and for any `transmission`), "affine" (gain
-            ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd), in the same way),
-            "muscle" (`muscle`), or another one of `DRIVE_LAWS`.
+            ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd), also implicit), "muscle"
+            (`muscle`), or another one of `DRIVE_LAWS`.
         delay: Time from the command to its effect [s]; fractions of a frame are allowed.
-        longest_delay: Largest delay that the model has memory for, an upper bound in identification [s]; None for twice
-            `delay`.
-        gain: Factor on the torque of the law.
-        kp: Stiffness of a PD law [N m/rad]; that of an affine law may be below 0.
-        kd: Damping of a PD law [N m s/rad]; that of an affine law may be below 0.
+        longest_delay: Largest delay that the model can hold in memory, an upper bound in identification [s]; None for
+            twice `delay`.
+        gain: Factor on the law's torque.
+        kp: Stiffness of a PD law [N m/rad]; may be negative for an affine law.
+        kd: Damping of a PD law [N m s/rad]; may be negative for an affine law.
         per_command: Torque per unit of command of an affine law [N m].
-        offset: Torque of an affine law without command, at position zero and at rest [N m].
-        per_position: What a unit of position adds to `per_command` [N m/rad].
-        per_velocity: What a unit of velocity adds to `per_command` [N m s/rad].
+        offset: Torque of an affine law at zero command, position and velocity [N m].
+        per_position: Increase of `per_command` per unit of position [N m/rad].
+        per_velocity: Increase of `per_command` per unit of velocity [N m s/rad].
         effort_limit: Largest torque of the motor [N m]; None for no limit.
-        saturation_effort: Stall torque, where the torque-speed line starts [N m]; None for no such line.
-        velocity_limit: Speed at which that line reaches zero [rad/s].
+        saturation_effort: Stall torque, the start of the torque-speed line [N m]; None for no such line.
+        velocity_limit: No-load speed, where that line reaches zero [rad/s].
         lag: Time constant of a first-order lag of the torque [s]; None for none.
         coulomb: Coulomb friction of motor and gear [N m]; without a spring it adds to JOINT.friction.
         viscous: Viscous friction of motor and gear [N m s/rad]; without a spring it adds to JOINT.damping.
@@ -93,19 +94,19 @@ class Drive(Config, frozen=True):
         elastic_damping: Damping of that spring [N m s/rad].
         rotor_inertia: Inertia of the motor before the spring [kg m^2]; without a spring use JOINT.armature.
         backlash: Width of the dead zone before the spring [rad].
-        feedback: Side of the spring that the law, the torque-speed line and the encoder of the law see.
+        feedback: Side of the spring that the law, its encoder and the torque-speed line use.
         bias: Encoder reading minus joint position [rad]. States of a model with a bias are readings.
-        transmission: Factor by joint from the drive's torque to that of the joint, and from the positions of the joints
-            to that of the drive: gears and fixed tendons. Unset for the joint of the drive's own name.
-        tendons: Factor by tendon instead, whose lengths give that of the drive.
-        wrench: Force and moment on a link instead, of a drive that does not depend on position.
+        transmission: Factor by joint from drive torque to joint torque, and from joint positions to the drive's
+            position: gears and fixed tendons. Unset for the joint of the drive's own name.
+        tendons: Factor by tendon instead; the drive's length is the weighted sum of tendon lengths.
+        wrench: Force and moment on a link instead, for a drive independent of position.
         turning: Force and moment across a ball or free joint instead.
-        between: Position and rotation of a frame in another one instead.
-        crank: A slider with a rod instead.
-        adhesion: Link instead that the drive's force pulls to what it touches, in soft contacts.
+        between: Position and rotation between two frames instead.
+        crank: A slider-crank instead.
+        adhesion: Link that adheres to what it touches with the drive's force instead, in soft contacts.
         muscle: Curves of a muscle; unset for none.
-        command_range: Least and greatest command; others are cut off. Unset for none.
-        force_range: Least and greatest torque of the drive [N m]; unset for none.
+        command_range: Range to which commands are clipped; unset for none.
+        force_range: Torque limits of the drive [N m]; unset for none.
         state: State between command and torque; unset for none.
     """
 
@@ -186,12 +187,12 @@ class Drive(Config, frozen=True):
 
     @property
     def joints(self) -> tuple[str, ...]:
-        """Joints of the transmission; empty for the joint of the drive's own name, and for other places."""
+        """Joints of the transmission; empty for the joint of the drive's own name and for other places."""
         return () if self.transmission is UNSET else tuple(self.transmission)
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Links, by joint, on which it acts other than by a transmission or tendons; empty for the world."""
+        """Links, by joint, that it acts on other than through a transmission or tendons; empty for the world."""
         found = []
         for name in PLACES:
             place = getattr(self, name)
@@ -211,12 +212,12 @@ class Drive(Config, frozen=True):
 
     @property
     def reach(self) -> float:
-        """Longest delay that the model has memory for [s]."""
+        """Longest delay that the model can hold in memory [s]."""
         return 2.0 * self.delay if self.longest_delay is None else self.longest_delay
 
     @property
     def remembers(self) -> bool:
-        """Whether the torque depends on the past: there is a delay, a lag, a spring or an actuator's state."""
+        """Whether the torque depends on the past, through a delay, a lag, a spring or an actuator state."""
         return self.reach > 0 or self.lag is not None or self.elastic or self.state is not UNSET
 
     def forgetful(self) -> "Drive":
@@ -228,7 +229,7 @@ class Drive(Config, frozen=True):
 
     @property
     def leads(self) -> bool:
-        """Whether the joint follows a prescribed path, so that there is no torque."""
+        """Whether the joint follows a prescribed motion, so that there is no torque."""
         return self.kind in DRIVE_LAWS and DRIVE_LAWS[self.kind].command == "velocity"
 
     @property
@@ -237,7 +238,7 @@ class Drive(Config, frozen=True):
         return self.stiffness is not None
 
     def pd_gains(self) -> tuple[float, float, set[str]] | None:
-        """Return stiffness and damping of a PD controller with this law, and the numbers in them; None without."""
+        """Return stiffness and damping of an equivalent PD controller and the parameters they use; None without one."""
         law = DRIVE_LAWS[self.kind]
         if law.gains is None:
             return None
@@ -245,7 +246,7 @@ class Drive(Config, frozen=True):
         return self.gain * kp, self.gain * kd, {"gain", *law.needs}
 
     def quantities(self) -> dict[str, float]:
-        """Return the numbers of this drive by name, without "actuator.JOINT." and without absent stages."""
+        """Return this drive's parameters by name, without "actuator.JOINT." and without those of absent stages."""
         if self.leads:
             return {}
         absent = set() if self.reach else {"delay"}
@@ -264,7 +265,7 @@ class Drive(Config, frozen=True):
         return found
 
     def with_quantities(self, named: Mapping[str, float]) -> "Drive":
-        """Return the drive with other values of its numbers, of those of `quantities`."""
+        """Return the drive with other values of its `quantities`."""
         changes: dict[str, Any] = {what: named[what] for what in self.quantities() if what in UNITS}
         for name, part in (("state", self.state), ("muscle", self.muscle)):
             if part is not UNSET:
@@ -280,7 +281,7 @@ _OF_MUSCLES = {
 
 
 def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
-    """Return the lower and upper bound of a number of a drive; None for no bound."""
+    """Return the lower and upper bound of a drive's parameter; None for no bound."""
     value = getattr(drive, name, None)
     if name in _SIGNED or (name in ("kp", "kd") and value not in (None, UNSET) and value < 0):
         return None, None
@@ -292,11 +293,11 @@ def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
 _PLURALS = {"torque": "torques", "target": "targets", "velocity": "velocities", "command": "commands"}
 
 Number = Callable[[str], Any]
-"""Value of a number of the drive by its name, for example "kp"."""
+"""Looks up a drive parameter by name, for example "kp"."""
 
 
 TorqueOf = Callable[[Number, Any, Any, Any], Any]
-"""A number of a drive, such as its torque, from its numbers, command, position and velocity."""
+"""Computes a drive's value, such as its torque, from its parameters, command, position and velocity."""
 
 
 @dataclass(frozen=True)
@@ -305,15 +306,15 @@ class DriveLaw:
 
     Attributes:
         command: Kind of command.
-        torque: Torque from the drive's numbers, the command (for a target: the position error, wrapped at a continuous
-            joint), position and velocity; works on floats and on traced values. A text "module:attribute" is imported.
-        needs: Numbers that a drive of this kind must have.
-        free: Numbers that `identify` fits where nobody says which.
-        gains: Stiffness and damping, from the drive's numbers, of a PD controller that does the same: how simulators
-            that know no other law get it. None if there is no such controller.
-        zero: Numbers that are zero where a drive does not give them.
-        damping: Minus the derivative of the torque by velocity, from the same, of a law whose velocity term is
-            implicit in a step; None for an explicit one.
+        torque: Torque from the drive's parameters, the command (for a target: the position error, wrapped at a
+            continuous joint), position and velocity; works on floats and traced values. "module:attribute" is imported.
+        needs: Parameters that a drive of this kind requires.
+        free: Parameters that `identify` fits by default.
+        gains: Stiffness and damping of an equivalent PD controller, from the drive's parameters, for simulators without
+            this law. None if there is no such controller.
+        zero: Parameters that default to zero.
+        damping: Minus the derivative of the torque with respect to velocity, from the same arguments, for a law with an
+            implicit velocity term; None for an explicit one.
     """
 
     command: Command
@@ -370,7 +371,7 @@ DRIVE_LAWS: Registry[DriveLaw] = Registry(
 
 
 def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
-    """Raise an InputError for a joint on a prescribed path, which a simulator of forces cannot follow."""
+    """Raise an InputError for a joint with prescribed motion, which a force-based simulator cannot follow."""
     leading = [name for name, drive in drives.items() if drive.leads]
     if leading:
         raise InputError(
@@ -380,13 +381,13 @@ def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
 
 
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
-    """Check the drives of a robot, by control, and return the kind of its commands; torques where there is no drive.
+    """Check a robot's drives, by control, and return the kind of its commands; torques where there is no drive.
 
-    Drives of different kinds act side by side on a robot with an actuator that takes commands of its own.
+    Kinds may differ only on a robot with an actuator that takes commands of its own.
 
     Raises:
-        InputError: A control does not exist, a kind is unknown, a number is missing, a drive has what its kind does not
-            take, or joints mix kinds of commands.
+        InputError: A control does not exist, a kind is unknown, a parameter is missing or not one of its kind, or
+            joints mix kinds of commands.
     """
     for name, drive in drives.items():
         if name not in controls:
@@ -409,7 +410,7 @@ _OF_ACTUATORS = (
 
 
 def _require_law(name: str, drive: Drive, where: str) -> None:
-    """Check that a drive has the numbers of its law, and nothing that the law does not take."""
+    """Check that a drive has all parameters of its law, and no others."""
     law, begin = DRIVE_LAWS[drive.kind], f"{where}: drive of {name!r} is of kind {drive.kind!r}"
     if drive.leads and drive != Drive(kind=drive.kind):
         raise InputError(f"{begin}, which the joint follows exactly; valid: no other numbers")
@@ -424,7 +425,7 @@ def _require_law(name: str, drive: Drive, where: str) -> None:
 
 
 Signal = Literal["position_error", "velocity", "position", "effort_command", "target_position"]
-"""Input of a network: command - q, qd, q, the command if it is a torque, the command if it is a target."""
+"""Network input: command - q, qd, q, the command if it is a torque, the command if it is a target."""
 
 
 class DriveNetwork(Config, frozen=True):
@@ -432,12 +433,12 @@ class DriveNetwork(Config, frozen=True):
 
     Attributes:
         network: "mlp" or "gru".
-        joints: Joints whose drives it replaces, one at a time.
+        joints: Joints whose drives it replaces; it is evaluated for each joint on its own.
         signals: Its inputs, in order.
         scales: Factor on each signal.
         effort_scale: Factor on its output [N m or N].
         history: Ages of the inputs of an "mlp", newest first [s]; (0,) for a "gru".
-        period: Time between two evaluations in training [s]; ages are multiples of it.
+        period: Evaluation period in training [s]; ages are multiples of it.
         hidden: Widths of the hidden layers; one width for a "gru".
         activation: Activation of the hidden layers of an "mlp".
         command: Kind of command, "torque" or "target".
@@ -471,7 +472,7 @@ class DriveNetwork(Config, frozen=True):
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Ages in periods."""
+        """Ages as multiples of the period."""
         return tuple(round(age / self.period) for age in self.history)
 
     @property
@@ -494,7 +495,7 @@ class Controller(Config, frozen=True):
         kp: Stiffness, of all driven joints or by joint [N m/rad or N/m].
         kd: Damping [N m s/rad or N s/m].
         limit: Largest torque or force [N m or N]; infinite by default.
-        updates: Evaluations per frame; the engine's substeps must be a multiple of it.
+        updates: Evaluations per frame; must divide the engine's substeps.
     """
 
     kind: str = "pd"
@@ -520,7 +521,7 @@ class Controller(Config, frozen=True):
         return {f"controller.{joint}.{name}": values[name][joint] for joint in joints for name in values}
 
     def by_joint(self, name: str, joints: Sequence[str]) -> dict[str, float]:
-        """Return one number of the controller by joint; errors: see `gains`."""
+        """Return one controller parameter by joint; errors: see `gains`."""
         given = getattr(self, name)
         if not isinstance(given, dict):
             return dict.fromkeys(joints, float(given))
@@ -533,10 +534,10 @@ class Controller(Config, frozen=True):
 
 
 def behind_controller(drives: Mapping[str, Drive], controller: Controller, joints: Sequence[str]) -> dict[str, Drive]:
-    """Return drives that take the position targets of a log: those given, with the PD law of its controller.
+    """Return drives driven by a log's position targets: the given drives behind the controller's PD law.
 
     Args:
-        drives: Drives by joint that take torques, whose other stages stay; joints without one have none.
+        drives: Torque drives by joint; their other stages are kept. Joints without one get an ideal drive.
         controller: Controller of the log.
         joints: The driven joints.
 

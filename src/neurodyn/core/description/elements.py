@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passive forces on links as plain data: of elements between joints or points, and of the medium around the robot.
+"""Passive forces on links as plain data: of elements between joints or points, and of the surrounding medium.
 
-A kind of element is one record in `FORCE_ELEMENTS`: its numbers, its traced forces, and how it is read from a model of
-Newton. Mechanisms, hybrid engines, identification and declarations of robots know it from there.
+A kind of element is one record in `FORCE_ELEMENTS`: its parameters, its traced forces, and its reader for Newton
+models. Mechanisms, hybrid engines, identification and robot declarations all use that record.
 """
 
 import math
@@ -18,7 +18,7 @@ from neurodyn.core.errors import require
 from neurodyn.core.registry import Registry, imported
 
 QUANTITY = "element."
-"""How the names of the quantities of elements begin: "element.NAME.NUMBER"."""
+"""Name prefix of the quantities of elements: "element.NAME.PARAMETER"."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class ForceElementKind:
     """A kind of force element.
 
     Attributes:
-        numbers: Its numbers by name, with their defaults.
-        forces: The traced function from a step of an element (`multibody.elements.ElementStep`) to its forces
+        numbers: Parameter names with their defaults.
+        forces: Traced function from an element's step (`multibody.elements.ElementStep`) to its forces
             (`multibody.elements.ElementForces`), or "module:attribute".
-        bounds: Least and greatest values of its numbers; None for no bound. Numbers not named are at least 0.
-        least: Least number of attachments.
-        read: From a model of Newton and the declared robot to the elements of this kind, or "module:attribute"; None
-            for elements that can only be declared.
+        bounds: Bounds of its parameters; None for no bound. Parameters not listed are at least 0.
+        least: Minimum number of attachments.
+        read: Function from a Newton model and the declared robot to its elements of this kind, or "module:attribute";
+            None for elements that can only be declared.
     """
 
     numbers: Mapping[str, float]
@@ -73,9 +73,9 @@ class ForceElement(Config, frozen=True):
 
     Attributes:
         name: Name of the element.
-        kind: Kind of element: a name in `FORCE_ELEMENTS`.
-        attachments: What it acts on, in the order that the kind expects.
-        values: Values of its numbers that differ from the defaults of the kind.
+        kind: A name in `FORCE_ELEMENTS`.
+        attachments: Joints and points it acts on, in the order that the kind expects.
+        values: Parameter values that differ from the defaults of the kind.
     """
 
     name: str
@@ -96,22 +96,22 @@ class ForceElement(Config, frozen=True):
             require(ok, f"{where}: {name}", value, f"a finite number between {low:g} and {high:g}")
 
     def bounds_of(self, name: str) -> tuple[float | None, float | None]:
-        """Return the least and greatest value of a number."""
+        """Return the lower and upper bound of a parameter."""
         return FORCE_ELEMENTS[self.kind].bounds.get(name, (0.0, None))
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by the names of their quantities."""
+        """Return its parameters by quantity name."""
         numbers = {**FORCE_ELEMENTS[self.kind].numbers, **self.values}
         return {f"{QUANTITY}{self.name}.{name}": float(value) for name, value in numbers.items()}
 
     def with_quantities(self, named: Mapping[str, float]) -> "ForceElement":
-        """Return the element with other values of its quantities."""
+        """Return a copy with other values of its quantities."""
         values = {name: named[f"{QUANTITY}{self.name}.{name}"] for name in FORCE_ELEMENTS[self.kind].numbers}
         return msgspec.structs.replace(self, values=values)
 
 
 def require_elements(elements: Sequence[ForceElement], joints: Sequence[str]) -> None:
-    """Raise a ValueError for elements of joints that do not exist, and for two with one name."""
+    """Raise a ValueError for elements of unknown joints or with duplicate names."""
     names = [element.name for element in elements]
     for element in elements:
         require(names.count(element.name) == 1, f"element {element.name!r}", "declared twice", "a name of its own")
@@ -121,28 +121,28 @@ def require_elements(elements: Sequence[ForceElement], joints: Sequence[str]) ->
 
 
 def read_elements(model: Any, robot: Any) -> tuple[ForceElement, ...]:
-    """Return the force elements of all kinds in a model of Newton."""
+    """Return the force elements of all kinds in a Newton model."""
     readers = [imported(kind.read) for kind in FORCE_ELEMENTS.values() if kind.read is not None]
     return tuple(element for read in readers for element in read(model, robot))
 
 
 MEDIUM = "medium."
-"""How the names of its quantities begin."""
+"""Name prefix of its quantities."""
 
 
 class ImmersedBody(Config, frozen=True):
-    """A box or an ellipsoid that feels the medium, as a part of a link.
+    """A box or ellipsoid, part of a link, that is subject to the medium's forces.
 
     Attributes:
         link: Joint that names the link.
         kind: "box" (drag of the box with the body's inertia) or "ellipsoid" (drag, lift and added mass of one).
         pose: Its frame in the link's body.
         size: Edges of a box, or semi-axes of an ellipsoid [m].
-        interaction: Factor on all of its forces.
-        drag: Of an ellipsoid: coefficients of blunt, slender and angular drag.
-        lift: Of an ellipsoid: coefficients of Kutta's and Magnus' lift.
-        added_mass: Of an ellipsoid: volume of added mass along its axes [m^3].
-        added_inertia: Of an ellipsoid: the same for rotations [m^5].
+        interaction: Factor on all its forces.
+        drag: Ellipsoid only: coefficients of blunt, slender and angular drag.
+        lift: Ellipsoid only: coefficients of Kutta and Magnus lift.
+        added_mass: Ellipsoid only: volume of added mass along its axes [m^3].
+        added_inertia: Ellipsoid only: the same for rotations [m^5].
     """
 
     link: str
@@ -166,10 +166,10 @@ class Medium(Config, frozen=True):
     """A medium at rest or in motion.
 
     Attributes:
-        bodies: The bodies that feel it.
-        density: Its density [kg/m^3].
-        viscosity: Its dynamic viscosity [Pa s].
-        wind: Its velocity in world axes [m/s].
+        bodies: The bodies subject to it.
+        density: Density [kg/m^3].
+        viscosity: Dynamic viscosity [Pa s].
+        wind: Velocity in world axes [m/s].
     """
 
     bodies: tuple[ImmersedBody, ...]
@@ -184,12 +184,12 @@ class Medium(Config, frozen=True):
         require(all(map(math.isfinite, self.wind)), "medium: wind", list(self.wind), "finite numbers [m/s]")
 
     def require_links(self, links: Collection[str]) -> None:
-        """Raise a ValueError for a body of a link that does not exist."""
+        """Raise a ValueError for a body of an unknown link."""
         for body in self.bodies:
             require(body.link in links, "medium: link of a body", repr(body.link), f"one of {', '.join(links)}")
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by the names of their quantities."""
+        """Return its parameters by quantity name."""
         found = {f"{MEDIUM}density": self.density, f"{MEDIUM}viscosity": self.viscosity}
         return found | {f"{MEDIUM}wind.{axis}": x for axis, x in zip("xyz", self.wind, strict=True)}
 
@@ -198,6 +198,6 @@ class Medium(Config, frozen=True):
         return {name: (None, None) if "wind" in name else (0.0, None) for name in self.quantities()}
 
     def with_quantities(self, named: Mapping[str, float]) -> "Medium":
-        """Return the medium with other values of its quantities."""
+        """Return a copy with other values of its quantities."""
         changes: dict[str, Any] = {name: named[f"{MEDIUM}{name}"] for name in ("density", "viscosity")}
         return msgspec.structs.replace(self, wind=tuple(named[f"{MEDIUM}wind.{axis}"] for axis in "xyz"), **changes)

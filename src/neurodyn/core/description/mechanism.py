@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mechanism as plain data: a tree of rigid links, joints and contact points; and the fingerprint of a built one."""
+"""A mechanism as plain data (a tree of rigid links, joints and contact points), and the fingerprint of a built one."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -45,11 +45,11 @@ _SCALARS = (
     "limit_stiffness", "limit_damping",
 )  # fmt: skip
 _CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube", "carried")
-"""Numbers of a link that are quantities where they are not zero, of either sign."""
+"""Parameters of a link that are quantities only where nonzero, of either sign."""
 
 
 class Link(Config, frozen=True):
-    """A moving joint, and the rigid body that it moves, with everything fixed to that body.
+    """A movable joint and the rigid body it moves, with everything fixed to that body.
 
     Attributes:
         joint: The joint; it names the link, and its child frame is in the link's body frame.
@@ -59,23 +59,23 @@ class Link(Config, frozen=True):
         armature: Rotor inertia added to the joint [kg m^2 or kg].
         damping: Viscous friction of the joint [N m s/rad or N s/m].
         friction: Coulomb friction of the joint [N m or N].
-        stiffness: Stiffness of a spring in the joint [N m/rad or N/m].
+        stiffness: Stiffness of the joint spring [N m/rad or N/m].
         rest: Rest position of that spring [rad or m].
         lower: Lower limit [rad or m]; None for none.
         upper: Upper limit [rad or m]; None for none.
         limit_stiffness: Stiffness of the limits [N m/rad or N/m].
         limit_damping: Damping beyond the limits [N m s/rad or N s/m].
-        effort_range: Least and greatest torque of all drives together on the joint [N m or N]; unset for no limits.
-        stiffness_square: What a unit of elongation adds to the stiffness [N m/rad^2 or N/m^2].
-        stiffness_cube: What a unit of its square adds [N m/rad^3 or N/m^3].
-        damping_square: What a unit of the absolute velocity adds to the damping [N m s^2/rad^2 or N s^2/m^2].
-        damping_cube: What a unit of its square adds [N m s^3/rad^3 or N s^3/m^3].
-        rest_pose: Where the spring of a ball or free joint is at rest: its position coordinates; unset for no spring.
-        carried: Mass whose weight something carries, as a counterbalance does [kg].
-        carried_at: Its place in the body frame [m].
-        drives_carry: Whether the drives of the joint do, within `effort_range`.
-        slides_alone: Whether it is one body that only slides, whose inverse weight in soft constraints is that of its
-            mass in all directions (MuJoCo's body_simple).
+        effort_range: Limits of the total drive torque on the joint [N m or N]; unset for none.
+        stiffness_square: Stiffness increase per unit of elongation [N m/rad^2 or N/m^2].
+        stiffness_cube: Stiffness increase per unit of squared elongation [N m/rad^3 or N/m^3].
+        damping_square: Damping increase per unit of speed [N m s^2/rad^2 or N s^2/m^2].
+        damping_cube: Damping increase per unit of squared speed [N m s^3/rad^3 or N s^3/m^3].
+        rest_pose: Rest position coordinates of the spring of a ball or free joint; unset for no spring.
+        carried: Mass whose weight is compensated, as by a counterbalance [kg].
+        carried_at: Position of that mass in the body frame [m].
+        drives_carry: Whether the joint's drives provide the compensation, within `effort_range`.
+        slides_alone: Whether it is a single body with sliding joints only, whose inverse weight in soft constraints
+            follows from its mass in all directions (MuJoCo's body_simple).
     """
 
     joint: ChainJoint
@@ -136,24 +136,23 @@ class Mechanism(Config, HasJoints, frozen=True):
         gravity: Gravity in world axes [m/s^2].
         points: Contact points; each is carried by the link of its joint.
         constraints: Softness of contacts, limits and joint friction as soft constraints.
-        shapes: Shapes that can touch the ground, for soft contacts of shapes; empty if the robot has shapes other than
-            spheres, capsules and boxes.
-        drives: Drives between command and torque, by joint, and the robot's actuators by name; other joints take
-            torques.
+        shapes: Shapes that can touch the ground, for soft contacts between shapes; empty if the robot has shapes other
+            than spheres, capsules and boxes.
+        drives: Drives from command to torque, by joint, and the robot's actuators by name; other joints take torques.
         body_contacts: Pairs of bodies that can touch each other.
         supports: Bodies that slide on a horizontal plane.
         elements: Passive force elements between joints or points; unset for none.
         tendons: Tendons; unset for none.
         equalities: Equality constraints; unset for none.
         surfaces: Friction and softness of contacts of shapes; unset for none.
-        shape_contacts: Pairs of shapes of two links that can touch, in soft contacts; unset for none.
-        ground_shapes: What shapes do in soft contacts of `points` with the ground, by the name of the shape, in place
-            of what `constraints` says; unset for nothing else. Either all or none of them have a surface.
-        hulls: Hulls of the meshes among these shapes, by name; unset for none.
-        reference: Positions at which soft constraints take their inverse weights, MuJoCo's qpos0; unset for 0.
+        shape_contacts: Pairs of shapes on two links that can touch, in soft contacts; unset for none.
+        ground_shapes: Per-shape overrides of `constraints` in soft contacts with the ground, by shape name; unset for
+            none. Either all or none of them have a surface.
+        hulls: Convex hulls of the meshes among these shapes, by name; unset for none.
+        reference: Positions at which soft constraints evaluate their inverse weights, MuJoCo's qpos0; unset for 0.
         medium: Medium that resists the links' motion; unset for none.
-        hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
-            not turned: springs within links. Unset for none.
+        hidden: Number of joints at the end of the tree that appear in no state or log: springs within links, revolute,
+            with unrotated frames. Unset for none.
     """
 
     links: tuple[Link, ...]
@@ -223,7 +222,7 @@ class Mechanism(Config, HasJoints, frozen=True):
 
     @property
     def grounded(self) -> bool:
-        """Whether contacts with the ground are those of surfaces."""
+        """Whether ground contacts use surfaces."""
         return any(shape.surface for shape in (self.ground_shapes or {}).values())
 
     @property
@@ -263,7 +262,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         return values
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
-        """Return lower and upper bounds of the quantities whose bounds do not follow from their names."""
+        """Return lower and upper bounds of quantities whose bounds do not follow from their names."""
         found = {
             f"actuator.{name}.{what}": bounds(what, drive)
             for name, drive in self.drives.items()
@@ -280,7 +279,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         return found
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
-        """Return the mechanism with other values of quantities; unknown names are ignored, bad values a ValueError."""
+        """Return a copy with other values of quantities; unknown names are ignored, bad values raise a ValueError."""
         named = {**self.quantities(), **values}
 
         def vector(name: str, parts: Iterable[str]) -> tuple[float, ...]:
@@ -325,7 +324,7 @@ class Mechanism(Config, HasJoints, frozen=True):
 
 
 def _scalars(link: Link) -> tuple[str, ...]:
-    """Return the names of a link's numbers: a free joint has some of them only if they are not zero."""
+    """Return the names of a link's scalar parameters; a free joint has some of them only if they are nonzero."""
     curved = tuple(what for what in _CURVED if getattr(link, what))
     if link.joint.kind == "free":
         optional = ("armature", "damping", "friction", "stiffness")
@@ -337,12 +336,12 @@ Vector = tuple[float, ...]
 
 
 class JointPrint(Config, frozen=True):
-    """One joint as built, named without the prefix of the articulation or world, with a number per degree of freedom.
+    """One joint as built, named without the articulation or world prefix, with one value per degree of freedom.
 
-    The kind is that of a moving joint, or "fixed". `axis` holds the axes in the joint frame, flattened, shape [3 *
+    `kind` is that of a movable joint, or "fixed". `axis` holds the axes in the joint frame, flattened, shape [3 *
     axes]. `parent_pose` and `child_pose` are the joint frame in the parent and child bodies [x y z, qx qy qz qw]; for a
-    root joint `parent_pose` is its tilt against gravity alone, empty if upright, because position and heading are not
-    part of the identity. Limits are in rad or m; armature [kg m^2 or kg], damping, friction, stiffness,
+    root joint `parent_pose` is only its tilt relative to gravity, empty if upright, because position and heading are
+    not part of the identity. Limits are in rad or m; armature [kg m^2 or kg], damping, friction, stiffness,
     `limit_stiffness` and `limit_damping` as in `Link`.
     """
 
@@ -378,7 +377,7 @@ class Fingerprint(Config, frozen=True):
     gravity: Vector
 
     def differences(self, other: "Fingerprint", tolerance: float = 1e-4) -> list[str]:
-        """List in words how `other` differs from this articulation; numbers are compared to a relative `tolerance`."""
+        """List in words how `other` differs from this articulation; values are compared with a relative `tolerance`."""
         mine, theirs = [j.name for j in self.joints], [j.name for j in other.joints]
         if mine != theirs:
             return [f"joint order is {theirs} instead of {mine}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities that may be identified: names, patterns of names, and bounds."""
+"""Identifiable quantities: names, name patterns, and bounds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _SHARES = ("solimp.d0", "solimp.dwidth", "solimp.midpoint")
 
 
 CONFIDENCE = 0.95
-"""Share of intervals of identified quantities that hold the true value."""
+"""Coverage of the confidence intervals of identified quantities."""
 
 
 class Parameter(Config, frozen=True):
@@ -59,12 +59,12 @@ Bounds = Mapping[str, tuple[float | None, float | None]]
 def select_parameters(
     nominal: Mapping[str, float], asked: Sequence[str], bounds: Bounds = MappingProxyType({})
 ) -> tuple[Parameter, ...]:
-    """Return the parameters selected by texts, from nominal values, with `bounds` where names do not imply them.
+    """Select parameters by text from nominal values, with `bounds` where names do not imply them.
 
     A text is a name or a shell pattern ("*.damping"; "elbow" also matches "elbow.*", "*.com" also "*.com.*"). After "="
     it may give bounds, or a start with or without bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4";
-    empty entries keep their defaults. Masses, inertias, frictions and stiffnesses are at least zero, numbers of solref
-    keep their sign, and impedances of solimp are between 0 and 1. If texts overlap, the last one counts.
+    empty entries keep their defaults. Masses, inertias, frictions and stiffnesses are at least zero, solref values keep
+    their sign, and solimp impedances are between 0 and 1. If texts overlap, the last one wins.
 
     Raises:
         InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.
@@ -93,7 +93,7 @@ def select_parameters(
 
 
 def _tell_of_lacks(pattern: str, names: Sequence[str], nominal: Mapping[str, float]) -> None:
-    """Say which links a pattern as "*.armature" skips, because they have no such quantity."""
+    """Report which links a pattern such as "*.armature" skips because they have no such quantity."""
     what = pattern.removeprefix("*.")
     if what == pattern or any(sign in what for sign in "*?[."):
         return
@@ -104,7 +104,7 @@ def _tell_of_lacks(pattern: str, names: Sequence[str], nominal: Mapping[str, flo
 
 
 def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float | None]:
-    """Return start, lower and upper bound of a text after its "="."""
+    """Parse start, lower and upper bound from the text after "="."""
     try:
         values = [float(number) if number else None for number in numbers.split(":")]
     except ValueError:
@@ -121,7 +121,7 @@ def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float
 
 
 def _range(name: str, nominal: float) -> tuple[float | None, float | None]:
-    """Return the lower and upper bound that follow from a quantity's name."""
+    """Return the lower and upper bound implied by a quantity's name."""
     if name.endswith(_SHARES):
         return 0.0, 1.0
     if name.endswith(_SOLREF):  # a time constant and a damping ratio, or both negative

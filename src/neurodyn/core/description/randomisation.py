@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions of what differs between the worlds of a training or from step to step, as users write them."""
+"""Distributions for domain randomisation, per world or per step, in the user's notation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,23 +28,23 @@ _MJLAB = {
     "pd_gains": "actuator.*.k[pd]", "encoder_bias": "observation.joint_position.*",
     "push_by_setting_velocity": "push.velocity.[xyz]",
 }  # fmt: skip
-"""Terms of mjlab's `dr` module and events, and the quantities that they draw, of all bodies or joints."""
+"""Terms of mjlab's `dr` module and events, and the quantities they randomise, for all bodies or joints."""
 _NO_LINKS = ("contact.", "actuator.", "gravity.")
 
 
 class RandomisedQuantity(Config, frozen=True):
-    """A draw that one or several quantities share.
+    """A random draw shared by one or more quantities.
 
     Attributes:
         names: The quantities.
-        change: What the drawn number is: the value, what is added to the declared one, or a factor on it.
-        lower: Least number.
-        upper: Greatest number.
-        shape: "uniform", "log" (uniform in the logarithm), or "normal" (about the middle, the bounds two standard
-            deviations away and never crossed).
-        values: Numbers of which one is drawn, instead of a range; empty for a range.
-        one: Whether the draw goes to one of the quantities, itself drawn, and the others stay as declared.
-        each: How often it is drawn: once an episode, or anew in every step; None where nothing was said.
+        change: How the drawn number applies: as the value, as an offset to the declared value, or as a factor on it.
+        lower: Lower end of the range.
+        upper: Upper end of the range.
+        shape: "uniform", "log" (uniform in the logarithm), or "normal" (about the middle, truncated at the bounds,
+            which are two standard deviations away).
+        values: Discrete values to draw from instead of a range; empty for a range.
+        one: Whether the draw applies to a single, randomly chosen quantity while the others keep their declared values.
+        each: How often it is drawn: once per episode, or at every step; None if not specified.
     """
 
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ class RandomisedQuantity(Config, frozen=True):
 
     @property
     def greatest(self) -> float:
-        """The greatest number that can be drawn."""
+        """The largest number that can be drawn."""
         return max(self.values, default=self.upper)
 
 
@@ -69,21 +69,21 @@ def randomised_quantities(
     bounds: Mapping[str, float | None] | None = None,
     stepwise: bool = False,
 ) -> tuple[RandomisedQuantity, ...]:
-    """Return the draws that texts ask for.
+    """Parse the draws that texts describe.
 
-    A text is NAME=LOWER:UPPER for values, NAME=+LOWER:UPPER for what is added to the declared value,
-    NAME=xLOWER:UPPER for factors on it, or NAME=A|B|C for values of which one is drawn; ":log" or ":normal" behind a
-    range changes its shape, and ":step" draws it anew in every step. NAME is a quantity or a shell pattern
-    ("*.damping"), each match of which is drawn for itself, or "dr.TERM", a term of mjlab; with ":one", as in
-    "actuator.*.gain=.6:1:one", one of the matches is drawn and the others stay as declared. Names joined by "&"
-    ("leg.mass&leg.inertia.*=x.8:1.2") share one draw.
+    A text is NAME=LOWER:UPPER for values, NAME=+LOWER:UPPER for offsets to the declared value, NAME=xLOWER:UPPER for
+    factors on it, or NAME=A|B|C for a choice of values; ":log" or ":normal" after a range sets its shape, and ":step"
+    redraws it at every step. NAME is a quantity or a shell pattern ("*.damping"), each match of which is drawn
+    independently, or "dr.TERM", a term of mjlab; with ":one", as in "actuator.*.gain=.6:1:one", one random match is
+    drawn and the others keep their declared values. Names joined by "&" ("leg.mass&leg.inertia.*=x.8:1.2") share one
+    draw.
 
     Args:
         texts: The texts.
         nominal: Declared values by name.
-        bounds: Least possible values by name, where there are such.
-        stepwise: Whether these quantities may be drawn in every step. Then several draws may change one, each in
-            another way.
+        bounds: Smallest possible values by name, where bounded.
+        stepwise: Whether these quantities may be drawn at every step. Then one quantity may have several draws, each
+            with a different kind of change.
 
     Raises:
         InputError: A text is malformed, matches nothing, a quantity is named twice, or a draw is not possible.
@@ -110,7 +110,7 @@ def randomised_quantities(
 
 
 def is_run(text: str) -> bool:
-    """Return whether a text is no distribution, but names a run whose posterior is drawn from."""
+    """Return whether a text names a run, whose posterior is drawn from, instead of a distribution."""
     return "=" not in text
 
 
@@ -119,7 +119,7 @@ def _malformed(text: str) -> InputError:
 
 
 def _range(text: str, right: str) -> dict[str, Any]:
-    """Return the fields of a draw from what stands behind "="."""
+    """Parse the fields of a draw from the text after "="."""
     change = _SIGNS.get(right[0], "set")
     first, *rest = (right[1:] if change != "set" else right).split(":")
     try:
@@ -149,7 +149,7 @@ def _range(text: str, right: str) -> dict[str, Any]:
 
 
 def _matching(pattern: str, nominal: Mapping[str, float]) -> list[str]:
-    """Return the quantities of a pattern, or of a term of mjlab."""
+    """Return the quantities that match a pattern or a term of mjlab."""
     if pattern.startswith("dr."):
         term = pattern.removeprefix("dr.")
         if term not in _MJLAB:
@@ -167,7 +167,7 @@ def _matching(pattern: str, nominal: Mapping[str, float]) -> list[str]:
 def _require_possible(
     text: str, draw: RandomisedQuantity, nominal: Mapping[str, float], least: Mapping[str, float | None]
 ) -> None:
-    """Refuse values below what a quantity can have."""
+    """Raise an InputError for a draw below the smallest possible value of a quantity."""
     ends = draw.values or (draw.lower, draw.upper)
     for name in draw.names:
         bound = least.get(name)
@@ -188,7 +188,7 @@ def _require_once(found: Sequence[RandomisedQuantity], *, by_way: bool) -> None:
 
 
 def changed(change: Change, nominal: float, number: Any) -> Any:
-    """Return the value of a quantity under a drawn number, or its values under a tensor of these."""
+    """Apply a drawn number to a quantity's nominal value; a tensor of draws gives a tensor of values."""
     if change == "set":
         return number
     return nominal + number if change == "add" else nominal * number

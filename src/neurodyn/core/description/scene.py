@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Static shapes around a robot, as plain data.
 
-A scene is shared by many worlds, and each world sees it at its own pose: a tilted plane is a plane at a tilted pose,
-another patch of terrain is the terrain shifted. Positions [m] and rotations (unit quaternions, scalar last, shape to
+A scene is shared by many worlds, each of which places it at its own pose: a tilted plane is a plane at a tilted pose,
+another patch of terrain is the shifted terrain. Positions [m] and rotations (unit quaternions, scalar last, shape to
 scene) of shapes are in the frame of the scene.
 """
 
@@ -47,7 +47,7 @@ class Plane(_Placed, frozen=True, kw_only=True, tag="plane", tag_field="kind"):
 
 
 class Box(_Placed, frozen=True, kw_only=True, tag="box", tag_field="kind"):
-    """A box with half edges `half` along x, y, z [m]."""
+    """A box with half extents `half` along x, y, z [m]."""
 
     half: tuple[Positive, Positive, Positive]
 

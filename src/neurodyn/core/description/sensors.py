@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors other than joint encoders: their streams in a log, and their place on the robot.
+"""Sensors other than joint encoders: their streams in a log, and their mounting on the robot.
 
-A *stream* is what a log holds: named columns of one kind of sensor. A *sensor* says what they measure: a link, a place
-and axes in its body frame, a noise and a delay. Streams travel with data; sensors are declared with a robot or in the
+A *stream* is part of a log: named columns of one kind of sensor. A *sensor* says what they measure: a link, position
+and axes in its body frame, noise and delay. Streams travel with data; sensors are declared with a robot or in the
 settings of an identification. The two are matched by name.
 """
 
@@ -21,16 +21,16 @@ from neurodyn.core.registry import Registry, imported
 Quaternion = tuple[float, float, float, float]
 
 QUATERNION = "quaternion"
-"""Name of the part of a reading that is a rotation: four numbers (scalar last), three residuals."""
+"""Name of the part of a reading that is a rotation: four values (scalar last), three residuals."""
 
 
 class Part(Config, frozen=True):
     """One quantity of a reading.
 
     Attributes:
-        name: Its name.
-        components: Its components; empty for one number per joint of the stream.
-        unit: Their unit.
+        name: Name.
+        components: Names of the components; empty for one value per joint of the stream.
+        unit: Unit of the components.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Part(Config, frozen=True):
 
     @property
     def residuals(self) -> tuple[str, ...]:
-        """Names of the components of a difference of two readings."""
+        """Names of the components of the difference of two readings."""
         return ("rx", "ry", "rz") if self.name == QUATERNION else self.components
 
 
@@ -60,8 +60,8 @@ class SensorKind:
 
     Attributes:
         parts: Quantities of a reading, in order.
-        read: The traced function of a step and of the sensor's frame that returns the reading
-            (`multibody.sensors.SensorFunction`), or "module:attribute" where it is found.
+        read: Traced function from a step and the sensor's frame to the reading (`multibody.sensors.SensorFunction`), or
+            "module:attribute".
     """
 
     parts: tuple[Part, ...]
@@ -98,8 +98,8 @@ class Stream(Config, frozen=True):
 
     Attributes:
         name: Name of the sensor.
-        kind: Its kind.
-        joints: Joints of a joint torque; empty for other kinds.
+        kind: Kind of sensor.
+        joints: Joints of a joint-torque stream; empty for other kinds.
     """
 
     name: str
@@ -125,22 +125,22 @@ class Stream(Config, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the numbers of a reading, for example "imu.specific_force.z"."""
+        """Column names of a reading, for example "imu.specific_force.z"."""
         return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.components)
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Units of the numbers of a reading."""
+        """Units of the columns of a reading."""
         return tuple(part.unit for part in self.parts for _ in part.components)
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the components of a difference of two readings, for example "tip.quaternion.rx"."""
+        """Names of the components of the difference of two readings, for example "tip.quaternion.rx"."""
         return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.residuals)
 
     @property
     def width(self) -> int:
-        """Number of numbers in a reading."""
+        """Number of columns of a reading."""
         return len(self.columns)
 
 
@@ -157,11 +157,11 @@ class Sensor(Config, frozen=True):
         link: Link that carries it, by the joint that moves the link; empty for the first link.
         position: Position in the body frame of the link [m].
         quaternion: Rotation from sensor axes to body axes, scalar last.
-        axes: Axes of velocities, accelerations and forces: of the "sensor" or of the "world".
-        noise: Standard deviation of each number of a reading, or one per quantity; empty to estimate it.
-        delay: Time from an event to its place in the log [s].
+        axes: Axes of velocities, accelerations and forces: those of the "sensor" or of the "world".
+        noise: Standard deviation of each column of a reading, or one per quantity; empty to estimate it.
+        delay: Time from an event to its log entry [s].
         side: Joint torque only: at the "motor", before friction and rotor inertia, or at the "link".
-        stream: Name of its readings in the log; empty for the sensor's name.
+        stream: Name of its stream in the log; empty for the sensor's name.
     """
 
     kind: str
@@ -195,7 +195,7 @@ Sensors = Mapping[str, Sensor]
 
 
 def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...] | None:
-    """Return the standard deviation of each component of a difference of two readings; None if not given."""
+    """Return the standard deviation of each component of the difference of two readings; None if not given."""
     given, parts = sensor.noises, stream.parts
     if not given:
         return None

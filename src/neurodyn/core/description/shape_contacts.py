@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contacts between shapes of two links as plain data, with MuJoCo's meaning; and what surfaces do in them."""
+"""Contacts between shapes of two links as plain data, with MuJoCo's semantics, and their surfaces."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -15,37 +15,37 @@ from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
 from neurodyn.core.errors import require
 
 SURFACE = "surface."
-"""How the names of the quantities of surfaces begin: "surface.NAME.slide"."""
+"""Name prefix of the quantities of surfaces: "surface.NAME.slide"."""
 
 ContactDimension = Literal[1, 3, 4, 6]
-"""Rows of a contact, MuJoCo's condim: the normal; sliding; torsion about the normal; rolling."""
+"""Rows of a contact, MuJoCo's condim: 1 normal; 3 with sliding; 4 with torsion about the normal; 6 with rolling."""
 
 FRICTION = ("slide", "torsion", "roll")
-"""Names of the coefficients of friction [1, m, m]."""
+"""Names of the friction coefficients [1, m, m]."""
 
 TouchingKind = Literal["sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "plane"]
 
 _ORDER: tuple[TouchingKind, ...] = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
 
 PAIRED: frozenset[tuple[TouchingKind, TouchingKind]] = frozenset(combinations_with_replacement(_ORDER, 2))
-"""Kinds of shapes of two links that can touch, in this order."""
+"""Pairs of shape kinds that can touch between two links, in this order."""
 
 GROUNDED: tuple[TouchingKind, ...] = ("cylinder", "ellipsoid", "mesh")
-"""Kinds of shapes that touch a plane where they lie lowest, instead of at fixed points."""
+"""Shape kinds whose contact with a plane is at the lowest point instead of at fixed points."""
 
 
 class ContactSurface(Config, frozen=True):
-    """Friction and softness of contacts; many contacts may have the same.
+    """Friction and softness of contacts; many contacts may share one surface.
 
     Attributes:
-        name: Its name.
+        name: Name.
         dimension: Rows of a contact.
         friction: Coefficients of sliding, torsion [m] and rolling [m].
-        ratios: Friction along the second tangent over that along the first, of sliding and of rolling.
+        ratios: Ratio of friction along the second tangent to that along the first, for sliding and for rolling.
         softness: Softness of the contacts.
-        margin: Distance at which surfaces already touch [m].
-        gap: How much farther apart MuJoCo already looks for contacts, which push only within the margin; it decides
-            which of many it takes. Unset for 0 [m].
+        margin: Distance at which contact begins [m].
+        gap: Extra distance within which MuJoCo detects contacts that do not push yet; it decides which of many contacts
+            are kept. Unset for 0 [m].
     """
 
     name: str
@@ -69,17 +69,17 @@ class ContactSurface(Config, frozen=True):
         return dict(zip(FRICTION[:used], self.friction, strict=False)) | {"margin": self.margin}
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by the names of their quantities."""
+        """Return its parameters by quantity name."""
         start = f"{SURFACE}{self.name}"
         values = {f"{start}.{what}": float(x) for what, x in self._scalars().items()}
         return values | constraint_quantities(f"{start}.solref", f"{start}.solimp", self.softness)
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
-        """Return the bounds of the quantities whose bounds do not follow from their names."""
+        """Return the bounds of quantities whose bounds do not follow from their names."""
         return {f"{SURFACE}{self.name}.{what}": (0.0, None) for what in self._scalars()}
 
     def with_quantities(self, named: Mapping[str, float]) -> "ContactSurface":
-        """Return the surface with other values of its quantities."""
+        """Return a copy with other values of its quantities."""
         start = f"{SURFACE}{self.name}"
         values = {what: named[f"{start}.{what}"] for what in self._scalars()}
         friction = tuple(values.get(what, old) for what, old in zip(FRICTION, self.friction, strict=True))
@@ -93,10 +93,10 @@ class Hull(Config, frozen=True):
     """The convex hull of a mesh.
 
     Attributes:
-        vertices: Its corners in the frame of the mesh [m].
-        faces: Its faces: the corners of polygons by index, in order around each.
-        neighbours: For each corner those joined to it by an edge, in the order in which MuJoCo's search for the lowest
-            corner tries them, from corner 0 on; empty where it compares all corners.
+        vertices: Vertices in the frame of the mesh [m].
+        faces: Polygonal faces as vertex indices, in order around each.
+        neighbours: Adjacent vertices of each vertex, in the order in which MuJoCo's search for the lowest vertex visits
+            them, starting at vertex 0; empty where it compares all vertices.
     """
 
     vertices: tuple[Vector3, ...]
@@ -113,16 +113,16 @@ class Hull(Config, frozen=True):
 
 
 class TouchingShape(Config, frozen=True):
-    """A shape that can touch another one.
+    """A shape that can touch another shape.
 
     Attributes:
         name: Label of the shape.
         link: Name of its link; empty for the world.
         kind: Kind of shape.
-        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges. Ellipsoid: radii.
-            Mesh: half edges of a box around it [m].
-        place: Its pose in the frame of the link's body, or in the world.
-        centre: Point of the body at which its inverse weight is taken; unset for the link's centre of mass [m].
+        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half extents. Ellipsoid: radii.
+            Mesh: half extents of its bounding box [m].
+        place: Pose in the frame of the link's body, or in the world.
+        centre: Point of the body at which its inverse weight is evaluated; unset for the link's centre of mass [m].
         hull: Name of a mesh's hull; unset for other shapes.
     """
 
@@ -145,7 +145,7 @@ class TouchingShape(Config, frozen=True):
 
     @property
     def reach(self) -> float:
-        """Radius of a sphere around its centre that holds it [m]."""
+        """Radius of the sphere about its centre that encloses it [m]."""
         if self.kind in ("box", "mesh"):
             return math.hypot(*self.size)
         if self.kind == "ellipsoid":
@@ -157,8 +157,8 @@ class ShapeContact(Config, frozen=True):
     """Two shapes that can touch.
 
     Attributes:
-        first: The shape from which the contact's normal points.
-        second: The other one.
+        first: Shape from which the contact normal points.
+        second: Shape towards which it points.
         surface: Name of the surface.
     """
 
@@ -174,12 +174,12 @@ class ShapeContact(Config, frozen=True):
 
 
 class GroundShape(Config, frozen=True):
-    """What a shape of the robot does in contacts with the ground.
+    """Ground-contact properties of one of the robot's shapes.
 
     Attributes:
-        surface: Name of the surface; empty for what `SoftConstraints` say.
-        centre: Point of its body at which the inverse weight is taken; unset for the link's centre of mass [m].
-        shape: A shape of `GROUNDED`; unset for shapes with fixed points.
+        surface: Name of the surface; empty to use `SoftConstraints`.
+        centre: Point of its body at which the inverse weight is evaluated; unset for the link's centre of mass [m].
+        shape: Its geometry if its kind is in `GROUNDED`; unset for shapes with fixed points.
     """
 
     surface: str = ""
@@ -196,7 +196,7 @@ def require_shape_contacts(
     contacts: Sequence[ShapeContact], surfaces: Sequence[ContactSurface], ground: Mapping[str, GroundShape],
     hulls: Mapping[str, Hull], links: Collection[str],
 ) -> None:  # fmt: skip
-    """Raise a ValueError for contacts of links, surfaces or hulls that do not exist, and surfaces with one name."""
+    """Raise a ValueError for contacts with unknown links, surfaces or hulls, and for duplicate surface names."""
     names = [surface.name for surface in surfaces]
     for name in names:
         require(names.count(name) == 1, f"surface {name!r}", "there twice", "a name of its own for each")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specification of state and control: kinds of joints and their coordinates, names, order, units and time step."""
+"""Specification of state and control: joint kinds and their coordinates, names, order, units and time step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ JointKind = Literal["revolute", "prismatic", "ball", "free"]
 class JointCoordinates:
     """Coordinates of one kind of joint.
 
-    Name suffixes and units of the positions, suffixes of the velocities, suffixes and units of a difference of two
-    positions (`tangent`), and the unit of the effort at a joint with one degree of freedom.
+    Name suffixes and units of positions, suffixes of velocities, suffixes and units of position differences
+    (`tangent`), and the effort unit of a joint with one degree of freedom.
     """
 
     q: tuple[str, ...]
@@ -41,11 +41,11 @@ COORDINATES: dict[JointKind, JointCoordinates] = {
         _PLACE + _QUATERNION, _METRES + _ONES, _LINEAR + _ANGULAR, _PLACE + _TURN, _METRES + _RADIANS
     ),
 }
-"""Coordinates of each kind of joint."""
+"""Coordinates of each joint kind."""
 
 
 class HasJointKind:
-    """Base of records with a joint `kind`, and what follows from it."""
+    """Base of records with a joint `kind`, with properties derived from it."""
 
     __slots__ = ()
     kind: JointKind
@@ -98,12 +98,12 @@ def places(joints: Iterable[HasJointKind]) -> list[JointPlace]:
 
 
 def is_floating(joints: Iterable[HasJointKind]) -> bool:
-    """Return whether the first joint is free: whether the base floats."""
+    """Return whether the base floats, i.e. the first joint is free."""
     return next((joint.kind == "free" for joint in joints), False)
 
 
 class HasJoints:
-    """Base of records with `joints`, and what follows from their kinds."""
+    """Base of records with `joints`, with properties derived from their kinds."""
 
     __slots__ = ()
     joints: Any
@@ -120,7 +120,7 @@ class HasJoints:
 
     @property
     def floating(self) -> bool:
-        """Whether the base floats: whether the first joint is free."""
+        """Whether the base floats, i.e. the first joint is free."""
         return is_floating(self.joints)
 
 
@@ -130,7 +130,7 @@ class JointSpec(Config, HasJointKind, frozen=True):
     Attributes:
         name: Name of the joint in the robot's file.
         kind: Kind of joint.
-        continuous: Whether the position is an angle without limits, compared modulo 2 pi.
+        continuous: Whether the position is an unlimited angle, compared modulo 2 pi.
         lower: Lower limit [rad or m]; None for none.
         upper: Upper limit [rad or m]; None for none.
     """
@@ -163,22 +163,22 @@ class JointSpec(Config, HasJointKind, frozen=True):
 
     @property
     def tangent_names(self) -> tuple[str, ...]:
-        """Names of the coordinates of a difference of two positions; rotations are rotation vectors."""
+        """Names of the coordinates of a position difference; rotations are rotation vectors."""
         return tuple(self.name + suffix for suffix in COORDINATES[self.kind].tangent)
 
     @property
     def tangent_units(self) -> tuple[str, ...]:
-        """Units of the coordinates of a difference of two positions."""
+        """Units of the coordinates of a position difference."""
         return COORDINATES[self.kind].tangent_units
 
 
 class Channel(Config, frozen=True):
-    """One measured number besides the generalised coordinates.
+    """One measured scalar besides the generalised coordinates.
 
     Attributes:
         name: "QUANTITY" or "QUANTITY.COMPONENT", for example "base_linear_velocity.x"; the components of a quantity are
             adjacent.
-        unit: Unit, for example "m/s"; "1" for a number without one.
+        unit: Unit, for example "m/s"; "1" if dimensionless.
         frame: Axes of the components; empty for none.
     """
 
@@ -188,7 +188,7 @@ class Channel(Config, frozen=True):
 
     @property
     def quantity(self) -> str:
-        """Quantity that it is a component of."""
+        """Quantity it is a component of."""
         return self.name.partition(".")[0]
 
 
@@ -201,11 +201,11 @@ class StateSpec(Config, HasJoints, frozen=True):
         controls: Driven joints, or actuators of a robot with commands of its own, in the order of the control vector.
         dt: Length of one frame [s].
         context: Number of earlier frames that a prediction can use; 0 for a complete state.
-        channels: Measured numbers besides the generalised coordinates, in order.
+        channels: Measured scalars besides the generalised coordinates, in order.
         contacts: Bodies with a known contact state, in order.
-        control_kind: "torque" [N m or N]; "target" of a position controller [rad or m] whose gains are part of what was
-            measured; "velocity" of a joint on a prescribed path; or "command" of the robot's own actuators, each in its
-            own unit.
+        control_kind: "torque" [N m or N]; "target" of a position controller [rad or m] whose gains are part of the
+            measured system; "velocity" of a joint with prescribed motion; or "command" of the robot's own actuators,
+            each in its own unit.
     """
 
     robot: str
@@ -254,12 +254,12 @@ class StateSpec(Config, HasJoints, frozen=True):
 
     @property
     def tangent_names(self) -> tuple[str, ...]:
-        """Names of the coordinates of a difference of two positions, shape [nv]."""
+        """Names of the coordinates of a position difference, shape [nv]."""
         return tuple(name for joint in self.joints for name in joint.tangent_names)
 
     @property
     def tangent_units(self) -> tuple[str, ...]:
-        """Units of the coordinates of a difference of two positions, shape [nv]."""
+        """Units of the coordinates of a position difference, shape [nv]."""
         return tuple(unit for joint in self.joints for unit in joint.tangent_units)
 
     @property
@@ -279,12 +279,12 @@ class StateSpec(Config, HasJoints, frozen=True):
 
     @property
     def places(self) -> list[JointPlace]:
-        """Columns of the coordinates of each joint in a state."""
+        """Columns of each joint's coordinates in a state."""
         return places(self.joints)
 
     @property
     def objects(self) -> dict[str, JointPlace]:
-        """Columns of the free joints of bodies beside the robot, that is of all but the first joint, by name."""
+        """Columns of the free joints of objects beside the robot, i.e. all but the first joint, by name."""
         free = [joint.kind == "free" and number > 0 for number, joint in enumerate(self.joints)]
         columns = zip(self.joints, self.places, free, strict=True)
         return {joint.name: place for joint, place, apart in columns if apart}
@@ -321,9 +321,9 @@ class StateSpec(Config, HasJoints, frozen=True):
         return tuple(names.index(name) for name in self.controls)
 
     def differences(self, other: "StateSpec") -> list[str]:
-        """List in words how `other` differs from this spec; empty if a model of this spec fits the other.
+        """List in words how `other` differs from this spec; empty if a model of this spec fits it.
 
-        Contacts of `other` do not matter if this spec has none.
+        Contacts of `other` are ignored if this spec has none.
         """
         found = []
         if self.q_names != other.q_names:
@@ -351,7 +351,7 @@ class StateSpec(Config, HasJoints, frozen=True):
         return found
 
     def with_context(self, frames: int) -> "StateSpec":
-        """Return this spec with another number of context frames."""
+        """Return a copy with another number of context frames."""
         return msgspec.structs.replace(self, context=frames)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delays in a log: from controls to motion, and of velocities relative to the slopes of positions."""
+"""Delays in a log: of motion after controls, and of velocities after the slopes of positions."""
 
 import math
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
 
 _MOST = 0.1
-"""Longest delay that is searched [s]."""
+"""Longest delay searched [s]."""
 
 _ROWS = 20_000
 _BETTER = 0.9
@@ -21,10 +21,10 @@ _FINEST_VELOCITY = 5e-5
 
 
 def velocity_delay(runs: list[RawRun]) -> float | None:
-    """Return the delay d [s] at which velocities fit the motion best in least squares: qd(t) = q'(t - d).
+    """Return the delay d [s] at which velocities best fit the motion in least squares: qd(t) = q'(t - d).
 
-    Zero if the best delay leaves more than nine tenths of the misfit. None if velocities share the clock of the
-    positions, are not logged, or have other coordinates than the positions (quaternions).
+    Zero if the best delay leaves more than nine tenths of the misfit. None if velocities share the positions' clock,
+    are not logged, or have other coordinates than positions (quaternions).
     """
     run = max((r for r in runs if r.velocity_time is not None), key=lambda r: len(r.time), default=None)
     if run is None or run.qd is None or run.velocity_time is None or run.qd.shape[1] != run.q.shape[1]:
@@ -49,7 +49,7 @@ def velocity_delay(runs: list[RawRun]) -> float | None:
 
 
 def refined(misfit, start: float, step: float, finest: float) -> float:  # noqa: ANN001
-    """Return the minimiser of a smooth function near a grid point, by halving steps and a final parabola."""
+    """Return the minimiser of a smooth function near a grid point, by step halving and a final parabola."""
     values = {start: misfit(start)}
 
     def value(place: float) -> float:
@@ -90,14 +90,14 @@ class Alignment(Config, frozen=True):
     """Measured delay from logged control to motion.
 
     Attributes:
-        delays: Candidates [s]: multiples of the log's median step, and the best one if it lies between two.
+        delays: Candidates [s]: multiples of the log's median step, and the best delay if it lies between two.
         r2: Held-out coefficient of determination of each candidate, mean over groups of runs.
         error: Held-out error of each candidate relative to no delay, geometric mean over blocks of frames.
         groups: Relative error by group of runs.
-        best: Candidate of the least error [s].
-        chosen: Delay that is applied [s].
-        significance: Mean logarithmic gain of the best candidate over no delay, in standard errors over blocks.
-        reason: Why `chosen` was chosen, in words.
+        best: Candidate with the smallest error [s].
+        chosen: Applied delay [s].
+        significance: Mean log gain of the best candidate over no delay, in standard errors over blocks.
+        reason: Reason for `chosen`, in words.
     """
 
     delays: tuple[float, ...]
@@ -111,10 +111,10 @@ class Alignment(Config, frozen=True):
 
 
 def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: float | None) -> Alignment:
-    """Measure which delay fits best; a `declared` one [s] is applied instead.
+    """Measure the delay that fits best; a `declared` delay [s] is applied instead.
 
-    Runs slower than the frames carry little information on delays shorter than their step; they are left out if there
-    are faster ones.
+    Runs slower than the frame rate carry little information on delays shorter than their step; they are left out if
+    there are faster ones.
     """
     chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
     every = [np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs]) for name in ("q", "control")]
@@ -163,7 +163,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
 
 
 class _Compared:
-    """Errors of delays by group of runs that has enough frames, computed on demand."""
+    """Errors of delays by group of runs with enough frames, computed on demand."""
 
     def __init__(
         self, by_group: dict[str, list[RawRun]], spec: StateSpec, delays: tuple[float, ...], averaged: bool
@@ -174,7 +174,7 @@ class _Compared:
         self._errors: dict[tuple[str, float], np.ndarray] = {}
 
     def error(self, delay: float) -> np.ndarray:
-        """Return the logarithm of the error relative to no delay, by block, shape [blocks]."""
+        """Return the log error relative to no delay, by block, shape [blocks]."""
         return np.concatenate([self.relative(name, delay) for name in self.problems])
 
     def r2(self, delay: float) -> float:
@@ -183,15 +183,15 @@ class _Compared:
         return float(1 - np.mean(left))
 
     def best(self, delays: Iterable[float]) -> float:
-        """Return the delay of the least error."""
+        """Return the delay with the smallest error."""
         return min(delays, key=self.mean)
 
     def mean(self, delay: float) -> float:
-        """Return the logarithm of the error relative to no delay, mean over blocks."""
+        """Return the log error relative to no delay, mean over blocks."""
         return float(self.error(delay).mean())
 
     def relative(self, name: str, delay: float) -> np.ndarray:
-        """Return the logarithm of a group's error relative to no delay, by block, shape [blocks]."""
+        """Return a group's log error relative to no delay, by block, shape [blocks]."""
         floor = 1e-9 * self.problems[name].total / self.problems[name].blocks
         return np.log(self._error(name, delay) + floor) - np.log(self._error(name, 0.0) + floor)
 
@@ -221,10 +221,10 @@ def _choose(best: float, clear: bool, significance: float, declared: float | Non
 
 @dataclass(frozen=True)
 class _Regression:
-    """Changes of velocity over frames, to be explained by state and control.
+    """Regression of velocity changes over frames on state and control.
 
-    Each run comes with the times of its frames [s]. `base` holds features of the states, shape [frames, features],
-    `target` the scaled changes, shape [frames, velocities], and `total` their squared deviation.
+    Each run comes with its frame times [s]. `base` holds state features, shape [frames, features], `target` the scaled
+    velocity changes, shape [frames, velocities], and `total` their squared deviation.
     """
 
     spec: StateSpec
@@ -235,7 +235,7 @@ class _Regression:
 
     @classmethod
     def of(cls, runs: list[RawRun], spec: StateSpec, margin: float, averaged: bool) -> "_Regression | None":
-        """Return the regression of a group of runs; None with too few frames, or a constant control."""
+        """Return the regression for a group of runs; None with too few frames or a constant control."""
         used, features, targets, frames, moves = [], [], [], 0, False
         for run in runs:
             grid = frame_times(run, spec.dt, delay=0.0, averaged=averaged, margin=margin)
@@ -263,7 +263,7 @@ class _Regression:
         return -(-len(self.target) // _BLOCK)
 
     def errors(self, delay: float) -> np.ndarray:
-        """Return the held-out squared error of each block for a delay [s], shape [blocks]."""
+        """Return each block's held-out squared error for a delay [s], shape [blocks]."""
         control = np.concatenate([mean_control(run, grid - delay, self.spec.dt) for run, grid in self.runs])
         features = np.concatenate((self.base, _control_features(control, self.base[:, 1:])), axis=1)
         block = np.arange(len(self.target)) // _BLOCK
@@ -271,7 +271,7 @@ class _Regression:
 
 
 def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Return the squared error of each row under a ridge regression on the other folds, shape [rows]."""
+    """Return each row's squared error under a ridge regression on the other folds, shape [rows]."""
     mean, scale = features.mean(axis=0), features.std(axis=0)
     x = np.where(scale > 0, (features - mean) / np.where(scale > 0, scale, 1.0), 0.0).clip(-_CLIP, _CLIP)
     x[:, 0] = 1.0
@@ -287,7 +287,7 @@ def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.
 
 
 def _state_features(q: np.ndarray, qd: np.ndarray, spec: StateSpec) -> np.ndarray:
-    """Return one, sines and cosines of angles (single and summed along the chain), velocities, signs and products."""
+    """Return 1, sines and cosines of angles (single and summed along the chain), velocities, signs and products."""
     revolute = [spec.q_names.index(joint.name) for joint in spec.joints if joint.kind == "revolute"]
     other = [index for index in range(q.shape[1]) if index not in revolute]
     angle = q[:, revolute]
@@ -306,7 +306,7 @@ def _state_features(q: np.ndarray, qd: np.ndarray, spec: StateSpec) -> np.ndarra
 
 
 def _control_features(control: np.ndarray, state: np.ndarray) -> np.ndarray:
-    """Return the control, and its products with the first features of the state (inertia depends on the pose)."""
+    """Return the control and its products with the first state features (inertia depends on the pose)."""
     few = state[:, : max(1, _MOST_FEATURES // (8 * control.shape[1]))][:, :8]
     products = (control[:, :, None] * few[:, None, :]).reshape(len(control), -1)
     return np.concatenate((control, products), axis=1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of bags: MCAP files with ROS 2 or ROS 1 messages, and ROS 2's SQLite files.
 
-A bag of ROS 2 is a folder with metadata.yaml, or one of its files.
+A ROS 2 bag is a folder with metadata.yaml, or one of its files.
 """
 
 import contextlib
@@ -27,16 +27,16 @@ _SCHEMA, _CHANNEL, _MESSAGE_CODE = 0x03, 0x04, 0x05
 
 
 class McapSource(MessageSource):
-    """An MCAP file, or the consecutive files of a recorder that splits them."""
+    """An MCAP file, or consecutive files from a recorder that splits its output."""
 
     def __init__(self, path: Path, columns: ColumnMap | None, files: tuple[Path, ...] = ()) -> None:
-        """Open a log of one file or several; the column map selects the clock."""
+        """Open a log of one or several files; the column map selects the clock."""
         self.path, self._files = path, files or (path,)
         self.clock = "header" if columns is None else columns.clock
         self._channels: dict[str, MessageChannel] = {}
 
     def channels(self) -> dict[str, MessageChannel]:
-        """Return the channels by topic, from the summary, or from the whole file if there is none."""
+        """Return the channels by topic, from the summary or, without one, from the whole file."""
         if not self._channels:
             for file in self._files:
                 self._read_summary(file)
@@ -46,7 +46,7 @@ class McapSource(MessageSource):
         return self._channels
 
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
-        """Yield the messages of some topics in file order."""
+        """Yield the messages of selected topics in file order."""
         count = 0
         for file in self._files:
             reader = _McapReader(file, topics, self._channels)
@@ -72,7 +72,7 @@ class McapSource(MessageSource):
                 summary = make_reader(stream).get_summary()
         except OSError as error:
             raise unreadable(file, error, "an MCAP file") from None
-        except Exception:  # any damage is reported when the messages are read
+        except Exception:  # damage is reported when the messages are read
             return
         if summary is not None:
             for channel in summary.channels.values():
@@ -89,7 +89,7 @@ class _McapReader:
         self._wanted: dict[int, str] = {}
 
     def messages(self) -> Iterator[Message]:
-        """Yield the messages of the wanted topics; topics found on the way are added to the channels."""
+        """Yield the messages of the selected topics; topics found on the way are added to the channels."""
         from mcap.records import Channel as ChannelRecord
         from mcap.records import Chunk, DataEnd, Schema
         from mcap.records import Message as MessageRecord
@@ -172,12 +172,12 @@ def _reason(error: Exception) -> str:
 
 
 def _is_mcap(path: Path, head: bytes) -> bool:
-    """Return whether a file starts as an MCAP file, or has the suffix."""
+    """Return whether a file starts like an MCAP file or has its suffix."""
     return head.startswith(MAGIC) or (path.suffix.lower() == ".mcap" and not path.is_dir())
 
 
 MCAP = LogFormat("an MCAP file", _is_mcap, McapSource, times="own", extra=("mcap", "zstandard", "lz4.frame"))
-"""Messages in one file."""
+"""MCAP files."""
 
 
 _SQLITE = b"SQLite format 3\0"
@@ -213,7 +213,7 @@ class SqliteSource(MessageSource):
         return found
 
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
-        """Yield the messages of some topics in file order."""
+        """Yield the messages of selected topics in file order."""
         for file in self._files:
             with _opened(file) as bag:
                 names = {index: name for index, name in bag.execute("SELECT id, name FROM topics") if name in topics}
@@ -242,7 +242,7 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _plain(content: bytes, file: Path) -> bytes:
-    """Return a message decompressed."""
+    """Return a message, decompressed."""
     if not content.startswith(_ZSTD):
         return content
     import zstandard
@@ -254,7 +254,7 @@ def _plain(content: bytes, file: Path) -> bytes:
 
 
 def open_bag(path: Path, columns: ColumnMap | None) -> MessageSource:
-    """Open a bag: a folder, its metadata.yaml, or a .db3 file; an InputError if files are missing or not readable."""
+    """Open a bag: a folder, its metadata.yaml, or a .db3 file; raise an InputError for missing or unreadable files."""
     if path.is_file() and path.name != "metadata.yaml":
         return SqliteSource(path, columns)
     folder = path if path.is_dir() else path.parent
@@ -306,4 +306,4 @@ def _is_bag(path: Path, head: bytes) -> bool:
 
 
 ROSBAG2 = LogFormat("a bag of ROS 2 (folder or .db3)", _is_bag, open_bag, times="own", extra=("zstandard",))
-"""Bags of ROS 2."""
+"""ROS 2 bags."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Column maps, which give the meaning of each column of a log, and the registry of log formats.
+"""Column maps, which define the meaning of each column of a log, and the registry of log formats.
 
 A column map is a small YAML or TOML file:
 
@@ -11,8 +11,8 @@ A column map is a small YAML or TOML file:
     qd: differentiate
     control: {shoulder: {column: [tau_feedback, tau_feedforward], unit: N m}}
 
-A free or ball joint is declared under `floating`, with the order of its quaternion and the axes of its velocities. The
-reader of a file is found in `READERS` by the file's contents.
+A free or ball joint is declared under `floating`, with the order of its quaternion and the axes of its velocities. A
+file's reader is found in `READERS` from the file's contents.
 """
 
 import zipfile
@@ -58,11 +58,11 @@ READERS: "Registry[LogFormat | Callable[..., Any]]" = Registry(
 
 @dataclass(frozen=True)
 class LogFormat:
-    """A format of logs.
+    """A log format.
 
     Attributes:
         what: Description for messages.
-        recognises: Whether a path is such a log, by the path and the first bytes of the file (empty for a folder).
+        recognises: Whether a path is such a log, from the path and the first bytes of the file (empty for a folder).
         open: Opens a log; the column map is None while one is being drafted.
         times: Source of times: a "column" or constant period in the column map; "steps" of a length that the file or
             the column map gives; or the file's "own" clock.
@@ -76,7 +76,7 @@ class LogFormat:
     extra: tuple[str, ...] = ()
 
     def source(self, path: Path, columns: "ColumnMap | None" = None) -> "Source":
-        """Open a log; an InputError if it is missing or damaged, or the extra `logs` is not installed."""
+        """Open a log; raise an InputError if it is missing or damaged, or the extra `logs` is not installed."""
         require_logs(path, self.extra)
         return self.open(path, columns)
 
@@ -96,7 +96,7 @@ def require_logs(where: Path, modules: Sequence[str]) -> None:
 
 
 def recognise(path: Path) -> str | None:
-    """Return the name of the format of a readable file or folder, from its contents; None if unknown."""
+    """Return the format name of a readable file or folder, from its contents; None if unknown."""
     head = b""
     try:
         if not path.is_dir():
@@ -114,7 +114,7 @@ def recognise(path: Path) -> str | None:
 
 
 def require_format(path: Path) -> str:
-    """Return the name of the format of a file or folder, or raise an InputError that lists the formats."""
+    """Return the format name of a file or folder, or raise an InputError that lists the formats."""
     name = recognise(path)
     if name is None:
         known = "; ".join(reader.what for reader in READERS.values() if isinstance(reader, LogFormat))
@@ -126,7 +126,7 @@ def require_format(path: Path) -> str:
 
 
 def is_log(path: Path) -> bool:
-    """Return whether a path is a log: by its contents, or by its suffix if it does not exist. A store is none."""
+    """Return whether a path is a log (not a store): by its contents, or by its suffix if it does not exist."""
     if path.exists():
         with suppress(InputError):
             if recognise(path) is not None:
@@ -135,7 +135,7 @@ def is_log(path: Path) -> bool:
 
 
 def zip_names(path: Path, head: bytes) -> list[str]:
-    """Return the names of the arrays of an npz file; empty if it is no readable zip archive."""
+    """Return the array names of an npz file; empty if it is not a readable zip archive."""
     if not head.startswith(b"PK"):
         return []
     try:
@@ -146,17 +146,17 @@ def zip_names(path: Path, head: bytes) -> list[str]:
 
 
 class Column(Config, frozen=True):
-    """Columns of one coordinate. SI value = sign * scale * unit * (column - minus + offset).
+    """Columns that make up one coordinate. SI value = sign * scale * unit * (column - minus + offset).
 
     Attributes:
         column: Name of the column (CSV), "array[index]" or "array" (npz), or as `neurodyn inspect` lists it; several
-            are added up.
+            are summed.
         minus: Columns that are subtracted, for example the parent's absolute angle for a relative angle.
         unit: Unit of the column; empty for the SI unit of the coordinate.
         sign: -1 if the log counts in the opposite direction.
         scale: Further factor, for example a gear ratio, or N m per ampere.
-        offset: Added to the raw value, in the column's unit.
-        wrapped: Whether the logged angle jumps by full turns and has to be unwrapped.
+        offset: Offset added to the raw value, in the column's unit.
+        wrapped: Whether the logged angle wraps around and must be unwrapped.
     """
 
     column: str | tuple[str, ...]
@@ -169,12 +169,12 @@ class Column(Config, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that are added up."""
+        """Names of the summed columns."""
         return (self.column,) if isinstance(self.column, str) else self.column
 
     @property
     def subtracted(self) -> tuple[str, ...]:
-        """Names of the columns that are subtracted."""
+        """Names of the subtracted columns."""
         return (self.minus,) if isinstance(self.minus, str) else self.minus
 
     @property
@@ -189,18 +189,18 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     Attributes:
         format: Format of the files: the name of a reader.
         q: Column of each position coordinate, by its name in the robot's spec.
-        control: Column of each control, by the name of its joint. "differentiate" (joints on a prescribed path) takes
-            velocities as differences of positions over the frame, so that the path is followed exactly.
-        qd: Column of each velocity coordinate. "differentiate" takes differences of positions over the frame around
-            each sample.
-        floating: Columns of each free or ball joint, by its name; such joints have none in `q` and `qd`.
-        measured: Columns of further sensors, by the sensor's name (`data.readers.sensor_columns`).
-        control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints on a
-            prescribed path. The default is also for commands of a robot's own actuators.
-        controller: The controller of targets and its gains; None if unknown.
-        length_scale: Factor on all lengths, if lengths in the log are known to be off.
+        control: Column of each control, by the name of its joint. "differentiate" (joints with prescribed motion) takes
+            velocities as position differences over the frame, so that the motion is followed exactly.
+        qd: Column of each velocity coordinate. "differentiate" takes position differences over the frame around each
+            sample.
+        floating: Columns of each free or ball joint, by name; these joints are not in `q` and `qd`.
+        measured: Columns of further sensors, by sensor name (`data.readers.sensor_columns`).
+        control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints with
+            prescribed motion. The default also covers commands of a robot's own actuators.
+        controller: The controller behind the targets and its gains; None if unknown.
+        length_scale: Factor on all lengths, if the log's lengths are known to be off.
         scene: Shapes around the robot; None if unknown or in free space.
-        contact_points: Contact points of the robot; in a file, the name of another file.
+        contact_points: Contact points of the robot; in a column-map file, the name of another file.
         robot: Name or path of the robot.
         time: Column of the time stamps; None for a constant `period`.
         time_unit: Unit of the time stamps.
@@ -209,17 +209,18 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         velocity: "sampled" interpolates logged velocities linearly at the frame; "averaged" averages them over the
             frame around it. With differentiated positions, "past" takes the slope of a parabola through the last 20 ms
             instead: noisier and delayed, but causal.
-        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment. "auto" takes
-            the delay that explains the motion best, if it is significantly better than none.
-        max_gap: Longest time between two rows that is interpolated [s]; a longer one starts a new episode.
+        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment. "auto" uses
+            the delay that explains the motion best, if significantly better than none.
+        max_gap: Longest gap between two rows that is interpolated [s]; a longer one starts a new episode.
         missing: Treatment of values that are not numbers: an "error", or a "gap" that starts a new episode.
-        clock: Times of messages: of their "header", or those at which they were logged.
+        clock: Message times: from the "header", or the log times.
         episodes: npz: array of offsets (run k is rows offsets[k]:offsets[k + 1]); CSV: column whose change starts a
             new run.
         split: Array (npz, one value per run) or column (CSV): 0 training, 1 validation, 2 test. A file may lack it, as
             well as the next two.
         group: Array (npz) or column (CSV) of the group that a run belongs to.
-        together: Array (npz) or column (CSV) that is equal for runs of one event, which a random split never divides.
+        together: Array (npz) or column (CSV) whose value is equal for runs of one event; a random split keeps them
+            together.
         group_names: npz: array of the names of groups, if `group` holds indices.
         run_names: npz: array of the names of runs.
         select_groups: Patterns (with * and ?) of the groups to read; empty for all.
@@ -228,7 +229,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         comment: CSV: start of a comment line.
     """
 
-    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # stores keep the old key
+    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # stores keep the former key
 
     format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
@@ -311,7 +312,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     @property
     def controls(self) -> dict[str, Column]:
-        """Column of each control; empty where controls are differences of positions."""
+        """Column of each control; empty if controls are position differences."""
         return {} if isinstance(self.control, str) else self.control
 
     @property
@@ -398,12 +399,12 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
 
 def undeclared(form: str) -> ColumnMap:
-    """Return a column map that gives nothing away, to read a log before it has one: rows 1 s apart, and gaps."""
+    """Return a permissive column map to read a log before it has one: rows 1 s apart, gaps allowed."""
     return ColumnMap(format=form, q={"": Column(column="")}, period=1.0, missing="gap")
 
 
 def read_column_map(path: Path) -> ColumnMap:
-    """Read a column map, or raise an InputError; its key `extends` names one to add to or replace keys of."""
+    """Read a column map, or raise an InputError; its key `extends` names a map to add to or override."""
     return from_dict(_read_tree(path, ()), ColumnMap, str(path))
 
 

@@ -23,19 +23,19 @@ from neurodyn.data.readers.source import (
 )
 
 _LINES = 1 << 14
-"""Lines that are held as text at once."""
+"""Lines held as text at once."""
 
 
 class CsvSource(Source):
     """A CSV file; rows are numbered from 0 after the header."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file; without a column map, the separator is guessed from the first line and # starts comments."""
+        """Open a file; without a column map, the separator is guessed from the first line, and # starts comments."""
         self.path, self._map = path, columns or undeclared("csv")
         self.delimiter = self._map.delimiter
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
-            text = first.strip()  # a space separates only where nothing else does: "time [s],cart position [m]"
+            text = first.strip()  # spaces separate only as a last resort: "time [s],cart position [m]"
             self.delimiter = max(",;\t", key=text.count) if any(mark in text for mark in ",;\t") else " "
         lines = self._lines()
         self.names = [name.strip() for name in next(lines, [])]
@@ -45,7 +45,7 @@ class CsvSource(Source):
         self._stamp = self.stamp() if columns is None else columns.time
 
     def stamp(self) -> str | None:
-        """Return the column named like a time stamp."""
+        """Return the column whose name looks like a time stamp."""
         return usual_stamp(self.names)
 
     def topics(self) -> list[Topic]:
@@ -102,7 +102,7 @@ class CsvSource(Source):
         )  # fmt: skip
 
     def _blocks(self, wanted: Sequence[str], labels: Sequence[str | None]) -> "Iterator[_Rows]":
-        """Yield blocks of lines: the wanted columns as numbers, the label columns as text."""
+        """Yield blocks of lines: data columns as numbers, label columns as text."""
         places = {name: self.names.index(name) for name in wanted}
         texts = {name: self.names.index(name) for name in labels if name is not None and name in self.names}
         lines, first = self._lines(), 0
@@ -134,7 +134,7 @@ class CsvSource(Source):
             ) from None
 
     def _place(self, row: int) -> str:
-        """Return " (line N)" of the file for a row."""
+        """Return " (line N)" for a row's line in the file."""
         counted = (number for number, line in enumerate(self._text(), 1) if self._counts(line))
         return f" (line {next(islice(counted, row + 1, None))})"
 
@@ -206,4 +206,4 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 CSV = LogFormat("a CSV file with a header line", _recognises, CsvSource)
-"""Tables of text."""
+"""CSV files."""

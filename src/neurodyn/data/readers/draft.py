@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drafts of column maps: the likely meaning of a log's columns, from their names and the robot's."""
+"""Draft column maps: the likely meaning of a log's columns, from their names and the robot's joints."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _PATTERNS = (
     ("pose", {"position": ".pose.position.", "quaternion": ".pose.orientation."}),
     ("pose", {"position": "eef_pos[", "quaternion": "eef_quat["}),
 )
-"""Kind of a sensor, and its columns: prefix, then the text here, then x, y, z (and w) or a number in brackets."""
+"""Sensor kinds and their columns: prefix, then the text here, then x, y, z (and w) or an index in brackets."""
 
 _HINTS = {
     "imu": "`specific_force` is that of an accelerometer: upwards at rest",
@@ -34,7 +34,7 @@ _HINTS = {
 
 
 def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the columns of each sensor, except `used` ones, and what the user has to check."""
+    """Return the columns of each sensor, except `used` ones, and notes on what the user must check."""
     there, taken = list(dict.fromkeys(columns)), set(used)
     found: dict[str, dict[str, Any]] = {}
     doubts: list[str] = []
@@ -58,7 +58,7 @@ def _listed(text: str, axes: str) -> list[str]:
 
 
 def _name(prefix: str, kind: str, known: dict[str, Any]) -> str:
-    """Return a name for a sensor from its topic or array; with its kind if that is taken."""
+    """Return a sensor name from its topic or array, with the kind appended if the name is taken."""
     words = "_".join(word for word in re.split(r"[^A-Za-z0-9]+", prefix) if word) or kind
     return words if words not in known else f"{words}_{kind}"
 
@@ -71,7 +71,7 @@ _WORDS: dict[Quantity, tuple[str, ...]] = {
     "effort": ("effort", "torque", "torques", "tau", "force", "current", "eff"),
     "position": ("position", "positions", "pos", "qpos", "q", "angle", "angles", "theta", "joint", "state"),
 }
-"""Words in a column's name, by quantity; the first match counts."""
+"""Words in column names, by quantity; the first match wins."""
 
 _NO_JOINT = (
     "orientation", "linear", "angular", "root", "eef", "ee", "object", "time", "timestamp", "covariance", "force",
@@ -84,8 +84,8 @@ _ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|vel
 class ColumnMeaning:
     """Meaning of a column's name.
 
-    `key` is the name or number of its joint, and `array` the array, topic or field that it is a part of. It is
-    `ordered` if the key is a number in an order that the log does not explain.
+    `key` is the joint's name or number, and `array` the array, topic or field that contains the column. It is `ordered`
+    if the key is a number in an order that the log does not explain.
     """
 
     quantity: Quantity
@@ -96,7 +96,7 @@ class ColumnMeaning:
 
 @dataclass
 class ColumnMapDraft:
-    """Draft of a column map: its keys, lines on what the user has to check, and coordinates without a column."""
+    """Draft column map: its keys, notes on what the user must check, and coordinates without a column."""
 
     tree: dict[str, Any]
     doubts: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class ColumnMapDraft:
 
 
 def meaning(column: str) -> ColumnMeaning | None:
-    """Return the meaning of a column's name; None if it concerns no joint."""
+    """Return the meaning of a column's name; None if it does not concern a joint."""
     match = _ROS_STATE.fullmatch(column)
     if match:
         topic, name, key = match.groups()
@@ -134,7 +134,7 @@ def meaning(column: str) -> ColumnMeaning | None:
 
 
 def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> ColumnMapDraft:
-    """Draft a column map for a log of the format `name`; without a robot, joints are named as in the log."""
+    """Draft a column map for a log of format `name`; without a robot, joints are named as in the log."""
     columns = [column for topic in topics for column in topic.columns]
     known = {column: found for column in columns if (found := meaning(column)) is not None}
     draft = ColumnMapDraft({"format": name})
@@ -243,7 +243,7 @@ def _note_absent(draft: ColumnMapDraft, what: str, joints: Iterable[str], found:
 
 
 def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str], name: str) -> None:
-    """Add the columns of a free or ball joint, from its own topics, an odometry, or a simulator."""
+    """Add the columns of a free or ball joint, from its own topics, odometry, or a simulator."""
     there = set(columns)
     tree: dict[str, Any] | None = None
     if name == "mujoco" and joint.kind == "free":
@@ -299,7 +299,7 @@ def _numbered(array: str, first: int, count: int) -> list[str]:
 
 
 def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
-    """Return a column map as YAML with comments; `remarks` are the range and unit seen in a column, by its name."""
+    """Return a column map as YAML with comments; `remarks` give each column's observed range and unit."""
     lines = [f"# Column map drafted by `neurodyn inspect {log}`. Check every line, units above all."]
     lines += [f"# - {doubt}" for doubt in draft.doubts]
     lines += [f"# - no column was found for {absent}" for absent in draft.absent]

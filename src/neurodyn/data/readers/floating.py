@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free and ball joints, whose logged pose has a quaternion: their columns, and the conventions of these.
+"""Free and ball joints, whose logged pose has a quaternion: their columns and conventions.
 
-Logs disagree on whether the scalar of a quaternion comes first or last, and on whether a velocity is in world or body
-axes. Both are declared, and checked: the angular velocity must fit the differences of the quaternions better than under
-any other convention.
+Logs disagree on whether a quaternion's scalar comes first or last, and on whether a velocity is in world or body axes.
+Both are declared and checked: the angular velocity must fit the quaternion differences better than under any other
+convention.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _MISFIT = 0.5
 class FloatingColumns(Config, frozen=True):
     """Columns of a free joint, or of a ball joint, which has no position and linear velocity.
 
-    A name stands for an array with the needed number of columns (npz); a list names each column.
+    A single name stands for an array with the required number of columns (npz); a list names each column.
 
     Attributes:
         quaternion: Rotation, body to world.
@@ -41,7 +41,7 @@ class FloatingColumns(Config, frozen=True):
         position: Position of the body's origin in the world; empty for a ball joint.
         linear_velocity: Linear velocity; empty for a ball joint, and without an angular velocity.
         linear_axes: Axes of the linear velocity.
-        linear_of: Point of the linear velocity.
+        linear_of: Point whose linear velocity is logged.
         center_of_mass: Centre of mass in the body's frame [m].
         position_unit: Unit of the position; empty for m.
         linear_unit: Unit of the linear velocity; empty for m/s.
@@ -70,13 +70,13 @@ class FloatingColumns(Config, frozen=True):
         if bool(self.angular_velocity) != bool(self.angular_axes):
             raise ValueError("give both angular_velocity and angular_axes (world or body), or neither")
         if not self.angular_velocity and not self.linear_velocity:
-            return  # the poses are differentiated
+            return  # velocities come from the poses
         if bool(self.position) != bool(self.linear_velocity) or not self.angular_velocity:
             raise ValueError("give both position and linear_velocity (a free joint), or neither (a ball joint)")
 
     @property
     def arrays(self) -> dict[str, int]:
-        """Number of columns of each array that is named as a whole."""
+        """Number of columns of each array that is referenced as a whole."""
         widths = ((self.position, 3), (self.quaternion, 4), (self.linear_velocity, 3), (self.angular_velocity, 3))
         return {names: width for names, width in widths if isinstance(names, str)}
 
@@ -96,7 +96,7 @@ class FloatingColumns(Config, frozen=True):
 
 
 def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
-    """Convert velocities [N, nv] from declared axes to world axes and the centre of mass, in place.
+    """Convert velocities [N, nv] from the declared axes and point to world axes and the centre of mass, in place.
 
     Quaternions in q [N, nq] are normalised.
     """
@@ -165,7 +165,7 @@ def check_quaternions(floating: dict[str, FloatingColumns], spec: StateSpec, q: 
 def check_readings(
     floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray, steps: np.ndarray, where: str
 ) -> None:
-    """Raise an InputError unless velocities in the declared order and axes fit the differences of the poses best.
+    """Raise an InputError unless velocities fit the pose differences best in the declared order and axes.
 
     Bodies that hardly move pass. Quaternions in q [N, nq] have the scalar last under the declared order, qd [N, nv] is
     in the declared axes, and `steps` [N - 1] are times from each row to the next [s], NaN between different runs.
@@ -229,7 +229,7 @@ def _arm(declared: FloatingColumns, quaternion: np.ndarray) -> np.ndarray:
 def _angular_misfits(
     declared: FloatingColumns, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray
 ) -> dict[str, tuple[float, float]]:
-    """Return median misfit and median speed for each convention of order and axes."""
+    """Return median misfit and median speed for each convention of quaternion order and axes."""
     misfits = {}
     for order, axes in product(_ORDERS, _AXES):
         # Reading the other order permutes (x, y, z, w) cyclically.
@@ -250,8 +250,8 @@ def _linear_misfits(quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarr
 
 
 def _misfit(logged: np.ndarray, rate: np.ndarray) -> tuple[float, float]:
-    """Return the median distance of two velocities, and the median speed, over the faster half of the rows."""
-    # Noise of the poses makes a body at rest appear to move; only a tenth of that speed counts.
+    """Return the median distance between two velocities, and the median speed, over the faster half of the rows."""
+    # Pose noise makes a body at rest appear to move, so only a tenth of the differentiated speed counts.
     speed = np.maximum(np.linalg.norm(logged, axis=1), 0.1 * np.linalg.norm(rate, axis=1))
     fast = speed >= np.median(speed)
     return float(np.median(np.linalg.norm(logged - rate, axis=1)[fast])), float(np.median(speed[fast]))

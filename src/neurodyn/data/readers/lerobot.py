@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of LeRobot data sets, versions 3.0 and 2.1: folders of Parquet files with a description in meta/.
+"""Reader of LeRobot data sets, versions 3.0 and 2.1: folders of Parquet files with metadata in meta/.
 
-Videos and images are ignored. The rows of an episode are 1/fps apart; time stamps, which are rounded to single
-precision, are used if they deviate from that.
+Videos and images are ignored. The rows of an episode are 1/fps apart; time stamps, rounded to single precision, are
+used only if they deviate from that.
 """
 
 import json
@@ -38,7 +38,7 @@ _SPLITS = {"train": Split.TRAIN, "val": Split.VALIDATION, "validation": Split.VA
 
 @dataclass(frozen=True)
 class _Feature:
-    """One column of a data set, with an array in each row."""
+    """One feature of a data set, with an array per row."""
 
     dtype: str
     width: int
@@ -47,7 +47,7 @@ class _Feature:
 
 @dataclass(frozen=True)
 class _LerobotEpisode:
-    """One episode: its number, rows, and the file that it is in."""
+    """One episode: its number, rows and file."""
 
     index: int
     length: int
@@ -107,7 +107,7 @@ class LerobotSource(Source):
     def _blocks(
         self, places: dict[str, tuple[str, int]], limit: int
     ) -> Iterator[tuple[_LerobotEpisode, dict[str, np.ndarray], bool]]:
-        """Yield columns and times of each episode, a long one in parts, and whether it has several parts."""
+        """Yield columns and times of each episode, long ones in parts, and whether it has several parts."""
         by_index = {episode.index: episode for episode in self._episodes}
         seen = dict.fromkeys(by_index, 0)
         pending: list[dict[str, np.ndarray]] = []
@@ -141,7 +141,7 @@ class LerobotSource(Source):
             )
 
     def _batches(self, file: Path, places: dict[str, tuple[str, int]]) -> Iterator[dict[str, np.ndarray]]:
-        """Yield rows of a file: the wanted columns, times and episode numbers."""
+        """Yield rows of a file: the selected columns, times and episode numbers."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -164,7 +164,7 @@ class LerobotSource(Source):
             raise InputError(f"{file}: is damaged or cut off ({reason}); copy the data set again") from None
 
     def _numbers(self, batch: Any, places: dict[str, tuple[str, int]], file: Path, first: int) -> dict[str, np.ndarray]:
-        """Return the wanted columns of some rows as float64."""
+        """Return the selected columns of some rows as float64."""
         there = [name for name in ("episode_index", "timestamp", "frame_index") if name in batch.schema.names]
         widths = {feature: self._features[feature].width for feature, _ in places.values()}
         tables = {
@@ -192,7 +192,7 @@ class LerobotSource(Source):
         return times if stamps is None or (np.abs(stamps - times) <= rounding).all() else stamps
 
     def _place(self, reference: str) -> tuple[str, int]:
-        """Return feature and column of a name such as "observation.state[elbow]"."""
+        """Split a name such as "observation.state[elbow]" into feature and column."""
         name, key = (reference, None) if reference in self._features else split_reference(reference)
         feature = self._features.get(name)
         numeric = [n for n, f in self._features.items() if f.dtype.startswith(_NUMBERS)]

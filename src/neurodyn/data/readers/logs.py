@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of log files to trajectories: read, check the rate, split at gaps, measure the alignment, resample."""
+"""Conversion of log files to trajectories: read, check the rate, split at gaps, measure delays, resample."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -37,10 +37,10 @@ SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 _TEST_FRACTION = 0.2
 _MOST_LISTED = 20
 _TOPICS = {"mcap", "rosbag2"}
-"""Formats that name their columns alike."""
+"""Formats whose columns are named in the same way."""
 
 _HELD = 96 << 20
-"""Size of the runs from which delays are measured [bytes]; they apply to the rest of a longer log."""
+"""Size of the runs used to measure delays [bytes]; the delays apply to the rest of a longer log."""
 
 _ROWS = 1 << 19
 """Rows written to the store at once."""
@@ -55,13 +55,14 @@ def read_logs(
     without_split: Split | None = None,
     seed: int = 0,
 ) -> Store:
-    """Read log files of a column map's format into trajectories at the robot's frames, in memory.
+    """Read log files of a column map's format into trajectories at the robot's frame rate, in memory.
 
-    With split="declared", runs without a split in the log get `without_split`, or for None a random split by run (7 : 1
-    : 2). Fewer than three runs are cut in time instead, in the same proportion.
+    With split="declared", runs without a split in the log get `without_split`, or, if None, a random split by run (7 :
+    1 : 2). Fewer than three runs are cut in time instead, in the same proportion.
 
     Raises:
-        InputError: Files are missing, malformed, or do not fit the column map, the rate or dt; all are named.
+        InputError: Files are missing, malformed, or do not fit the column map, the rate or dt; the message names all of
+            them.
     """
     with TemporaryFile() as rows:
         header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, without_split, seed))
@@ -115,7 +116,7 @@ def _episodes(table: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _append(writer: StoreWriter, header: StoreHeader, rows: IO[bytes], table: np.ndarray) -> None:
-    """Move the rows of some episodes from a file into a store."""
+    """Move the rows of some episodes from the temporary file into a store."""
     wide, more = widths(header.spec), len(stream_columns(header.streams))
     count = int((table["length"] + 1).sum())
     frames = np.frombuffer(rows.read(4 * count * (sum(wide.values()) + more)), np.float32).reshape(count, -1)
@@ -132,13 +133,13 @@ def open_data(
     memory: int = IN_MEMORY,
     targets: bool = False,
 ) -> Store:
-    """Open a store (.h5, .hdf5), or a log in the layout of a column map, which is read into memory.
+    """Open a store (.h5, .hdf5), or read a log with a column map into memory.
 
     Runs of a log without a split are all test data, to be scored whole. Rows of a store beyond `memory` bytes stay in
-    its file. With `targets`, controls may be targets of a controller although the robot's are torques.
+    its file. With `targets`, controls may be controller targets even if the robot's are torques.
 
     Raises:
-        InputError: The file is missing or malformed, or of another robot.
+        InputError: The file is missing, malformed, or of another robot.
     """
     path = Path(path)
     if not is_log(path):
@@ -176,7 +177,7 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
 
 
 def _format(file: Path, columns: ColumnMap) -> str:
-    """Return the format of a file: the column map's, or the other one with topics; an InputError for a third."""
+    """Return a file's format: the column map's, or the other message format; raise an InputError for any other."""
     found = recognise(file) if file.exists() else None
     if found == columns.format or found is None or file.suffix.lower() == f".{columns.format}":
         return columns.format
@@ -251,7 +252,7 @@ class _WrittenEpisode:
 
 
 class _Conversion:
-    """Converts pieces of runs to frames: holds them until the delays are measured, then resamples and writes them."""
+    """Converts gap-free pieces of runs to frames: holds them until the delays are measured, then writes them."""
 
     def __init__(self, columns: ColumnMap, spec: StateSpec, rows: IO[bytes]) -> None:
         self.episodes: list[_WrittenEpisode] = []
@@ -263,7 +264,7 @@ class _Conversion:
         self._size = 0
 
     def add(self, piece: RawRun) -> None:
-        """Take a piece without gaps."""
+        """Add a piece without gaps."""
         self.pieces += 1
         if self.alignment is not None:
             self._write(piece)
@@ -274,7 +275,7 @@ class _Conversion:
             self.finish()
 
     def finish(self) -> None:
-        """Measure the delays and write the pieces held until then."""
+        """Measure the delays and write the pieces still held."""
         if self.alignment is None and self._held:
             self._measure()
         for piece in self._held:
@@ -283,7 +284,7 @@ class _Conversion:
 
     def _measure(self) -> None:
         columns = self._columns
-        # Test data must not decide on the alignment, if there are others.
+        # Test data must not influence the alignment if there are other data.
         measured = [piece for piece in self._held if piece.split != Split.TEST] or self._held
         self.velocity_delay = velocity_delay(measured)
         if self.velocity_delay:
@@ -321,7 +322,7 @@ class _Conversion:
 def _splits(
     episodes: list[_WrittenEpisode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
 ) -> tuple[list[_WrittenEpisode], list[Split]]:
-    """Return the episodes and the split of each; they are cut in time if there are too few runs for a random split."""
+    """Return the episodes and the split of each, cut in time if there are too few runs for a random split."""
     if choice not in {"declared", "random"}:
         return episodes, [Split[choice.upper()]] * len(episodes)
     runs = survey.runs
@@ -340,8 +341,8 @@ def _splits(
 def _cut_in_time(episodes: list[_WrittenEpisode]) -> tuple[list[_WrittenEpisode], list[Split]]:
     """Cut each episode in time: seven tenths for training, one for validation, two for test.
 
-    The state at a cut belongs to the earlier part only, so no row is in two parts. A part without a frame leaves its
-    row to the part before.
+    The state at a cut belongs to the earlier part only, so no row is in two parts. An empty part cedes its row to the
+    part before.
     """
     cut: list[_WrittenEpisode] = []
     splits: list[Split] = []
@@ -378,7 +379,7 @@ def _notes(
 
 
 def _finite(tree: Any) -> Any:
-    """Return plain data without infinite numbers, such as a limit that is none, which JSON cannot hold."""
+    """Return plain data without infinite numbers, which JSON cannot hold, such as an unlimited torque."""
     if not isinstance(tree, dict):
         return tree
     kept = {name: _finite(value) for name, value in tree.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of messages by topic, each with a type and a clock: the common part of ROS bags and MCAP files."""
+"""Logs of messages by topic, each topic with a type and a clock: the common part of ROS bags and MCAP files."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,19 +13,19 @@ from neurodyn.data.readers.ros import Decoded, Decoder, parse_definitions, short
 from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic
 
 _SAMPLE = 64
-"""Messages of each topic that are sampled to list its columns."""
+"""Messages per topic sampled to list its columns."""
 
 _BATCH = 8192
-"""Messages of a topic that are decoded at once."""
+"""Messages per topic decoded at once."""
 
 _NOT_LISTED = ("covariance",)
 
 
 @dataclass(frozen=True)
 class MessageChannel:
-    """One topic of a log, with the type of its messages ("package/msg/Type") and the definition of that type.
+    """One topic of a log, with its message type ("package/msg/Type") and the definition of that type.
 
-    Encodings other than "cdr" and "ros1", and languages other than "ros2msg" and "ros1msg", cannot be read. Texts are
+    Only the encodings "cdr" and "ros1" and the definition languages "ros2msg" and "ros1msg" can be read. Fields are
     empty if the file does not say.
     """
 
@@ -41,7 +41,7 @@ Message = tuple[str, int, bytes]
 
 
 class MessageSource(Source):
-    """A log of messages; `clock` says whether times come from message headers, if present, or from the log."""
+    """A log of messages; `clock` selects times from message headers, where present, or from the log."""
 
     clock: Literal["header", "log"] = "header"
 
@@ -51,7 +51,7 @@ class MessageSource(Source):
 
     @abstractmethod
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
-        """Yield the messages of some topics in file order."""
+        """Yield the messages of selected topics in file order."""
 
     def topics(self) -> list[Topic]:
         """Return the topics, with the columns of their first messages."""
@@ -130,7 +130,7 @@ class MessageSource(Source):
         )
 
     def _place(self, name: str, channels: dict[str, MessageChannel]) -> tuple[str, str]:
-        """Return topic and column of a name such as "/topic.field[joint]"."""
+        """Split a name such as "/topic.field[joint]" into topic and column."""
         for topic in sorted(channels, key=len, reverse=True):
             if name.startswith(f"{topic}."):
                 return topic, name[len(topic) + 1 :]
@@ -138,7 +138,7 @@ class MessageSource(Source):
         raise self.missing([name.partition(".")[0]], listed, "topic")
 
     def _decoders(self, channels: Iterable[MessageChannel]) -> tuple[dict[str, Decoder], dict[str, str]]:
-        """Return a decoder for each readable topic, and the reason for each of the others."""
+        """Return a decoder for each readable topic, and for each other topic why it cannot be read."""
         decoders: dict[str, Decoder] = {}
         troubles: dict[str, str] = {}
         for channel in channels:
@@ -169,10 +169,10 @@ def _decoder(channel: MessageChannel) -> Decoder:
 
 
 class _Stream:
-    """Messages of one topic, collected until they are returned as columns.
+    """Messages of one topic, buffered until they are returned as columns.
 
-    `count` is the number of messages so far, `first` the time of the first one [ns]. `seen` are wanted columns of any
-    message, and `listed` all columns of the first ones.
+    `count` is the number of messages so far, `first` the time of the first one [ns]. `seen` holds the selected columns
+    found in any message, `listed` all columns of the first messages.
     """
 
     def __init__(self, decoder: Decoder, wanted: frozenset[str], clock: Literal["header", "log"]) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of npz files with MuJoCo's names: qpos, qvel, ctrl, and time or a time step.
+"""Reader of npz files with MuJoCo's array names: qpos, qvel, ctrl, and time or a time step.
 
-Arrays have shape [T, columns], or [episodes, T, columns]. Controls may have one row fewer than states, because no
+Arrays have shape [T, columns] or [episodes, T, columns]. Controls may have one row fewer than states, because no
 control follows the last state.
 """
 
@@ -34,7 +34,7 @@ class MujocoSource(Source):
     """An npz file of MuJoCo states."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file; an InputError if it is damaged, or the shape of qpos is not valid."""
+        """Open a file; raise an InputError if it is damaged or qpos has an invalid shape."""
         self.path, self._map, self._arrays = path, columns, NpzArrays(path)
         shape = self._arrays.shape("qpos")
         if len(shape) not in (2, 3) or 0 in shape:
@@ -66,7 +66,7 @@ class MujocoSource(Source):
 
     @property
     def step(self) -> float | None:
-        """Time of a step [s], from the column map or the file; None if neither has it."""
+        """Time step [s], from the column map or the file; None if neither has it."""
         if self._map is not None and self._map.period is not None:
             return float(self._map.period)
         name = next((name for name in _STEPS if name in self._arrays.names), None)
@@ -127,14 +127,14 @@ class MujocoSource(Source):
         return series_of(places, blocks)
 
     def _block(self, array: str, episode: int, piece: slice) -> np.ndarray:
-        """Return rows of an array; one with a row fewer ends early."""
+        """Return rows of an array; an array with one row fewer ends early."""
         shape = self._arrays.shape(array)
         if len(self._lead) == 2 and shape[: len(self._lead)] != self._lead[-1:] and len(shape) > 1:
             return self._arrays.rows(array, episode, episode + 1)[0][piece]
         return self._arrays.rows(array, piece.start, min(piece.stop, *shape[:1]))
 
     def _place(self, reference: str) -> Place:
-        """Return array and column of a reference such as "qpos[3]"."""
+        """Split a reference such as "qpos[3]" into array and column."""
         name, key = split_reference(reference)
         if name not in self._arrays.names:
             raise self.missing([name], self._arrays.names, "array")
@@ -156,7 +156,7 @@ class MujocoSource(Source):
         return name, index
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
-        """Return whether an array has the rows of qpos, or one fewer."""
+        """Return whether an array has as many rows as qpos, or one fewer."""
         lead = shape[: len(self._lead)]
         return lead == self._lead or lead == (*self._lead[:-1], self._lead[-1] - 1)
 
@@ -167,4 +167,4 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 MUJOCO = LogFormat("an npz file with MuJoCo's qpos, qvel and ctrl", _recognises, MujocoSource, times="steps")
-"""States of MuJoCo."""
+"""MuJoCo states in npz files."""

@@ -43,7 +43,7 @@ class NpzArrays:
         try:
             file = np.load(path, allow_pickle=False)
         except Exception as error:  # damaged zip and npy files raise many kinds of exceptions
-            # numpy takes unknown contents for a pickle, which would mislead the reader.
+            # numpy reports unknown contents as a pickle, which would mislead the user.
             reason = "it is of another kind" if "pickle" in str(error) else error
             raise InputError(f"{path}: not a readable npz file ({reason}); write it with numpy.savez") from None
         if not isinstance(file, np.lib.npyio.NpzFile):
@@ -73,7 +73,7 @@ class NpzArrays:
         return self._whole[name]
 
     def rows(self, name: str, begin: int, end: int) -> np.ndarray:
-        """Return consecutive rows of an array, with errors as in `array`; a large array is read sequentially."""
+        """Return consecutive rows of an array, errors as in `array`; a large array is read sequentially."""
         shape, by_columns, dtype = self._header(name)
         width = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         if by_columns or dtype.hasobject or shape[0] * width <= _WHOLE:
@@ -92,13 +92,13 @@ class NpzArrays:
         return rows
 
     def _header(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
-        """Return shape, whether the order is Fortran's, and data type of an array."""
+        """Return shape, whether the order is Fortran, and dtype of an array."""
         self._require(name)
         if name not in self._headers:
             try:
                 with zipfile.ZipFile(self.path).open(f"{name}.npy") as stream:
                     self._headers[name] = _read_header(stream)
-            except KeyError:  # a member that is no array
+            except KeyError:  # a member that is not an array
                 raise self._damaged(name, "it is no array") from None
             except Exception as error:  # see above
                 raise self._damaged(name, error) from None
@@ -132,7 +132,7 @@ class NpzSource(Source):
     """An npz file whose arrays have one value, or one row of values, per row of the log."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file; an InputError if an array for a floating joint has the wrong width."""
+        """Open a file; raise an InputError if a floating joint's array has the wrong width."""
         self.path, self._map, self._arrays = path, columns or undeclared("npz"), NpzArrays(path)
         self._stamp = self.stamp() if columns is None else columns.time
         for joint in self._map.floating.values():
@@ -154,13 +154,13 @@ class NpzSource(Source):
         return [Topic(f"{rows} rows", "arrays", tuple(names), clock, rows) for rows, names in ordered]
 
     def stamp(self) -> str | None:
-        """Return the array named like a time stamp, among the longest arrays."""
+        """Return the array whose name looks like a time stamp, among the longest arrays."""
         shapes = {name: self._arrays.shape(name) for name in self._arrays.names}
         most = max((shape[0] for shape in shapes.values() if shape), default=0)
         return usual_stamp([name for name, shape in shapes.items() if shape == (most,)])
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield the rows in parts of bounded size, whole runs if possible."""
+        """Yield the rows in parts of bounded size, whole runs where possible."""
         rows = self._rows(self._stamp or self._map.coordinates[0].columns[0] or names[0])
         places = {name: self._place(name, rows) for name in (*names, *([self._stamp] if self._stamp else []))}
         period = self._period()
@@ -183,7 +183,7 @@ class NpzSource(Source):
         return shape[0]
 
     def _place(self, reference: str, rows: int) -> tuple[str, int | None]:
-        """Return array and column of a reference, "array[index]" or "array"."""
+        """Split a reference, "array[index]" or "array", into array and column."""
         name, index = self._split(reference)
         shape, kind = self._arrays.shape(name), self._arrays.dtype(name)
         if kind.kind not in "fiub":
@@ -203,7 +203,7 @@ class NpzSource(Source):
         return match[1], None if match[2] is None else int(match[2])
 
     def _period(self) -> float:
-        """Return the time between two rows [s], from the column map or from the array that it names."""
+        """Return the time between two rows [s], from the column map or the array it names."""
         period = self._map.period
         if not isinstance(period, str):
             return float(period or 0.0)
@@ -295,4 +295,4 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 NPZ = LogFormat("an npz file (numpy.savez)", _recognises, NpzSource)
-"""Arrays of numpy."""
+"""npz files."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as logged, in SI units at their original times, with statistics and checks of their units."""
+"""Runs as logged, in SI units at their original times, with statistics and unit checks."""
 
 import math
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ from neurodyn.data.readers.sensor_columns import SensorReadings
 
 @dataclass(frozen=True)
 class RawRun:
-    """One run, or one of several consecutive parts of a long one, which share its name.
+    """One run, or one of several consecutive parts of a long run, which share its name.
 
     Attributes:
         name: Name of the run.
         group: Name of its group; empty for none.
-        split: Its split; None if the log does not say.
+        split: Split; None if the log does not say.
         time: Time of each row [s], increasing, shape [N].
         q: Positions [rad or m], shape [N, nq].
-        qd: Velocities [rad/s or m/s], shape [N, nv]; None if they follow from the positions.
+        qd: Velocities [rad/s or m/s], shape [N, nv]; None if derived from the positions.
         control: Torques, held from row to row [N m or N], shape [N, nu].
-        together: Equal for runs that a random split must not divide.
+        together: Label shared by runs that a random split must keep together.
         velocity_time: Time of each row of `qd` [s], shape [V], if velocities have a separate clock.
         control_time: Time of each row of `control` [s], shape [C], if controls have a separate clock.
-        missing: Times at which the log lacks a value [s], increasing; they separate episodes.
+        missing: Times of missing values in the log [s], increasing; they separate episodes.
         centers: Centre of mass of each free joint's body in its frame [m], for velocities from poses; default: origin.
         readings: Readings of further sensors, in the order of the column map.
     """
@@ -52,7 +52,7 @@ class RawRun:
 
     @property
     def clocks(self) -> dict[str, np.ndarray]:
-        """Times of the rows of "q", "control" and, if there are velocities, "qd" [s]."""
+        """Row times of "q", "control" and, if there are velocities, "qd" [s]."""
         clocks = {"q": self.time, "control": self.time if self.control_time is None else self.control_time}
         if self.qd is not None:
             clocks["qd"] = self.time if self.velocity_time is None else self.velocity_time
@@ -66,7 +66,7 @@ class RawRun:
 
 
 def selected(columns: ColumnMap, group: str, name: str) -> bool:
-    """Return whether a run is selected; a run without a group passes any selection of groups."""
+    """Return whether a run is selected; a run without a group passes any group selection."""
 
     def matches(patterns: tuple[str, ...], label: str) -> bool:
         return not patterns or any(fnmatchcase(label, pattern) for pattern in patterns)
@@ -75,7 +75,7 @@ def selected(columns: ColumnMap, group: str, name: str) -> bool:
 
 
 def parse_split(value: object, where: str) -> Split:
-    """Return the split that a number or word stands for, or raise an InputError."""
+    """Return the split for a number or word, or raise an InputError."""
     text = str(value).strip().lower()
     for split in Split:
         if text in {str(int(split)), f"{int(split)}.0", split.name.lower()}:
@@ -84,7 +84,7 @@ def parse_split(value: object, where: str) -> Split:
 
 
 _STEPS = 1 << 20
-"""Steps of a group that enter its median; later ones of a longer log are only checked for gaps."""
+"""Steps per group that enter its median; later steps of a longer log are only checked for gaps."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class SeenRun:
 
 
 class Survey:
-    """Statistics of runs, kept after the runs are dropped: labels by name, and counts of rows, gaps and missing."""
+    """Statistics of runs that outlive the runs: labels by name, and counts of rows, gaps and missing values."""
 
     def __init__(self, max_gap: float) -> None:
         self.runs: dict[str, SeenRun] = {}
@@ -148,10 +148,10 @@ class Survey:
 _ROWS = 50_000
 _NEAR = 0.1
 _FASTEST = 60.0
-"""Speed that few joints exceed for a twentieth of a log [rad/s]."""
+"""Speed that few joints exceed for more than a twentieth of a log [rad/s]."""
 
 _BEYOND = 0.35
-"""Distance beyond the limits of a joint from which its unit is doubted [rad]."""
+"""Distance beyond a joint's limits at which its unit becomes doubtful [rad]."""
 
 _RATIOS = {
     180 / math.pi: "the position is in degrees, or the velocity in radians where degrees are declared",
@@ -162,11 +162,11 @@ _RATIOS = {
     1e-3: "the velocity is in mm/s",
     -1.0: "position and velocity count in opposite directions (`sign`)",
 }
-"""Meaning of the ratio of a position's slope to its velocity."""
+"""Likely cause for each ratio of a position's slope to its velocity."""
 
 
 def unit_doubts(runs: list[RawRun], spec: StateSpec) -> list[str]:
-    """Return a line for each joint whose logged unit cannot be right, from runs in SI units and the joint limits."""
+    """Return a line for each joint whose logged unit cannot be right, from runs in SI units and joint limits."""
     if not runs:
         return []
     run = max(runs, key=lambda r: len(r.time))
@@ -195,7 +195,7 @@ def unit_doubts(runs: list[RawRun], spec: StateSpec) -> list[str]:
 
 
 def by_ratio(slope: np.ndarray, velocity: np.ndarray) -> float | None:
-    """Return the ratio of a position's slope to its velocity; None if the two correlate weakly."""
+    """Return the ratio of a position's slope to its velocity; None if they correlate weakly."""
     good = np.isfinite(slope) & np.isfinite(velocity)
     if good.sum() < 3:
         return None
@@ -209,7 +209,7 @@ def by_ratio(slope: np.ndarray, velocity: np.ndarray) -> float | None:
 def _by_range(
     position: np.ndarray, slope: np.ndarray, lower: float | None, upper: float | None, continuous: bool
 ) -> str | None:
-    """Return why an angle is not plausible in radians; None if it is."""
+    """Return why an angle is implausible in radians; None if it is plausible."""
     least, most = float(position.min()), float(position.max())
     as_degrees = f"positions from {least:.3g} to {most:.3g} rad"
     if lower is not None and upper is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Resampling of uneven time stamps to the frames of a robot.
+r"""Resampling of unevenly timed logs to the robot's frames.
 
 Positions are interpolated by cubic Hermite polynomials with slopes from the positions, because logged velocities are
 noisier and often late. Velocities are sampled or averaged. The control of a frame is the mean of the held signal during
-it, $\frac1{dt} \int u\,dt$, because that is the impulse that the robot received.
+it, $\frac1{dt} \int u\,dt$, because that is the impulse the robot received.
 """
 
 from collections.abc import Callable
@@ -22,19 +22,19 @@ _PAST = 0.02
 """Time window of past positions for a velocity [s]."""
 
 _TOUCH = 1e-4
-"""Fraction of a frame by which a row may miss it and still be taken without interpolation."""
+"""Fraction of a frame within which a row counts as on the frame and is used without interpolation."""
 
 _BLOCK = 1 << 15
 
 SLOWEST = 5.0
-"""Most frames that one step of a log may span; interpolating longer steps would invent the motion."""
+"""Longest log step, in frames; interpolating longer steps would invent the motion."""
 
 
 @dataclass(frozen=True)
 class Frames:
     """Consecutive frames: positions [T + 1, nq], velocities [T + 1, nv], mean controls [T, nu] and sensor readings.
 
-    Readings have shape [T + 1, numbers], NaN for none.
+    Readings have shape [T + 1, columns], NaN for none.
     """
 
     q: np.ndarray
@@ -65,7 +65,7 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
     if any(len(time) < 2 for time in clocks):
         return []
     held = run.control_time
-    # A control with a separate clock is held for one more step after its last row.
+    # A control with its own clock is held for one more step after its last row.
     reach = {id(time): (1 + _TOUCH) * float(np.median(np.diff(time))) if time is held else 0.0 for time in clocks}
     holes = [(begin + reach[id(time)], end) for time in clocks for begin, end in _holes(time, run.missing, max_gap)]
     begin = max(time[0] for time in clocks)
@@ -80,7 +80,7 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
 
 
 def _holes(time: np.ndarray, missing: np.ndarray | None, max_gap: float) -> list[tuple[float, float]]:
-    """Return the last time before and the first after each hole of one clock."""
+    """Return the last time before and the first after each gap of one clock."""
     broken = np.diff(time) > max_gap
     if missing is not None and len(missing):
         broken |= np.diff(np.searchsorted(missing, time)) > 0
@@ -114,10 +114,10 @@ def resample(
 ) -> Frames | None:
     """Return the frames of a run without gaps; None if it is too short for one.
 
-    Frames that coincide with rows take their values without interpolation. A logged control takes effect after `delay`
-    [s]. With `averaged`, logged velocities are averaged over the frame around each sample; with `past`, velocities that
-    are not logged come from past positions only (`past_slopes`). `margin` [s] is left out at both ends; None for as
-    little as the delay requires.
+    Frames that coincide with rows use their values without interpolation. A logged control takes effect after `delay`
+    [s]. With `averaged`, logged velocities are averaged over the frame around each sample; with `past`, differentiated
+    velocities use past positions only (`past_slopes`). `margin` [s] is cut at both ends; None for the minimum that the
+    delay requires.
     """
     grid = frame_times(run, spec.dt, delay=delay, averaged=averaged, margin=margin, past=past)
     if grid is None:
@@ -137,7 +137,7 @@ def _rates(q: np.ndarray, spec: StateSpec) -> np.ndarray:
 def frame_times(
     run: RawRun, dt: float, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
 ) -> np.ndarray | None:
-    """Return the times of the frames of a run since its first row [s], shape [T + 1]; arguments: see `resample`."""
+    """Return the frame times of a run since its first row [s], shape [T + 1]; arguments: see `resample`."""
     half = dt / 2 if averaged or (run.qd is None and not past) else 0.0
     before, after = max(half, delay, 0.0), max(half, -delay, 0.0)
     if margin is not None:
@@ -190,7 +190,7 @@ def mean_control(run: RawRun, at: np.ndarray, dt: float) -> np.ndarray:
 
 
 def _rows_at(time: np.ndarray, at: np.ndarray, dt: float) -> np.ndarray | None:
-    """Return the row at each time; None if a time is off all rows by more than a ten-thousandth of a frame."""
+    """Return the row at each time; None if a time misses all rows by more than a ten-thousandth of a frame."""
     rows = np.minimum(np.searchsorted(time, at - _TOUCH * dt), len(time) - 1)
     return rows if (np.abs(time[rows] - at) <= _TOUCH * dt).all() else None
 
@@ -201,7 +201,7 @@ def _in_blocks(compute: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> n
 
 
 def held_integral(time: np.ndarray, signal: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Integrate a signal that is held from row to row, from time[0] to each of `at`; shape [at, columns].
+    """Integrate a zero-order-hold signal from time[0] to each of `at`; shape [at, columns].
 
     The signal keeps its first value before the first row, and its last value after the last one.
     """
@@ -224,14 +224,14 @@ def hermite(time: np.ndarray, value: np.ndarray, slope: np.ndarray, at: np.ndarr
 
 
 def past_slopes(time: np.ndarray, value: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the slope at each of `at` of the parabola through the rows of the last 20 ms; shape [at, columns].
+    """Return the slope at each of `at` of a parabola fitted to the rows of the last 20 ms; shape [at, columns].
 
-    At least three rows are used; at the first frames they include later ones.
+    At least three rows are used; at the first frames these include later rows.
     """
     count = min(len(time), max(3, round(_PAST / float(np.median(np.diff(time)))) + 1))
     if count < 3:
         return np.repeat((value[1:] - value[:-1]) / (time[1] - time[0]), len(at), axis=0)
-    # A frame on a row must not miss it by rounding.
+    # A frame on a row must not miss it through rounding.
     last = np.searchsorted(time, at + 1e-9, side="right") - 1
     rows = np.clip(last, count - 1, len(time) - 1)[:, None] + np.arange(1 - count, 1)
     s = (time[rows] - at[:, None]) / _PAST

@@ -2,7 +2,7 @@
 """Reader of robomimic and Isaac Lab demonstrations in HDF5: groups /data/demo_N.
 
 Observations and actions are recorded before a step, Isaac Lab's `states` after it; `initial_state` is the state before
-the first step. There are no time stamps: the length of a step is in the settings of the environment or the column map.
+the first step. There are no time stamps: the time step is in the environment's settings or the column map.
 """
 
 import json
@@ -41,7 +41,7 @@ class RobomimicSource(Source):
     """A file of demonstrations."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file; an InputError if it is damaged, or a demonstration is missing or empty."""
+        """Open a file; raise an InputError if it is damaged, or a demonstration is missing or empty."""
         self.path, self._map = path, columns
         with _reporting_damage(self.path):
             self._file: Any = h5py.File(path, "r")
@@ -74,7 +74,7 @@ class RobomimicSource(Source):
 
     @property
     def step(self) -> float | None:
-        """Time of a step [s], from the column map or the settings of the environment; None if neither has it."""
+        """Time step [s], from the column map or the environment's settings; None if neither has it."""
         if self._map is not None and self._map.period is not None:
             return float(self._map.period)
         return self._declared_step()
@@ -122,7 +122,7 @@ class RobomimicSource(Source):
         return found[()] if isinstance(found, h5py.Dataset) and found.shape == (1, *wanted) else None
 
     def _place(self, demo: str, name: str) -> Place:
-        """Return array and column of a name such as "obs/joint_pos[3]"."""
+        """Split a name such as "obs/joint_pos[3]" into array and column."""
         array, key = split_reference(name)
         found = self._data[demo].get(array)
         if not isinstance(found, h5py.Dataset) or array.startswith(_INITIAL):
@@ -146,7 +146,7 @@ class RobomimicSource(Source):
         return array, index
 
     def _arrays(self, demo: str) -> dict[str, h5py.Dataset]:
-        """Return the arrays of a demonstration with one row per step, by path within it."""
+        """Return a demonstration's arrays with one row per step, by path within it."""
         found: dict[str, h5py.Dataset] = {}
 
         def visit(name: str, item: Any) -> None:
@@ -199,7 +199,7 @@ class RobomimicSource(Source):
 
 @contextmanager
 def _reporting_damage(path: Path) -> Iterator[None]:
-    """Turn the many kinds of exceptions that HDF5 raises on damaged files into an InputError."""
+    """Turn the many exceptions that HDF5 raises on damaged files into an InputError."""
     try:
         yield
     except InputError:
@@ -221,9 +221,9 @@ def _recognises(path: Path, head: bytes) -> bool:
     try:
         with h5py.File(path, "r") as file:
             return isinstance(file.get("data"), h5py.Group) and "format" not in file.attrs
-    except Exception:  # a damaged file is of no known format
+    except Exception:  # a damaged file has no known format
         return False
 
 
 ROBOMIMIC = LogFormat("HDF5 of robomimic or Isaac Lab (data/demo_0 ...)", _recognises, RobomimicSource, times="steps")
-"""Demonstrations."""
+"""robomimic and Isaac Lab demonstrations."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS messages: parsing of their definitions, and layout of the numbers in serialised messages (CDR and ROS 1)."""
+"""ROS messages: parser for their definitions, and layout of the numbers in serialised messages (CDR and ROS 1)."""
 
 import re
 import struct
@@ -15,7 +15,7 @@ PRIMITIVES = {
     "bool": "u1", "byte": "u1", "char": "u1", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
     "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8", "float32": "f4", "float64": "f8",
 }  # fmt: skip
-"""numpy's name of each numeric type."""
+"""numpy dtype of each numeric type."""
 
 _USUAL = """
 builtin_interfaces/Time: int32 sec; uint32 nanosec
@@ -91,10 +91,10 @@ def short_name(kind: str) -> str:
 
 
 def parse_definitions(kind: str, text: str) -> Definitions:
-    """Parse a bag's definition of a type "package/msg/Type", and of the types after it, which follow lines of "=".
+    """Parse a bag's definition of a type "package/msg/Type" and of the types after it, separated by lines of "=".
 
     Raises:
-        InputError: The text is malformed, or refers to a type that is neither defined nor common.
+        InputError: The text is malformed, or refers to an unknown type.
     """
     found: Definitions = {}
     for index, part in enumerate(re.split(r"^={20,}\s*$", text, flags=re.MULTILINE)):
@@ -114,7 +114,7 @@ def parse_definitions(kind: str, text: str) -> Definitions:
 
 
 def _require(kind: str, of: str, found: Definitions) -> None:
-    """Add the common definitions that a bag refers to but leaves out."""
+    """Add the common definitions that a bag uses but omits."""
     if kind in PRIMITIVES or kind in {"string", "time", "duration"} or kind in found:
         return
     if kind not in usual():
@@ -146,7 +146,7 @@ def _field(line: str, inside: str) -> MessageField:
 
 
 _NAMES = ("name", "names", "joint_names")
-"""Fields whose texts name the values of the arrays beside and below them."""
+"""String fields that name the values of the arrays beside and below them."""
 
 _MOST_STRUCTS = 4096
 _MOST_NUMBERS = 1024
@@ -155,7 +155,7 @@ _MOST_NUMBERS = 1024
 
 @dataclass(frozen=True)
 class Numbers:
-    """Contiguous numbers in a message: names, such as "position[elbow]", first byte, and type of each."""
+    """Contiguous numbers in a message: names such as "position[elbow]", first byte, and dtype."""
 
     names: tuple[str, ...]
     offset: int
@@ -164,11 +164,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class MessageLayout:
-    """Positions of the numbers in a message.
+    """Byte layout of the numbers in a message.
 
     The bytes at `places`, shape [B], have the same `values` in every message of this layout: lengths and names of
-    joints. `stamp` is the offset of seconds and nanoseconds in the header, None without one; `order` the byte order,
-    "<" or ">".
+    joints. `stamp` is the offset of seconds and nanoseconds in the header, None without a header; `order` is the byte
+    order, "<" or ">".
     """
 
     numbers: tuple[Numbers, ...]
@@ -179,7 +179,7 @@ class MessageLayout:
 
 
 def find_layout(message: bytes, kind: str, definitions: Definitions, *, ros1: bool = False) -> MessageLayout:
-    """Find the layout of a message of a type "package/msg/Type"; an InputError if it does not fit the definition."""
+    """Find the layout of a message of type "package/msg/Type", or raise an InputError if it does not fit."""
     walk = _Walk(message, definitions, ros1)
     try:
         walk.struct(short_name(kind), "", ())
@@ -209,7 +209,7 @@ class _Walk:
             self.widest = 4 if message[1] >= 6 else 8  # XCDR2 aligns to 4 bytes at most
 
     def struct(self, kind: str, path: str, names: Sequence[str]) -> None:
-        """Walk through one struct; `names` name the values of its arrays."""
+        """Walk through one struct; `names` label the values of its arrays."""
         self.structs += 1
         if self.structs > _MOST_STRUCTS:
             raise InputError(f"a message holds more than {_MOST_STRUCTS} structures; expected a type for few numbers")
@@ -300,7 +300,7 @@ class _Walk:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Numbers of messages of one layout: indices [N], float64 columns by name [N], and header times [ns], int64 [N]."""
+    """Numbers in messages of one layout: indices [N], float64 columns by name [N], and header times [ns], int64 [N]."""
 
     index: np.ndarray
     columns: dict[str, np.ndarray]
@@ -315,7 +315,7 @@ class Decoder:
         self._layouts: dict[int, list[MessageLayout]] = {}
 
     def decode(self, messages: Sequence[bytes], wanted: frozenset[str] | None = None) -> list[Decoded]:
-        """Return the wanted columns (None: all) of messages, grouped by layout; an InputError if one does not fit."""
+        """Return the selected columns (None: all) of messages, grouped by layout; an InputError if one does not fit."""
         lengths = np.fromiter(map(len, messages), np.int64, len(messages))
         return [
             part

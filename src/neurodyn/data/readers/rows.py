@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader and writer of headerless rows of legged robots (`data.row_layout`), aligned and cut into episodes.
 
-Row t of such a file holds the action that *produced* its state. A store holds the control that acts during the frame
-that starts at a row, so actions move up by one row. The action in an episode's first row belongs to an unknown state
-and is dropped.
+Row t of such a file holds the action that *produced* its state. In a store, a row's control acts during the frame that
+starts there, so actions move up by one row. The action in an episode's first row belongs to an unknown state and is
+dropped.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ _TEST_FRACTION = 0.1
 
 
 def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None = None, seed: int = 0) -> Store:
-    """Read CSV files of rows into trajectories, in memory; no episode continues in another file.
+    """Read CSV files of rows into trajectories, in memory; episodes do not span files.
 
-    Without a `split` for all of them, episodes are split at random.
+    Without a common `split`, episodes are split at random.
 
     Raises:
         InputError: A file is missing or malformed, has another number of columns or a value that is not finite, no flag
@@ -76,8 +76,8 @@ def write_rows(store: Store, path: str | Path, layout: RowLayout) -> None:
     """Write the trajectories of a store as rows, atomically; the action of an episode's first row is zero.
 
     Raises:
-        InputError: The store does not fit the layout, the layout cannot mark how its episodes ended, or the file
-            cannot be written.
+        InputError: The store does not fit the layout, the layout cannot mark how episodes ended, or the file cannot be
+            written.
     """
     different = layout.spec.differences(store.header.spec)
     if different:
@@ -107,7 +107,7 @@ def write_rows(store: Store, path: str | Path, layout: RowLayout) -> None:
 
 
 def _converted(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
-    """Return rows of an episode in the order of a store: q, qd, control, channels, contacts."""
+    """Return an episode's rows in the order of a store: q, qd, control, channels, contacts."""
     parts, nominal, n = layout.slices, np.array(layout.nominal, np.float32), len(layout.joints)
     state = rows[:, parts["state"]]
     control = np.zeros((len(rows), n), np.float32)
@@ -118,7 +118,7 @@ def _converted(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
 
 
 def _numbers(path: Path, layout: RowLayout) -> np.ndarray:
-    """Return the checked numbers of a file, float32, shape [rows, columns]."""
+    """Return the checked values of a file, float32, shape [rows, columns]."""
     names = layout.names
     try:
         with path.open(encoding="utf-8") as file:
@@ -150,7 +150,7 @@ def _numbers(path: Path, layout: RowLayout) -> np.ndarray:
 
 
 def _episodes(rows: np.ndarray, layout: RowLayout, where: str) -> list[tuple[int, int, Status]]:
-    """Return first row, row after the last, and status of each episode of at least two rows."""
+    """Return first row, end row and status of each episode of at least two rows."""
     failed = rows[:, layout.slices["termination"]][:, 0] > 0
     timed = rows[:, layout.slices["time_out"]][:, 0] > 0 if layout.time_out else np.zeros(len(rows), bool)
     limit = layout.episode_length or len(rows)

@@ -8,8 +8,8 @@
           angular_velocity: [/imu.angular_velocity.x, /imu.angular_velocity.y, /imu.angular_velocity.z]
           specific_force: [/imu.linear_acceleration.x, /imu.linear_acceleration.y, /imu.linear_acceleration.z]
 
-Readings keep their clock. A frame has a reading, linearly interpolated, if the log has one within half a frame of it;
-otherwise it has NaN. Readings that are not finite are dropped.
+Readings keep their own clock. A frame gets a linearly interpolated reading if the log has one within half a frame;
+otherwise NaN. Non-finite readings are dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,10 +34,10 @@ class SensorColumns(Config, frozen=True):
     Attributes:
         kind: Kind of sensor: a name in `core.description.sensors.SENSOR_KINDS`.
         columns: Columns of each quantity, in order; one name stands for a whole array.
-        units: Unit of each quantity that is not in SI units.
+        units: Unit of each quantity not in SI units.
         sign: -1 for quantities with the opposite sign, for example a force on the sensor instead of on the robot.
         order: Order of a quaternion.
-        joints: Joints of the columns of a joint torque.
+        joints: Joints of a joint torque's columns.
     """
 
     kind: str
@@ -62,11 +62,11 @@ class SensorColumns(Config, frozen=True):
                 raise ValueError(f"columns has no {name!r}; quantities of a {self.kind}: {', '.join(parts)}")
 
     def stream(self, name: str) -> Stream:
-        """Return the stream of a store that the columns become."""
+        """Return the store's stream for these columns."""
         return Stream(name=name, kind=self.kind, joints=self.joints)
 
     def listed(self, name: str) -> list[tuple[str, ...]]:
-        """Return the columns of each quantity, or raise an InputError if they are not as many as its components."""
+        """Return the columns of each quantity, or raise an InputError if their number differs from its components."""
         found = []
         for part in self.stream(name).parts:
             given, count = self.columns[part.name], len(part.components)
@@ -85,7 +85,7 @@ class SensorColumns(Config, frozen=True):
 class SensorReadings:
     """Readings of one sensor in a run: increasing times [s], shape [M], and finite values in SI units [M, numbers].
 
-    `quaternion` are the columns of a rotation; empty for none.
+    `quaternion` gives the columns of a rotation; empty for none.
     """
 
     time: np.ndarray
@@ -93,7 +93,7 @@ class SensorReadings:
     quaternion: slice
 
     def at(self, times: np.ndarray, dt: float) -> np.ndarray:
-        """Return readings at frames, NaN without one within half a frame, shape [T, numbers]."""
+        """Return readings at the frames, shape [T, columns], NaN without one within half a frame."""
         found = np.full((len(times), self.value.shape[1]), np.nan)
         if not len(self.time):
             return found
@@ -110,12 +110,12 @@ class SensorReadings:
 
 
 def measured_names(measured: Mapping[str, SensorColumns]) -> Iterable[str]:
-    """Return the names of all columns of sensors."""
+    """Return the names of all sensor columns."""
     return (column for name, one in measured.items() for columns in one.listed(name) for column in columns)
 
 
 def measured_streams(measured: Mapping[str, SensorColumns]) -> tuple[Stream, ...]:
-    """Return the streams of a store that the columns become; an InputError if joints are missing or out of place."""
+    """Return the store's streams for the sensor columns; raise an InputError if joints are missing or misplaced."""
     try:
         return tuple(one.stream(name) for name, one in measured.items())
     except ValueError as error:
@@ -125,7 +125,7 @@ def measured_streams(measured: Mapping[str, SensorColumns]) -> tuple[Stream, ...
 def read_measured(
     measured: Mapping[str, SensorColumns], part: LogPart, run: RunRows, where: str
 ) -> tuple[SensorReadings, ...]:
-    """Return the readings of each sensor in a run; an InputError for a wrong unit, quaternion or order of times."""
+    """Return each sensor's readings in a run; raise an InputError for a wrong unit, quaternion or order of times."""
     return tuple(_read(name, one, part, run, where) for name, one in measured.items())
 
 

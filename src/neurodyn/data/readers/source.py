@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of a log before a column map gives them a meaning: columns with their names, units and clocks."""
+"""A log's contents before a column map gives them a meaning: columns with their names, units and clocks."""
 
 import math
 import re
@@ -17,7 +17,8 @@ from neurodyn.core.errors import InputError, suggestion
 from neurodyn.data.header import Split
 
 MOST_VALUES = 1 << 23
-"""Numbers in one part of a log; a run with more is read in several parts, which become several episodes."""
+"""Maximum number of values in one part of a log; a longer run is read in several parts, which become separate episodes.
+"""
 
 _MOST_NAMED = 40
 
@@ -31,10 +32,10 @@ class ColumnSeries(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """One stream of a log, with the type of its rows, the names of its numeric columns, and the source of its times.
+    """One stream of a log: row type, names of its numeric columns, and source of its times.
 
     The name is empty in a log with a single stream. `rows` is None if unknown before they are read. `trouble` says why
-    the stream cannot be read; empty if it can.
+    the stream is unreadable; empty if it is not.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class RunRows:
-    """One run, or a part of one (`partial`), within a part of a log: labels (see `RawRun`) and rows in the series."""
+    """One run, or a part of one (`partial`), within a part of a log: labels (see `RawRun`) and row range."""
 
     name: str
     group: str = ""
@@ -59,7 +60,7 @@ class RunRows:
 
 @dataclass(frozen=True)
 class LogPart:
-    """Runs and columns by name; a part whose streams have different clocks holds one run.
+    """A part of a log: runs, and columns by name; a part whose streams have different clocks holds one run.
 
     `first` is the number of the first row in the file, for error messages; None if rows are not numbered.
     """
@@ -85,15 +86,15 @@ class Source(ABC):
 
     @property
     def step(self) -> float | None:
-        """Constant time of a step [s]; 0 for formats with time stamps or a clock, None if unknown."""
+        """Constant time step [s]; 0 for formats with time stamps or a clock, None if unknown."""
         return 0.0
 
     def stamp(self) -> str | None:
-        """Return the column of time stamps; None for formats with built-in clocks, and if there is none."""
+        """Return the column of time stamps; None for formats with built-in clocks, or if there is none."""
         return None
 
     def seconds(self, stamps: np.ndarray, name: str, first: int, unit: str) -> np.ndarray:
-        """Return time stamps of the rows from `first` on in seconds, or raise an InputError if one is not finite."""
+        """Return the time stamps of rows from `first` on in seconds, or raise an InputError if one is not finite."""
         bad = ~np.isfinite(stamps)
         if bad.any():
             row = int(np.argmax(bad))
@@ -104,7 +105,7 @@ class Source(ABC):
         return stamps * factor(unit, "s", f"{self.path}: time_unit")
 
     def missing(self, names: Sequence[str], there: Iterable[str], what: str = "column") -> InputError:
-        """Return an error that names missing columns, and those that exist."""
+        """Return an error that lists the missing columns and the existing ones."""
         listed = list(there)
         more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
         shown = ", ".join(listed[:_MOST_NAMED]) + more
@@ -125,7 +126,7 @@ _REFERENCE = re.compile(r"(.+?)(?:\[([^\[\]]+)\])?")
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:
-    """Split "array[column]" into array and column; the column is None for an array of one column."""
+    """Split "array[column]" into array and column; the column is None for a one-column array."""
     match = _REFERENCE.fullmatch(reference.strip())
     return (reference, None) if match is None else (match[1], match[2])
 
@@ -154,16 +155,16 @@ def usual_stamp(names: Sequence[str]) -> str | None:
 
 
 Place = tuple[str, int | None]
-"""Array and column of it; None for an array of one value per row."""
+"""Array and column; the column is None for an array with one value per row."""
 
 
 def arrays_of(places: Mapping[str, Place]) -> list[str]:
-    """Return the arrays that columns are taken from."""
+    """Return the arrays that the columns are taken from."""
     return list(dict.fromkeys(array for array, _ in places.values()))
 
 
 def series_of(places: Mapping[str, Place], blocks: Mapping[str, ColumnSeries]) -> dict[str, ColumnSeries]:
-    """Take columns out of arrays of values, shape [N] or [N, columns], as float64."""
+    """Extract columns from arrays, shape [N] or [N, columns], as float64."""
     found = {}
     for name, (array, index) in places.items():
         time, value = blocks[array]
@@ -172,7 +173,7 @@ def series_of(places: Mapping[str, Place], blocks: Mapping[str, ColumnSeries]) -
 
 
 def equal_runs(values: np.ndarray) -> list[tuple[int, int]]:
-    """Return first row and row after the last of each run of equal values."""
+    """Return first row and end row of each run of equal values."""
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     return [(a, b) for a, b in pairwise([0, *changes.tolist(), len(values)]) if b > a]
 
@@ -202,7 +203,7 @@ def factor(unit: str, quantity: str, where: str) -> float:
 
 
 def state_units(spec: StateSpec) -> dict[str, dict[str, str]]:
-    """Return the SI unit of each coordinate of "q", "qd" and "control" by its name."""
+    """Return the SI unit of each coordinate of "q", "qd" and "control", by name."""
     return {
         "q": dict(zip(spec.q_names, spec.q_units, strict=True)),
         "qd": dict(zip(spec.qd_names, spec.qd_units, strict=True)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of log columns to runs in SI units by a column map; each stream keeps its clock."""
+"""Conversion of log columns to runs in SI units with a column map; each stream keeps its clock."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _KINDS = ("q", "qd", "control")
 class _Signals:
     """Coordinates of one kind on one clock: times [s], shape [N], and values in SI units, shape [N, coordinates].
 
-    `missing` are times at which another stream has no value for them.
+    `missing` holds times at which another stream lacks a value.
     """
 
     time: np.ndarray
@@ -31,10 +31,10 @@ class _Signals:
 
 
 def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRun]:
-    """Yield the runs of a log that a column map selects; long ones in parts.
+    """Yield the runs of a log that a column map selects, long ones in parts.
 
     Raises:
-        InputError: A column is missing, a number in it is not finite (unless the map says `missing: gap`), time goes
+        InputError: A column is missing, a value is not finite (unless the map says `missing: gap`), time goes
             backwards, or a quaternion is not unit.
     """
     where = str(source.path)
@@ -63,9 +63,9 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
 
 
 def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: LogPart, where: str) -> _Signals:
-    """Return the coordinates of "q", "qd" or "control" on one clock: for q and qd that of their densest stream.
+    """Return the coordinates of "q", "qd" or "control" on one clock; for q and qd, that of the densest stream.
 
-    Controls are held between rows, so they take the union of the times of their streams without loss.
+    Controls are held between rows, so merging the times of their streams loses nothing.
     """
     given = {"q": columns.positions, "qd": columns.velocities, "control": columns.controls}[what]
     values = [_value(given[name], part, size, columns.missing == "gap", where) for name, size in sizes.items()]
@@ -163,7 +163,7 @@ def _cut(
     q, control = signals["q"], signals["control"] if columns.controls else None
     velocities = signals["qd"] if columns.velocities else None
     if columns.floating and velocities is not None and velocities.time is not q.time:
-        velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # rotated by the poses
+        velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses rotate them
     shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
     kept = {
         id(s): _kept(s, shared if s is q else [], run, first, where)
@@ -220,7 +220,7 @@ def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, wher
 def _kept(
     signals: _Signals, others: Sequence[_Signals], run: RunRows, first: int, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of a run with new times and all values, and the times of rows that lack a value."""
+    """Return a run's rows with new times and all values, and the times of rows that lack a value."""
     rows = np.arange(*run.rows.indices(len(signals.time)))
     time = signals.time[rows]
     steps = np.diff(time)

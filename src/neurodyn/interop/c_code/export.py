@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export of what a run holds as code: a policy, a model, a network of drives, or the imitation of an MPC."""
+"""Export of a run as code: a policy, a model, an actuator network, or the imitation of an MPC."""
 
 import math
 from pathlib import Path
@@ -39,7 +39,7 @@ from neurodyn.walking.state import CONTACT, FEATURES, READINGS, leg_readings
 
 
 def code_unit(run: str) -> CUnit:
-    """Return what a run or a policy is in C, or raise an InputError if part of it has no form in C."""
+    """Return the C unit of a run or a policy, or raise an InputError if part of it has no C form."""
     if is_policy(run):
         return policy_unit(run)
     if (Path(run) / CONFIG).is_file():
@@ -52,7 +52,7 @@ def code_unit(run: str) -> CUnit:
 
 
 def drive_unit(network: TrainedNetwork) -> CUnit:
-    """Return the torque of one drive; each joint has its own state."""
+    """Return the C unit for one drive's torque; each joint has its own state."""
     config, what = network.config, f"{network.run}: its actuator network"
     signals, writer, graph = len(config.signals), NetworkWriter(config.inputs, what), Graph()
     given = CArray("signals", signals, ", ".join(config.signals))
@@ -93,7 +93,7 @@ state->begun[0] = 1;
 
 
 def forces_unit(folder: Path) -> CUnit:
-    """Return the force law of a folder that `neurodyn imitate` wrote."""
+    """Return the C unit of a force law written by `neurodyn imitate`."""
     config = from_dict(read_json(folder / CONFIG), ImitationConfig, str(folder / CONFIG))
     network = ForceNetwork(1.0, config.widths)
     network.load_state_dict(read_weights(folder / WEIGHTS))
@@ -135,7 +135,7 @@ def forces_unit(folder: Path) -> CUnit:
 
 
 def _walking(quadruped: Quadruped, spec: StateSpec, config: ImitationConfig) -> tuple[CFunction, tuple[CArray, ...]]:
-    """Return `QuadrupedController.act` of one world, and its memory."""
+    """Return `QuadrupedController.act` for one world, and its memory."""
     gait, settings = GAITS[config.gait], config.settings
     swing, graph = affordable_swing(quadruped, gait, settings), Graph()
     given = (
@@ -175,7 +175,7 @@ def _numbers(values: Any) -> str:
     return ", ".join(repr(float(x)) for x in np.asarray(values).reshape(-1))
 
 
-# The same as `walking.controller`, for one world.
+# Same as `walking.controller`, for one world.
 _WALK = """const double clock = (double)state->frame[0] * (double)dt[0];
 const real roll = MATH(atan2)(turn[7], turn[8]), yaw = MATH(atan2)(turn[3], turn[0]);
 const real pitch = MATH(asin)(MATH(fmin)(MATH(fmax)(-turn[6], -(real)1), (real)1));
@@ -278,19 +278,19 @@ if (!sound) for (int i = 0; i < 12; ++i) torque[controls[i]] = (real)0;
 
 
 def export_code(run: str, to: str, out: Path | None = None) -> Path:
-    """Write a policy, a model, a network of drives or the imitation of an MPC as code.
+    """Write a policy, a model, an actuator network or the imitation of an MPC as code.
 
     Args:
         run: A run, "pretrained:NAME", the folder of a policy, or "pretrained-policy:NAME".
         to: Name of a language in `CODE`.
-        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for what is pretrained. Files
-            and functions are called after the run.
+        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained ones. Files and
+            functions are named after the run.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: There is no such run, part of it has no form in C, or the folder exists.
+        InputError: There is no such run, part of it has no C form, or the folder exists.
     """
     ships = run.startswith((PRETRAINED, PRETRAINED_POLICY))
     own = run.partition(":")[2] if ships else Path(run).resolve().name

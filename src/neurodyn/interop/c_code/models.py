@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural and hybrid dynamics as C: one frame, and what feedback laws need of a mechanism."""
+"""Neural and hybrid dynamics as C: one frame, and the mechanism terms that feedback laws need."""
 
 import re
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ from neurodyn.tasks.task import reset_states
 
 
 def neural_unit(model: NeuralDynamics) -> CUnit:
-    """Return one frame of neural dynamics, in their own gravity and on their own plane.
+    """Return one frame of neural dynamics as C, with its own gravity and ground plane.
 
     Raises:
-        InputError: Network, base or ground has no form in C.
+        InputError: Network, base or ground has no C form.
     """
     spec, what = model.spec, f"model of {model.spec.robot!r}"
     frame, graph = PlainFrame(model), Graph()
@@ -78,13 +78,13 @@ def neural_unit(model: NeuralDynamics) -> CUnit:
 
 
 def _silent(predictor: Predictor) -> bool:
-    """Return whether the output is the same for all inputs."""
+    """Return whether the output is independent of the inputs."""
     last = [predictor.net.output_layer, *([] if predictor.skip is None else [predictor.skip])]
     return isinstance(predictor.net, MLP) and not any(bool(layer.weight.any()) for layer in last)
 
 
 def _predicted(writer: NetworkWriter, graph: Graph, predictor: Predictor, inputs: Sequence[Scalar]) -> list[Expression]:
-    """Return outputs in physical units from inputs, by a network between normalised ones."""
+    """Add a network with its input and output normalisation; return outputs in physical units."""
     before, after, width = predictor.normaliser, predictor.denormaliser, predictor.net.outputs
     seen = [(x - mean) * gain for x, mean, gain in zip(inputs, columns(before.mean), columns(before.gain), strict=True)]
     if predictor.clip is not None:
@@ -101,10 +101,10 @@ def _predicted(writer: NetworkWriter, graph: Graph, predictor: Predictor, inputs
 
 
 def hybrid_unit(model: HybridDynamics) -> CUnit:
-    """Return one frame of hybrid dynamics, and gravity, inverse dynamics, passive torques and Jacobians.
+    """Return one frame of hybrid dynamics as C, and gravity, inverse dynamics, passive torques and Jacobians.
 
     Raises:
-        InputError: The ground is no plane.
+        InputError: The ground is not a plane.
     """
     spec, mechanism = model.spec, model.mechanism
     if plane_numbers(model.home.ground) is None:
@@ -150,7 +150,7 @@ def _frame_arrays(model: Dynamics) -> tuple[tuple[CArray, ...], tuple[CArray, ..
 
 
 def _about(model: NeuralDynamics | HybridDynamics) -> tuple[str, ...]:
-    """Return lines on conventions, gravity and ground, and the caveat of a model."""
+    """Return comment lines on a model's conventions, gravity, ground and caveat."""
     home = model.home
     assert home.gravity is not None
     gravity = ", ".join(f"{x:.6g}" for x in home.gravity.tolist())
@@ -169,7 +169,7 @@ def _about(model: NeuralDynamics | HybridDynamics) -> tuple[str, ...]:
 
 
 def _begins(model: Dynamics) -> dict[str, tuple[float, ...]]:
-    """Return a state that the robot's resets draw, for the program that times a step."""
+    """Return a reset state of the robot, for the program that times a step."""
     robot, spec = model.robot, model.spec
     if robot is not None:
         state = reset_states(robot, 1, torch.Generator().manual_seed(0))
@@ -182,13 +182,13 @@ def _begins(model: Dynamics) -> dict[str, tuple[float, ...]]:
 
 
 def _all_used(given: Sequence[CArray], body: str) -> str:
-    """Return statements in which every array is used, as all frames take the same."""
+    """Return statements that use every array, since all frames have the same signature."""
     unused = [f"(void){one.name};" for one in given if one.width and not re.search(rf"\b{one.name}\b", body)]
     return "\n".join([*unused, body])
 
 
 def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden: int = 0) -> str:
-    """Return statements from q, qd, control (and a memory, which begins with hidden joints) to q_next and qd_next."""
+    """Return statements from q, qd, control (and a memory, which starts with hidden joints) to q_next and qd_next."""
     graph, size = Graph(), frame.sizes.state
     values = [Expression(graph, index) for index in frame.traced(graph)]
     before: list[str] = []
@@ -222,14 +222,14 @@ def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden:
 
 
 def _static_frame(frame: ConstantFrame, nq: int, nv: int, nu: int) -> str:
-    """Return a static function `ahead`, the base motion."""
+    """Return a static function `ahead` for the base motion."""
     body = _all_used([CArray("control", nu)], _frame_text(frame, nq, nv))
     arrays = "const real *q, const real *qd, const real *control, real *q_next, real *qd_next"
     return f"static void ahead({arrays}) {{\n{body}\n}}\n"
 
 
 def _laws(model: HybridDynamics, values: dict[str, Scalar]) -> tuple[CFunction, ...]:
-    """Return gravity, inverse dynamics, passive torques and Jacobians of a mechanism."""
+    """Return C functions for a mechanism's gravity, inverse dynamics, passive torques and Jacobians."""
     spec, mechanism = model.spec, model.mechanism
     (q, qd, _), _ = _frame_arrays(model)
     qdd = CArray("qdd", spec.nv, "accelerations of the coordinates of qd")
@@ -275,7 +275,7 @@ def _inverse(mechanism: Mechanism, values: dict[str, Scalar], q: list[Any], qd: 
 
 
 def _against_friction(mechanism: Mechanism, values: dict[str, Scalar], q: list[Any], qd: list[Any]) -> list[Any]:
-    """Return minus the passive torques of joints without their limits, and the friction inside drives."""
+    """Return minus the passive joint torques, without limits, and the friction inside drives."""
     tree = Tree(mechanism, values.__getitem__)
     forces: list[Any] = [0.0] * mechanism.nv
     for name, dof in tree.dofs.items():

@@ -114,7 +114,7 @@ for (int i = 0; i < channels; ++i) mixed[head * channels + i] += share * value[i
 
 
 def activation_text(name: str, what: str) -> str:
-    """Return an activation as an expression in z, or raise an InputError for one without a form in C."""
+    """Return an activation as an expression in z, or raise an InputError if it has no C form."""
     one = ACTIVATIONS[name]
     if one.value or one.kernel:
         return one.value or one.kernel.replace("v[i]", "z").replace("sigmoid", "(1 / (1 + ::wp::exp(-z)))")
@@ -126,12 +126,12 @@ class NetworkWriter:
     """Writes one network as a static C function `network`, layer by layer.
 
     Attributes:
-        memory: What the network keeps between calls.
-        what: What the network is of, for messages.
+        memory: Arrays that the network keeps between calls.
+        what: Name of the network's owner, for messages.
     """
 
     def __init__(self, inputs: int, what: str, name: str = "network") -> None:
-        """Begin with the inputs, the array `in`."""
+        """Start with the inputs, the array `in`."""
         self.memory: list[CArray] = []
         self.what, self._name = what, name
         self._inputs, self._count = inputs, 0
@@ -140,7 +140,7 @@ class NetworkWriter:
         self._helpers: dict[str, None] = {_HELPERS: None}
 
     def loop(self, x: str, width: int) -> Loop:
-        """Return the network as a node of a graph, with an array as its outputs."""
+        """Return the network as a graph node, with an array as its outputs."""
         self._lines.append(f"for (int i = 0; i < {width}; ++i) out[i] = {x}[i];")
         call = f"{self._name}({'state, ' if self.memory else ''}in, out);"
         return Loop(name=self._name, inputs=self._inputs, outputs=width, saved=0, forward=call, adjoint="")
@@ -157,7 +157,7 @@ class NetworkWriter:
         self._lines.append(text)
 
     def array(self, width: int) -> str:
-        """Declare an array with room for whole blocks of a layer's outputs, and return its name."""
+        """Declare an array padded to whole blocks of a layer's outputs, and return its name."""
         self._count += 1
         self._lines.append(f"real y{self._count}[{_padded(width)}];")
         return f"y{self._count}"
@@ -220,7 +220,7 @@ class NetworkWriter:
         return x
 
     def transformer(self, x: str, net: Transformer) -> str:
-        """Add a transformer, whose keys and values of the last frames are kept in rings."""
+        """Add a transformer, which keeps keys and values of the last frames in ring buffers."""
         window, width = net.window, net.embed.out_features
         self._helpers[_TRANSFORMER.replace("WINDOW", str(window))] = None
         period, half = net.rotary.period, len(net.rotary.harmonics)
@@ -286,11 +286,11 @@ def _write_gru(writer: NetworkWriter, x: str, net: GRU) -> str:
 _NETWORKS: dict[type, Callable[[NetworkWriter, str, Any], str]] = {
     MLP: _write_mlp, GRU: _write_gru, Transformer: NetworkWriter.transformer
 }  # fmt: skip
-"""Writers of networks by type: they return the array of the outputs."""
+"""Writers of networks by type, which return the array of the outputs."""
 
 
 def write_network(writer: NetworkWriter, x: str, net: SequenceNet) -> str:
-    """Add a sequence network and return the array of its outputs, or raise an InputError for kinds without C."""
+    """Add a sequence network and return the array of its outputs, or raise an InputError for kinds without a C form."""
     if type(net) not in _NETWORKS:
         valid = ", ".join(kind.__name__ for kind in _NETWORKS)
         raise InputError(f"{writer.what}: a network of kind {type(net).__name__} has no form in C; valid: {valid}")
@@ -298,10 +298,10 @@ def write_network(writer: NetworkWriter, x: str, net: SequenceNet) -> str:
 
 
 def modules_of(layers: nn.Sequential) -> list[nn.Linear]:
-    """Return the layers of an MLP of torch modules."""
+    """Return the layers of an MLP built from torch modules."""
     return [layer for layer in layers if isinstance(layer, nn.Linear)]
 
 
 def columns(tensor: Tensor) -> list[float]:
-    """Return the numbers of a vector, as they are in its precision."""
+    """Return a vector's numbers, in its precision."""
     return tensor.detach().to("cpu", torch.float64).flatten().tolist()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies as C: the network with its memory, and what the task makes of measured quantities and of actions."""
+"""Policies as C: the network with its memory, and the task's observation and action mappings."""
 
 import math
 import re
@@ -24,13 +24,13 @@ _LAST, _COMMAND = "last_action", "command"
 
 
 def policy_unit(policy: str) -> CUnit:
-    """Return a policy in C.
+    """Return a policy as C.
 
-    `act` maps an observation to an action, and to the action in the units of the task. `observe` and `control` come
-    with tasks whose observation and control depend on measured quantities, the command and the last action alone.
+    `act` maps an observation to an action, raw and in the task's units. `observe` and `control` are included for tasks
+    whose observation and control depend only on measured quantities, the command and the last action.
 
     Raises:
-        InputError: There is no such policy, it sees what is drawn for the robot, or part of it has no form in C.
+        InputError: There is no such policy, it observes randomised quantities, or part of it has no C form.
     """
     config, network = load_policy(policy)
     require_unprivileged(config, policy)
@@ -118,7 +118,7 @@ def _write(writer: NetworkWriter, network: PolicyNetwork, observations: int) -> 
 
 
 def _task(config: PolicyConfig, policy: str) -> tuple[Task | None, str]:
-    """Return the task of a policy, or why there is none."""
+    """Return the task of a policy, or the reason why there is none."""
     try:
         return task_of(config, None, policy), ""
     except InputError as error:
@@ -134,7 +134,7 @@ class _Measured:
     shapes: tuple[tuple[int, ...], ...]
 
     def quantities(self, task: Task, tensors: tuple[Tensor, ...]) -> Quantities:
-        """Return them as the task reads them."""
+        """Return the quantities in the form that the task reads."""
         values = {
             name: tensor.reshape(1, *shape)
             for name, shape, tensor in zip(self.names, self.shapes, tensors, strict=True)
@@ -198,7 +198,7 @@ def _function(
 
 
 def _measured(task: Task) -> _Measured:
-    """Return the quantities that a task needs as arrays."""
+    """Return the quantities that a task needs, as arrays."""
     from neurodyn.dynamics.quantities import StateReader, gravity_direction
 
     robot = task.declaration()
@@ -209,7 +209,7 @@ def _measured(task: Task) -> _Measured:
         contact_names=task.contacts,
     )
     seen = reader.read(task.start(1, torch.Generator().manual_seed(0)), torque=torch.zeros(1, robot.spec.nu))
-    names = tuple(name for name in task.needs if name in seen)  # rewards alone may make use of the others
+    names = tuple(name for name in task.needs if name in seen)  # the others may be for rewards only
     shapes = tuple(tuple(seen[name].shape[1:]) for name in names)
     joints = ", ".join(joint.name for joint in robot.spec.joints if joint.kind != "free")
     arrays = [
@@ -230,4 +230,4 @@ _UNITS = {
     "base_angular_velocity": "[rad/s], base axes",
     "projected_gravity": "direction of gravity, base axes",
 }
-"""What the elements of quantities are (`dynamics.quantities`)."""
+"""Meaning of the elements of each quantity (`dynamics.quantities`)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C files of a function with a memory: header, source, a program that times it; or one header for C++."""
+"""C files of a function with memory: header, source, and a timing program; or one header for C++."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from neurodyn.multibody.trace.text import statements
 
 @dataclass(frozen=True)
 class CArray:
-    """An array of numbers that a C function takes, returns or keeps.
+    """An array that a C function takes, returns or keeps.
 
     Attributes:
-        name: Its name in C.
-        width: Number of its elements.
-        about: Names of the elements, or what they are.
-        kind: Type of an element; whole numbers are kept as `int`.
+        name: Name in C.
+        width: Number of elements.
+        about: Names or description of the elements.
+        kind: Element type; integers are kept as `int`.
     """
 
     name: str
@@ -33,11 +33,11 @@ class CFunction:
     """A C function of arrays.
 
     Attributes:
-        name: Its name, without the prefix of the file.
+        name: Name, without the file's prefix.
         about: What it does.
-        given: Arrays that it reads.
-        results: Arrays that it writes; each may be one of those it reads.
-        body: Statements, in which the arrays and `state` are known.
+        given: Input arrays.
+        results: Output arrays; each may also be an input.
+        body: Statements, in which the arrays and `state` are in scope.
         memory: Whether it reads or changes the memory; empty for neither.
     """
 
@@ -51,17 +51,17 @@ class CFunction:
 
 @dataclass(frozen=True)
 class CUnit:
-    """What goes into a pair of C files.
+    """Contents of a pair of C files.
 
     Attributes:
-        title: First line of the comment, such as "Policy ant-run of ant".
-        about: Further lines.
-        functions: The functions; the first is timed by the program beside them.
-        memory: What is kept between calls.
-        numbers: Constants of the header by name, without prefix.
+        title: First line of the header comment, such as "Policy ant-run of ant".
+        about: Further comment lines.
+        functions: The functions; the timing program calls the first.
+        memory: Arrays kept between calls.
+        numbers: Header constants by name, without prefix.
         helpers: Tables and static functions.
-        begins: Arrays that the timed function's arguments begin with, by name; a result NAME_next then replaces NAME.
-        double: Whether numbers are of double precision, unless the user says otherwise.
+        begins: Initial values of the timed function's arguments, by name; a result NAME_next then replaces NAME.
+        double: Whether the default precision is double.
     """
 
     title: str
@@ -96,11 +96,11 @@ _UNDEFINED = "".join(f"#undef {name}\n" for name in ("LANES", "SELECT", "ANY", "
 _FUNCTIONS = {"abs": "fabs", "min": "fmin", "max": "fmax"}
 
 AFFINE = 32
-"""Outputs of a layer that are summed at once; layers are padded to multiples."""
+"""Number of layer outputs summed at once; layers are padded to multiples."""
 
 
 def math_calls(text: str) -> str:
-    """Return text with calls of C's functions in place of Warp's."""
+    """Replace calls of Warp's math functions by C's."""
     return re.sub(r"::wp::(\w+)", lambda found: f"MATH({_FUNCTIONS.get(found[1], found[1])})", text)
 
 
@@ -110,20 +110,20 @@ def assigned(
 ) -> str:  # fmt: skip
     """Return statements that compute the elements of arrays.
 
-    `arrays` are those that the graph's inputs are elements of, or the names of these in C. `hoisted` takes lines that
-    may stand before a loop around the statements.
+    `arrays` holds the arrays that contain the graph's inputs, or their C names. `hoisted` receives lines that may move
+    out of a loop around the statements.
     """
     names = arrays if isinstance(arrays, Mapping) else {name: name for name in arrays}
     lefts = [(f"{name}[{i}] =", value) for name, values in results for i, value in enumerate(values)]
     text = statements(
         graph, lefts, {name: f"{text}[{{}}]" for name, text in names.items()}, in_rows=True, hoisted=hoisted
     )
-    # Tables in a function would be filled anew at every call.
+    # Non-static tables in a function would be refilled at every call.
     return math_calls(re.sub(r"(?<!static )const int (\w+)\[\] =", r"static const int \1[] =", text))
 
 
 def identifier(name: str) -> str:
-    """Return a name that is valid in C."""
+    """Return a name as a valid C identifier."""
     text = re.sub(r"\W+", "_", name).strip("_").lower() or "model"
     return f"n_{text}" if text[0].isdigit() else text
 
@@ -174,7 +174,7 @@ def _comment(unit: CUnit) -> list[str]:
 
 
 def _declared(unit: CUnit, name: str) -> str:
-    """Return constants and types."""
+    """Return the constants and types."""
     upper = name.upper()
     lines = [f"#ifndef {upper}_DOUBLE", f"#define {upper}_DOUBLE {int(unit.double)} /* precision of all numbers */"]
     lines += ["#endif", f"#if {upper}_DOUBLE", f"typedef double {name}_real;", "#else", f"typedef float {name}_real;"]
@@ -292,7 +292,7 @@ int main(int count, char **arguments) {{
 
 
 def _bench(unit: CUnit, name: str, include: str) -> str:
-    """Return a program that calls the first function again and again."""
+    """Return a program that calls the first function repeatedly."""
     one, arrays, cpp = unit.functions[0], _arrays(unit.functions[0]), ".hpp" in include
     how = "g++ -std=c++11" if cpp else "gcc -std=c99"
     how += f" -O2 -march=native -ffp-contract=fast -fno-math-errno main.{'cpp' if cpp else 'c'}"

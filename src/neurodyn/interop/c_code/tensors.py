@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of tensors traced into a graph of scalars, for one world: what torch computes, as straight-line C."""
+"""Tracing of tensor functions into a graph of scalars, for one world: torch code as straight-line C."""
 
 import math
 import operator
@@ -29,34 +29,34 @@ from neurodyn.multibody.trace.expression import (
 )
 
 Traced = np.ndarray
-"""An array of expressions and numbers, in the shape of the tensor that it stands for; masks are 0 or 1."""
+"""An array of expressions and numbers, in the shape of the tensor that it represents; masks are 0 or 1."""
 
 
 def traced(
     graph: Graph, function: Callable[..., Any], given: Sequence[Sequence[Scalar]], what: str
 ) -> list[list[Expression]]:
-    """Return what a function computes from vectors, each of which it sees as a tensor of one world, shape [1, width].
+    """Trace a function of vectors, each passed as a tensor of one world, shape [1, width].
 
     Args:
         graph: The graph.
         function: Function of float32 tensors that returns a tensor or a tuple of tensors, without side effects.
-        given: The vectors.
-        what: What the function is, for the error message.
+        given: The input vectors.
+        what: Name of the function in the error message.
 
     Returns:
-        The numbers of each tensor that it returns, in row-major order.
+        The elements of each returned tensor, in row-major order.
 
     Raises:
-        InputError: The function does something that has no form in C.
+        InputError: The function uses an operation without a C form.
     """
     examples = [torch.linspace(0.1, 0.9, len(values))[None] for values in given]
     with torch.no_grad():
-        function(*examples)  # creates cached constants, which must not be those of a trace
+        function(*examples)  # creates cached constants outside the trace
         module = make_fx(functionalize(function), tracing_mode="real")(*examples)
     arrays = [_objects([graph.lift(x) for x in values], (1, len(values))) for values in given]
     try:
         found = _Interpreter(module, what).run(*arrays)
-    except InputError as error:  # to which torch has added where in its graph
+    except InputError as error:  # torch has added the place in its graph
         raise InputError(str(error).partition("\n")[0]) from None
     found = found if isinstance(found, tuple | list) else (found,)
     return [[graph.lift(x) for x in _array(one).ravel()] for one in found]
@@ -76,14 +76,14 @@ def _array(value: Any) -> Traced:
 
 
 def _plain(value: Any) -> bool:
-    """Return whether a value holds nothing that was traced."""
+    """Return whether a value contains nothing traced."""
     if isinstance(value, list | tuple):
         return all(map(_plain, value))
     return not isinstance(value, np.ndarray)
 
 
 class _Interpreter(torch.fx.Interpreter):
-    """Runs a graph of torch operators on traced arrays; what depends on no input is left to torch."""
+    """Runs a graph of torch operators on traced arrays; operations that depend on no input are left to torch."""
 
     def __init__(self, module: torch.fx.GraphModule, what: str) -> None:
         super().__init__(module)
@@ -102,7 +102,7 @@ class _Interpreter(torch.fx.Interpreter):
 
 
 def _each(function: Callable[..., Any], *values: Any) -> Traced:
-    """Apply a function element by element, with broadcasting."""
+    """Apply a function element-wise, with broadcasting."""
     arrays = np.broadcast_arrays(*(_array(x) for x in values))
     found = [function(*(x.item() if isinstance(x, np.generic) else x for x in row))
              for row in zip(*(a.ravel() for a in arrays), strict=True)]  # fmt: skip
@@ -152,7 +152,7 @@ def _power(x: Any, exponent: Any) -> Any:
 
 
 def _sinc(x: Any) -> Any:
-    """Return sin(pi x) / (pi x), by its series near 0."""
+    """Return sin(pi x) / (pi x), with a series near 0."""
     angle = x * math.pi
     square = angle * angle
     safe = select_less(square, 1e-6, 1.0, angle)
@@ -160,7 +160,7 @@ def _sinc(x: Any) -> Any:
 
 
 def _remainder(x: Any, period: Any) -> Any:
-    """Return the remainder of a division, at least 0 and below a positive period, by its angle on a circle."""
+    """Return the remainder in [0, period) for a positive period, computed as an angle on a circle."""
     if not isinstance(x, Expression):
         return x % period
     turn = 2.0 * math.pi / period
@@ -197,7 +197,7 @@ def _reduced(function: Callable[[Any, Any], Any], x: Any, dim: Any, keepdim: boo
 
 
 def _least(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
-    """Return the least values along an axis, and the index of the first of them."""
+    """Return the minimum along an axis, and the index of its first occurrence."""
     rows = np.moveaxis(_array(x), dim, -1)
     value, index = rows[..., 0], _objects([0.0] * rows[..., 0].size, rows.shape[:-1])
     for number in range(1, rows.shape[-1]):

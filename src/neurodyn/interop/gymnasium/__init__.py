@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks as environments of Gymnasium, by id.
+"""Tasks as Gymnasium environments, by id.
 
-Gymnasium reads no entry points since version 1. Ids are registered as soon as both packages are imported, in whichever
+Since version 1, Gymnasium reads no entry points. Ids are registered as soon as both packages are imported, in either
 order; `gymnasium.make("neurodyn:neurodyn/ant-run-v0")` imports the package itself.
 """
 
@@ -14,9 +14,9 @@ __all__ = ["TaskEnv", "VectorTaskEnv", "ids", "register"]
 
 
 def ids() -> dict[str, str | None]:
-    """Return the task of each id; None for that of any task, "neurodyn/task-v0", which is an argument.
+    """Return the task of each id; None for "neurodyn/task-v0", which takes the task as an argument.
 
-    TASK@nerd is called TASK.nerd, because ids have no "@".
+    TASK@nerd becomes TASK.nerd, because ids cannot contain "@".
     """
     from neurodyn.tasks import TASKS, TASKS_OF_ROBOTS
 
@@ -25,7 +25,7 @@ def ids() -> dict[str, str | None]:
 
 
 def register() -> None:
-    """Register all ids that are not registered yet; nothing heavy is imported before an environment is made."""
+    """Register all ids not registered yet; heavy imports wait until an environment is made."""
     import gymnasium
 
     for name, task in ids().items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task in any dynamics as an environment of Gymnasium: of one world, or of a batch that is stepped at once."""
+"""A task in any dynamics as a Gymnasium environment: a single world, or a vectorised batch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,11 +25,11 @@ Frame = tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]
 
 _SEEDS = 2**31
 _PICTURES = 30
-"""Pictures a second at most; environments with shorter frames are played slower."""
+"""Maximum rendering rate [frames/s]; environments with shorter frames play slower."""
 
 
 class _OpenedTask:
-    """A task in its dynamics, opened once; its worlds are made anew for each seed."""
+    """A task in its dynamics, opened once; its worlds are rebuilt for each seed."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ def _task(name: str | None, robot: str | Path | None) -> Task:
 
 
 class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
-    """One world. Observations and actions are float32; actions between -1 and 1, or the task's limit.
+    """A single-world environment. Observations and actions are float32; actions are within +-1 or the task's limit.
 
-    An episode is truncated after the task's number of frames, and terminated where robot or model fail. In its last
-    frame `info["is_success"]` says whether the task is accomplished, where it can be.
+    An episode is truncated after the task's number of frames, and terminated when the robot or the model fails. In its
+    last frame `info["is_success"]` says whether the task succeeded, for tasks with success.
 
     Attributes:
         task: The task.
@@ -111,17 +111,17 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             task: Name of the task, NAME@ROBOT, or FILE.py:CLASS for one of your own, whose code runs.
             dynamics: "analytic", "hybrid", a run directory, or "pretrained:NAME".
             robot: Name or folder of the robot, for tasks of any robot (velocity, push, lift).
-            starts: HDF5 store after whose windows episodes start, in models of logs.
-            randomise: Quantities in which episodes differ, in the words of `neurodyn policy train --randomise`.
-            noisy: Whether observations have the task's noise.
+            starts: HDF5 store; episodes start after its windows, in models of logs.
+            randomise: Quantities randomised per episode, in the notation of `neurodyn policy train --randomise`.
+            noisy: Whether to add the task's observation noise.
             penalty: Weight of a learned model's uncertainty in the reward.
-            device: Where it computes: cpu, cuda, cuda:1 ...
+            device: Device: cpu, cuda, cuda:1 ...
             render_mode: "rgb_array", which needs Newton; None for no pictures.
             width: Width of pictures [pixels].
             height: Height of pictures [pixels].
 
         Raises:
-            InputError: There is no such task, or no such dynamics, or they do not fit together.
+            InputError: The task or the dynamics do not exist, or do not fit together.
         """
         if render_mode not in (None, "rgb_array"):
             raise InputError(f"render_mode is {render_mode!r}; valid: rgb_array, or None")
@@ -137,11 +137,11 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def worlds(self) -> PolicyEnvironment:
-        """The world, as a batch of one: tensors, and steps with gradients (`step_tracked`, `settle`)."""
+        """The world as a batch of one: tensors, and steps with gradients (`step_tracked`, `settle`)."""
         return _begun(self._worlds)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Start an episode; from the same seed the same one, and the same ones after it."""
+        """Start an episode; a seed fixes this episode and those that follow."""
         super().reset(seed=seed)
         if seed is not None or self._worlds is None:
             seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
@@ -163,7 +163,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return _copy(seen[0]), float(reward), bool(terminated), bool(truncated), info
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a picture of the present state, uint8, shape [height, width, 3]; None without a `render_mode`."""
+        """Return an image of the current state, uint8, shape [height, width, 3]; None without a `render_mode`."""
         if self.render_mode is None:
             return None
         from neurodyn.sim.pictures import Viewfinder
@@ -175,16 +175,16 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return self._viewer.picture(self.worlds.state.q[0])
 
     def close(self) -> None:
-        """Let go of the worlds."""
+        """Release the world."""
         self._worlds = self._viewer = None
 
 
 class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """A batch of worlds, stepped at once in one process.
+    """A batch of worlds, stepped together in one process.
 
     Worlds restart in the frame that ends their episode (`AutoresetMode.SAME_STEP`): the observation is then the first
     of the next episode, and the last one is the row of `infos["final_obs"]`, where `infos["_final_obs"]` is true;
-    `infos["final_info"]` has `is_success`, where a task can be accomplished.
+    `infos["final_info"]` has `is_success`, for tasks with success.
 
     Attributes:
         task: The task.
@@ -210,14 +210,14 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
         Args:
             num_envs: Number of worlds.
-            task: Task; this and the others: see `TaskEnv`.
+            task: Task; for this and the other arguments see `TaskEnv`.
             dynamics: Dynamics.
             robot: Robot of a task of any robot.
-            starts: Store with starts.
-            randomise: Quantities in which worlds and episodes differ.
-            noisy: Whether observations have the task's noise.
+            starts: Store with start states.
+            randomise: Quantities randomised per world and episode.
+            noisy: Whether to add the task's observation noise.
             penalty: Weight of the uncertainty.
-            device: Where it computes.
+            device: Device.
             max_episode_steps: Length of an episode; None for the task's.
         """
         self._opened = _OpenedTask(
@@ -236,7 +236,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return _begun(self._worlds)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Start all worlds; from the same seed the same episodes."""
+        """Start all worlds; a seed fixes all episodes."""
         super().reset(seed=seed)
         if seed is not None or self._worlds is None:
             seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
@@ -251,7 +251,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         frame = worlds.step_frame(_tensor(actions).to(worlds.device))
         extras, ends, late = frame.extras, _array(frame.done), _array(frame.extras["time_outs"])
         infos: dict[str, Any] = {}
-        if "last" in extras and (not frame.done.is_cuda or ends.any()):  # on a CPU there only where episodes end
+        if "last" in extras and (not frame.done.is_cuda or ends.any()):  # on a CPU only when episodes end
             infos = {"final_obs": _copy(extras["last"]), "_final_obs": ends}
             if extras["succeeded"] is not None:
                 reached = _array(extras["succeeded"]) & ends
@@ -259,21 +259,21 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return _copy(frame.observation), _array(frame.reward), ends & ~late, late, infos
 
     def step_tensors(self, actions: Tensor) -> Frame:
-        """Advance one frame without leaving torch and the device; restarts as in `step`.
+        """Advance one frame on the device, in torch; restarts as in `step`.
 
         Args:
             actions: Actions, shape [worlds, actions].
 
         Returns:
             Observations, rewards, terminations, truncations and the environment's `extras`, which have "last"
-            (observations before restarts) and "succeeded" in frames in which an episode ends.
+            (observations before restarts) and "succeeded" in frames where an episode ends.
         """
         return _step(self.worlds, actions)
 
     def step_with_gradients(self, actions: Tensor) -> Frame:
-        """Advance one frame with gradients of observations and rewards with respect to actions, now and before.
+        """Advance one frame with gradients of observations and rewards with respect to current and past actions.
 
-        They do not cross the end of an episode. `worlds.cut()` ends them at the present state.
+        Gradients do not cross the end of an episode. `worlds.cut()` stops them at the current state.
 
         Args:
             actions: Actions within the task's limit, shape [worlds, actions].
@@ -283,7 +283,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return frame.observation, self.worlds.settle([frame])[0], frame.end.failed, late, {"last": frame.last}
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Let go of the worlds."""
+        """Release the worlds."""
         self._worlds = None
 
 
@@ -309,5 +309,5 @@ def _array(values: Tensor) -> np.ndarray:
 
 
 def _copy(values: Tensor) -> np.ndarray:
-    """Return a copy, because worlds go on in their own memory."""
+    """Return a copy, because the worlds reuse their memory."""
     return _array(values).copy() if values.device.type == "cpu" else _array(values)
