@@ -434,7 +434,8 @@ class Includes:
         children, folded = list(parent), []
         for index, child in enumerate(children):
             noted = next((one for one in children[index:] if one.tag is not ElementTree.Comment), child)
-            origin = self._origins.get(child) or self._origins.get(noted) or within  # a new comment goes with its element
+            # A new comment belongs to the element that it precedes.
+            origin = self._origins.get(child) or self._origins.get(noted) or within
             if len(origin) <= len(within):
                 folded.append(child)
                 self._fold(child, within, folder)
