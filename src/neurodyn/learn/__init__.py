@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training: one loop, its optimisers, run folders and metrics, and what each kind of dynamics adds."""
+"""Training: one loop, its optimisers, run folders and metrics, and the specifics of each kind of dynamics."""
 
 from neurodyn.core.registry import lazy
 

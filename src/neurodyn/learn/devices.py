@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where trainings run: device, threads, and data-parallel processes, each with its share of the batch."""
+"""Devices, threads, and data-parallel processes of trainings, each with its share of the batch."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ from neurodyn.data.store import IN_MEMORY
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let tensor operations use `count` threads: one is fastest for small networks, with the same bits everywhere."""
+    """Run tensor operations on `count` threads: one is fastest for small networks, with the same bits everywhere."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -46,7 +46,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def data_memory(device: str | torch.device) -> int:
-    """Return how much data a training holds in memory [bytes]: on a GPU a quarter of its memory."""
+    """Return the amount of data that a training holds in memory [bytes]: on a GPU a quarter of its memory."""
     place = torch.device(device)
     if place.type != "cuda" or not torch.cuda.is_available():
         return IN_MEMORY
@@ -88,7 +88,7 @@ _MOST_NAMED = 4
 
 
 class Ranks:
-    """The processes that train one model or policy together, as one of them sees them; this class is a single process.
+    """The processes that train one model or policy together, as seen by one of them; this class is a single process.
 
     Attributes:
         rank: Number of this process, from 0.
@@ -158,7 +158,7 @@ class Ranks:
         """Return the weight of the mean over this rank's windows in the mean over the ranks.
 
         Args:
-            weigh: Returns the total weight of this rank's windows, any shape; None where all ranks weigh the same.
+            weigh: Returns the total weight of this rank's windows, any shape; None if all ranks weigh the same.
         """
         return 1.0
 
@@ -169,7 +169,7 @@ class Ranks:
         """Replace tensors by the ones of rank 0, in place."""
 
     def clock(self, wall: float, cpu: float) -> tuple[float, float, float]:
-        """Return the wall and processor time that passed on rank 0, and the processor time of all ranks [s]."""
+        """Return the wall and CPU time that passed on rank 0, and the CPU time of all ranks [s]."""
         passed, spent, of_all = self.total([wall * self.leads, cpu * self.leads, cpu])
         return passed, spent, of_all
 
@@ -199,7 +199,7 @@ _now = [Ranks()]
 
 
 def current_ranks() -> Ranks:
-    """Return the processes that train together, as this one sees them."""
+    """Return the processes that train together, as seen by this one."""
     return _now[-1]
 
 
@@ -319,7 +319,7 @@ class _Group(Ranks):
             self._store.set(f"end/{self.rank}", reason)
 
     def _reason_of_others(self, seconds: float) -> str:
-        """Return why another rank stopped, waiting for its report at most so long; empty without a report."""
+        """Return why another rank stopped, waiting up to `seconds` for its report; empty without one."""
         until = time.monotonic() + seconds
         try:
             while True:
@@ -350,7 +350,7 @@ def first_line(error: BaseException) -> str:
 def joined() -> Iterator[Ranks]:
     """Train together with the other processes that torchrun (or `launch`) started, or alone if there are none.
 
-    Only rank 0 prints. If one rank fails, all stop, and rank 0 says why.
+    Only rank 0 prints. If one rank fails, all stop, and rank 0 reports the reason.
 
     Raises:
         InputError: The processes do not find each other, or another one failed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of a log for the comparison with roll-outs, in double precision."""
+"""Windows of a log for comparison with roll-outs, in double precision."""
 
 from dataclasses import dataclass, replace
 
@@ -118,7 +118,7 @@ def fit_windows(
         InputError: No episode is long enough, or no window moves.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
-    total = WindowIndex(store, episodes, frames).count  # an InputError without any
+    total = WindowIndex(store, episodes, frames).count  # raises an InputError if there are none
     skip = None
     if stride is not None and seed is not None:
         room = np.clip(store.lengths[episodes] - frames, 0, stride - 1)

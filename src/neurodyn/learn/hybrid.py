@@ -28,8 +28,8 @@ class NetworkTrainingSettings(Config, frozen=True):
         optimiser: "adam", "soap", "lbfgs" (on the same batch throughout), or another one of
             `learn.optimiser.OPTIMISERS`.
         rate: Highest learning rate of the weights; it falls to 1 % of that along half a cosine.
-        parameter_rate: Highest learning rate of the free quantities, in their unbounded coordinates; 0 keeps them as
-            they were identified.
+        parameter_rate: Highest learning rate of the free quantities, in their unbounded coordinates; 0 keeps them
+            fixed.
         batch: Windows in a batch.
         windows: Largest number of windows to draw batches from, spread evenly over all possible ones.
         loss: "absolute" or "squared" error of a roll-out, by channel over its scale.
@@ -38,8 +38,8 @@ class NetworkTrainingSettings(Config, frozen=True):
         validations: Number of validations by the roll-out error on the validation split.
         patience: Validations without improvement after which the training ends; the best model is kept.
         steps: Optimiser steps, without a time budget.
-        moving: Whether to train only on windows that move, if the parameters were fitted to such windows. Networks may
-            then be worse without motion, which they have not seen.
+        moving: Whether to train only on windows with motion, if the parameters were fitted to such windows. Networks
+            may then be worse at rest, which they have not seen.
     """
 
     optimiser: str = "adam"
@@ -84,7 +84,7 @@ class NetworkWindows:
 
 
 class NetworkLearner(GradientLearner):
-    """Trains the weights and the free quantities of a hybrid model; at the end it has the best ones."""
+    """Trains the weights and the free quantities of a hybrid model; ends with the best ones."""
 
     schedule = Schedule(warmup_steps=20, final=0.01)
 
@@ -106,7 +106,7 @@ class NetworkLearner(GradientLearner):
         self._best = (self._raw.detach().clone(), self._flat().detach().clone())
 
     def enter(self, phase: int) -> None:
-        """Make the optimiser."""
+        """Build the optimiser."""
         settings = self._settings
         groups: Groups = [{"params": self._leaves, "lr": settings.rate}]
         if settings.parameter_rate and self._raw.numel():
@@ -160,7 +160,7 @@ class NetworkLearner(GradientLearner):
         self._take_best()
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
-        """Return the line of a validation."""
+        """Return the metrics of a validation."""
         at = loop.state
         if found is None:
             return {}
@@ -181,7 +181,7 @@ class NetworkLearner(GradientLearner):
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         with torch.no_grad():
             self._raw.copy_(saved["raw"])
             for leaf, part in zip(self._leaves, saved["leaves"], strict=True):

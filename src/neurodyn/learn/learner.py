@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from neurodyn.learn.loop import TrainingLoop
 
 _MOST_TRIALS = 128
-"""Parts of a batch whose gradients are tested one by one: enough for ten bad windows in 512."""
+"""Most parts of a batch whose gradients are tested separately: enough for ten bad windows in 512."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class OptimiserStep:
     Attributes:
         loss: The loss, shape [].
         rate: The learning rate.
-        taken: Whether the gradient was finite; otherwise the step was left out.
+        taken: Whether the gradient was finite; otherwise the step was skipped.
         left_out: Windows of the batch that were left out to make the gradient finite.
     """
 
@@ -55,7 +55,7 @@ class Validation:
 
 
 _SCORES = ("best", "first", "last")
-"""Numbers that are saved as text, because JSON has none that are not finite."""
+"""Scores saved as text, as JSON has no non-finite numbers."""
 
 
 @dataclass
@@ -66,20 +66,20 @@ class TrainState:
         phase: Index of the phase; the number of phases when all are over.
         step: Optimiser steps (updates of a policy) in all phases.
         phase_step: Optimiser steps in this phase.
-        seconds: Wall time so far, including the parts before a resumption [s].
-        cpu_seconds: Processor time so far [s].
+        seconds: Wall time so far, including the time before a resumption [s].
+        cpu_seconds: CPU time so far [s].
         phase_seconds: Time in this phase by the clock of the budget [s].
         best: Best validation score; None before the first validation.
         measured: Validations in this phase.
         first: Score of the first validation; None before it.
         last: Score of the last validation.
         best_step: Step of the best model.
-        skipped: Steps left out because their gradient was not finite.
+        skipped: Steps skipped because their gradient was not finite.
         left_out: Windows left out of their batches because the model broke down on them.
         stale: Validations in a row without improvement.
         carried: Share of the budget added to this phase by earlier phases that ended under a smaller budget.
         verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
-        starved: Whether a budget of wall time ended while other processes had most of the processor.
+        starved: Whether a budget of wall time ended while other processes used most of the CPU.
     """
 
     phase: int = 0
@@ -130,21 +130,21 @@ class Learner:
         return []
 
     def begin(self, at: TrainState) -> None:
-        """Prepare; called when a training begins or goes on."""
+        """Prepare; called when a training begins or resumes."""
 
     def shared(self) -> list[Tensor]:
         """Return the weights and statistics that all ranks take from rank 0 when a training begins."""
         return []
 
     def enter(self, phase: int) -> None:
-        """Make the optimiser and the sampler of a phase."""
+        """Build the optimiser and the sampler of a phase."""
 
     def leave(self, loop: "TrainingLoop") -> bool:
         """End a phase; return whether the training ends with it."""
         return False
 
     def step(self, done: float, at: TrainState) -> OptimiserStep:
-        """Take one optimiser step; `done` is the share of the phase that is done."""
+        """Take one optimiser step; `done` is the finished share of the phase."""
         raise NotImplementedError
 
     def validate(self, at: TrainState) -> Validation:
@@ -166,11 +166,11 @@ class Learner:
         raise NotImplementedError
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`; called after `enter`."""
+        """Restore `state`; called after `enter`."""
         raise NotImplementedError
 
     def metrics(self, loop: "TrainingLoop", found: Validation | None) -> dict[str, Any]:
-        """Return the metrics of a step, with its validation if there was one; empty for no line."""
+        """Return the metrics of a step, including its validation if there was one; empty for no line."""
         if found is None:
             return {}
         at = loop.state
@@ -219,7 +219,7 @@ class GradientLearner(Learner):
         """Called after each optimiser step."""
 
     def set_optimiser(self, optimiser: torch.optim.Optimizer, *, line_search: bool = False) -> None:
-        """Take a fresh optimiser; the rates of its groups are the highest ones of the schedule."""
+        """Set a fresh optimiser; the rates of its groups are the highest ones of the schedule."""
         self._optimiser, self._line_search = optimiser, line_search
         self._highest = [group["lr"] for group in optimiser.param_groups]
 
@@ -290,8 +290,8 @@ class GradientLearner(Learner):
     def _isolated(self, closure: Callable[..., Tensor]) -> tuple[bool, int]:
         """Leave out the windows whose gradients are not finite, and take the gradient of the others.
 
-        Each rank finds them by bisection, largest parts first. After `_MOST_TRIALS` all parts that are not known to be
-        finite are left out, so that the search ends early in a batch where nearly every window is bad.
+        Each rank finds them by bisection, largest parts first. After `_MOST_TRIALS` all parts not known to be finite
+        are left out, so that the search ends early if nearly every window is bad.
 
         Returns:
             Whether the gradient is finite now, and the number of windows left out on all ranks.
@@ -357,7 +357,7 @@ class GradientLearner(Learner):
 
 
 class WindowLearner(GradientLearner):
-    """A model that is trained on windows of a store; `_model` and `_sampler` are set when `enter` returns."""
+    """A model trained on windows of a store; `_model` and `_sampler` are set when `enter` returns."""
 
     _model: Any  # a module
     _sampler: Any  # with draw, state_dict and load_state_dict
@@ -383,7 +383,7 @@ class WindowLearner(GradientLearner):
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         self._optimiser.load_state_dict(saved["optimiser"])
         self._sampler.load_state_dict(saved["sampler"])
         self._model.load_state_dict(saved["model"])

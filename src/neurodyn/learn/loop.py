@@ -28,13 +28,13 @@ SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
 
 KEPT_CHECKPOINTS = 2
-"""Newest checkpoints that are kept beside the best: if the last is damaged, a training resumes from the one before."""
+"""Newest checkpoints to keep beside the best: if the last is damaged, a training resumes from the one before."""
 
 MOST_REFUSED = 20
-"""Steps in a row without a finite gradient after which a training fails."""
+"""Consecutive steps without a finite gradient after which a training fails."""
 
 STARVED_SECONDS, STARVED_SHARE = 20.0, 0.5
-"""A training of at least this wall time [s] is starved if its processor time is at most this share of it."""
+"""A training of at least this wall time [s] is starved if its CPU time is at most this share of it."""
 
 
 class Callback:
@@ -56,9 +56,9 @@ class Callback:
 class TrainingLoop:
     """Trains to the end of a budget.
 
-    With a budget in steps everything depends on the seed alone: on a CPU a run that was killed and resumed ends with
-    bitwise the same weights. With a budget in minutes the learning rate follows the clock, and a resumed run uses the
-    rest of its budget.
+    With a budget in steps everything depends on the seed alone: on a CPU, a killed and resumed run ends with bitwise
+    the same weights. With a budget in minutes the learning rate follows the clock, and a resumed run uses the rest of
+    its budget.
 
     Attributes:
         learner: The model in training.
@@ -93,13 +93,13 @@ class TrainingLoop:
             budget: When each phase is over.
             run: Run directory; None to write nothing.
             name: Name of the checkpoint in RUN/state.
-            record: Becomes RUN/config.yaml, with RUN/manifest.json beside it, when the training starts. An input that
-                is refused before that leaves no run behind, which could not be started again.
-            data: Checksum of the data, which must be the same when a training is resumed; None for no comparison.
-            validations: Number of validations during the training.
+            record: Written to RUN/config.yaml, with RUN/manifest.json beside it, when the training starts. An input
+                that is rejected before that leaves no run behind to block a new start.
+            data: Checksum of the data, which must match when a training is resumed; None for no check.
+            validations: Number of validations during training.
             validate_first: Whether to validate before the first step too.
-            keep_last: Whether each validation whose score is finite keeps the model, not only the best.
-            patience: Validations in a row without improvement that end a phase; None for no limit.
+            keep_last: Whether each validation with a finite score keeps the model, not only the best.
+            patience: Consecutive validations without improvement that end a phase; None for no limit.
             thread_count: Threads of tensor operations; None for no change.
             callbacks: Called during the training.
             progress: Progress bar.
@@ -111,11 +111,11 @@ class TrainingLoop:
         self._keep_last = keep_last
         self._watch = Watch()
         self._improved = False  # since the last checkpoint
-        self._refused = 0  # steps in a row whose gradient was not finite
+        self._refused = 0  # consecutive steps with a non-finite gradient
         learner.enter(0)
 
     def resume(self) -> None:
-        """Go on from RUN/state; a larger budget than before adds to the current phase and the later ones.
+        """Continue from RUN/state; a larger budget than before adds to the current phase and the later ones.
 
         Raises:
             InputError: The state is missing or damaged, or data or number of processes differ from before.
@@ -148,7 +148,7 @@ class TrainingLoop:
         """Train to the end of the budget.
 
         Args:
-            log: Metrics to write to; None for the run directory's own, which get a closing line.
+            log: Metrics to write to; None for the run directory's own, which end with a closing line.
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
@@ -169,7 +169,7 @@ class TrainingLoop:
             self._watch = stack.enter_context(watching(None if own is None else own / FOLDER))
             self._interruption = stack.enter_context(Interruption())
             stack.enter_context(showing(None))  # validations show no progress of their own
-            gc.freeze()  # a collection else walks all modules and kernels: a tenth of a small step
+            gc.freeze()  # otherwise a collection walks all modules and kernels: a tenth of a small step
             stack.callback(gc.unfreeze)
             try:
                 self._train()
@@ -251,7 +251,7 @@ class TrainingLoop:
                 self.save()
                 raise self._interruption.error(self._interrupted())
         over = self.learner.leave(self) or at.phase + 1 == len(self.budget.shares)
-        if over:  # its state is kept, so that a larger budget can extend the phase
+        if over:  # the state is kept, so that a larger budget can extend the phase
             at.phase = len(self.budget.shares)
         else:
             at.phase, at.phase_step, at.phase_seconds, at.measured, at.stale = at.phase + 1, 0, 0.0, 0, 0
@@ -274,7 +274,7 @@ class TrainingLoop:
         return {"--out": str(self.folder), "data": str(self._data), "step": str(self.state.step), **_flat(plain)}
 
     def _judge(self, fault: str) -> Verdict:
-        """Return whether the model can be used; `fault` is the first that the guard found."""
+        """Return whether the model is usable; `fault` is the first one found by the guard."""
         at, found = self.state, self.learner.verdicts(self.state)
         if self.budget.steps is None:
             found.append(verdicts.of_steps(at.step, self.learner.least_steps))
@@ -288,7 +288,7 @@ class TrainingLoop:
         return verdicts.together(found)
 
     def _is_starved(self) -> bool:
-        """Return whether other processes took most of the processor from a CPU training with a budget of wall time."""
+        """Return whether other processes used most of the CPU during a CPU training with a budget of wall time."""
         if self.budget.minutes is None or self.budget.clock != "wall" or self.learner.device.type != "cpu":
             return False
         at = self.state
@@ -301,7 +301,7 @@ class TrainingLoop:
         return self.learner.better(first, last) and abs(last - first) > abs(first)
 
     def _clock(self) -> None:
-        """Add the time of a step: wall time and budget of rank 0, processor time of all ranks."""
+        """Add the time of a step: wall time and budget of rank 0, CPU time of all ranks."""
         wall, cpu = time.perf_counter(), time.process_time()
         passed, spent, of_all = current_ranks().clock(wall - self._wall, cpu - self._cpu)
         self.state.seconds += passed
@@ -320,7 +320,7 @@ class TrainingLoop:
 
     def _measure(self) -> tuple[Validation, TrainState]:
         at = self.state
-        with watching():  # without notices of the guard: the score shows a breakdown
+        with watching():  # no notices of the guard: the score shows a breakdown
             found = self.learner.validate(at)
         at.stale, at.last = at.stale + 1, found.score
         at.first = found.score if at.first is None else at.first
@@ -342,7 +342,7 @@ class TrainingLoop:
 
 
 def other_data(run: Path, what: str = "these differ") -> InputError:
-    """Return the error of a run that is to go on with other data; `what` says how they differ."""
+    """Return the error for resuming a run with other data; `what` says how they differ."""
     return InputError(
         f"{run}: --resume needs the data that the run was started with, and {what}; give the same --data, or another "
         "--out"

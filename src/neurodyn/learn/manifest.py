@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run was made: RUN/config.yaml, and RUN/manifest.json, written when the run is started.
+"""Record of a run: RUN/config.yaml, and RUN/manifest.json, written when the run starts.
 
 The manifest holds machine, software and inputs of a training.
 """
@@ -69,14 +69,14 @@ MANIFEST = "manifest.json"
 _PACKAGES = ("torch", "scipy", "safetensors", "newton", "warp-lang", "mujoco", "mujoco-warp", "rsl-rl-lib")
 _DECLARATIONS = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
 _SETTINGS = ("size", "finetune")
-"""Settings that may name files of settings."""
+"""Settings that may name settings files."""
 
 
 class Manifest(Config, frozen=True, kw_only=True):
-    """Everything beside config.yaml that the result of a training depends on.
+    """Everything beyond config.yaml that the result of a training depends on.
 
     Attributes:
-        training: The verb: train, finetune, identify, discover, "policy train" or "policy online".
+        training: The command: train, finetune, identify, discover, "policy train" or "policy online".
         started: Time of the start [UTC].
         command: The command line, or that of the Python script.
         commit: Commit of neurodyn's source (`core.provenance.source_commit`); empty for an installed package.
@@ -84,9 +84,9 @@ class Manifest(Config, frozen=True, kw_only=True):
         processor: Model of the processor.
         device: Torch device that trained, with the model of a GPU.
         threads: Threads of tensor operations.
-        seed: Seed of everything random.
-        files: SHA-256 of the files that the training read: data, starts, your own robot's declaration, files of
-            settings that config.yaml names.
+        seed: Seed of all random numbers.
+        files: SHA-256 of the files read: data, starts, your own robot's declaration, settings files named in
+            config.yaml.
         models: SHA-256 of the runs and policies that the training started from or took place in.
         ranks: Processes that trained together, each with the batch or worlds of the settings.
     """
@@ -106,7 +106,7 @@ class Manifest(Config, frozen=True, kw_only=True):
 
 
 def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str = "cpu") -> None:
-    """Write config.yaml and the manifest of a run that begins or is resumed.
+    """Write config.yaml and the manifest of a new or resumed run.
 
     The manifest of a resumed run is kept; only its files change if they were moved or replaced.
     """
@@ -123,7 +123,7 @@ def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str =
 
 
 def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> Manifest:
-    """Return the manifest of a training that begins now, on this machine."""
+    """Return the manifest of a training starting now on this machine."""
     known = torch.device(device)
     gpu = f" ({torch.cuda.get_device_name(known)})" if known.type == "cuda" else ""
     return Manifest(
@@ -144,7 +144,7 @@ def read_manifest(run: Path) -> Manifest:
 
 
 def verb_of(record: RunRecord[Any]) -> str:
-    """Return the verb that makes a run with this record."""
+    """Return the command that creates a run with this record."""
     if record.task:
         return "policy online" if record.kind else "policy train"
     if record.kind == "hybrid":
@@ -169,7 +169,7 @@ def file_checksums(record: RunRecord[Any]) -> dict[str, str]:
 
 
 def declaration_of(robot: str) -> str:
-    """Return the declaration of your own robot; empty for the name of a shipped one."""
+    """Return the declaration of your own robot; empty for a shipped one."""
     folder = Path(robot)
     inside = next((str(folder / name) for name in _DECLARATIONS if (folder / name).is_file()), "")
     return inside or (robot if folder.suffix else "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of a training, as JSON lines and in its tracker, and results that are shown in the tracker afterwards."""
+"""Metrics of a training, as JSON lines and in its tracker, and later results shown in the tracker."""
 
 import copy
 import json
@@ -26,10 +26,10 @@ _MODELS = ("model/*", "policy.safetensors", "config.json", "policy/*", "blueprin
 
 
 class MetricsLog:
-    """Writes the metrics of a training to RUN/metrics.jsonl and to the tracker that `learn.tracking` chose."""
+    """Writes the metrics of a training to RUN/metrics.jsonl and to the tracker chosen by `learn.tracking`."""
 
     def __init__(self, run: Path, step: int = 0) -> None:
-        """Open the log; a resumed training drops the closing line and all lines after `step`.
+        """Open the log; a resumed training removes the closing line and all lines after `step`.
 
         Raises:
             InputError: The tracker cannot be opened.
@@ -63,7 +63,7 @@ class MetricsLog:
             self._tracker.attempt(Tracker.conclude, {"step": step, **_finite(values)})
 
     def keep_model(self) -> None:
-        """Give the tracker the model in the run directory if it has changed."""
+        """Upload the model in the run directory to the tracker if it has changed."""
         files = model_files(self._run)
         stamps = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
         if any(path.suffix == ".safetensors" for path in files) and stamps != self._kept:
@@ -71,15 +71,15 @@ class MetricsLog:
             self.keep_files(files)
 
     def keep_files(self, files: Sequence[Path]) -> None:
-        """Give the tracker the files of a model."""
+        """Upload the files of a model to the tracker."""
         self._tracker.attempt(Tracker.keep_model, files, self._tracker.step)
 
     def keep_file(self, path: Path) -> None:
-        """Give the tracker any other file."""
+        """Upload any other file to the tracker."""
         self._tracker.attempt(Tracker.keep_file, path)
 
     def show_film(self, path: Path) -> None:
-        """Show a film in the tracker."""
+        """Show a video in the tracker."""
         self._tracker.attempt(Tracker.show_film, path, self._tracker.step)
 
     def conclude(self, **summary: Any) -> None:
@@ -167,9 +167,9 @@ def _scalars(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]
 
 
 def require_followed(logger: Logger | None, run: str | Path) -> None:
-    """Raise an InputError, before the work, if `logger` is given and results cannot be shown in the run's tracker.
+    """Raise an InputError, before the work, if `logger` is given but results cannot be shown in the run's tracker.
 
-    That is so if the run ships with the package, or the tracker cannot work.
+    That is so if the run ships with the package, or the tracker is unavailable.
     """
     if logger is None:
         return
@@ -187,13 +187,13 @@ def show_results(
     summary: dict[str, Any] | None = None,
     model: bool = False,
 ) -> None:
-    """Add results to what the tracker of a run shows of its training.
+    """Add results to a run's training in its tracker.
 
     Args:
         run: Run directory.
         logger: The tracker; None to show nothing.
         tables: Title, column names and rows of text of each table; tables without rows are left out.
-        films: Films and HTML pages.
+        films: Videos and HTML pages.
         summary: Figures to add to the training's.
         model: Whether the model in the run directory was replaced after the training.
 

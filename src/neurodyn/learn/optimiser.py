@@ -16,7 +16,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
 
 Groups = list[dict[str, Any]]
-"""Parameters as torch's optimisers take them: each group has "params" and its highest rate "lr"."""
+"""Parameter groups of torch's optimisers: each group has "params" and its highest rate "lr"."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ OPTIMISERS: Registry[Method] = Registry("optimiser")
 
 
 def build_optimiser(name: str, groups: Groups, *, weight_decay: float = 0.0, **options: Any) -> torch.optim.Optimizer:
-    """Return a fresh optimiser by its name in `OPTIMISERS`; `options` are its own."""
+    """Return a fresh optimiser by its name in `OPTIMISERS`, with its own `options`."""
     return OPTIMISERS[name].build(groups, weight_decay, **options)
 
 
@@ -62,7 +62,7 @@ def _soap(groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     from pytorch_optimizer import SOAP
 
     apart = any(p.device.type == "cuda" for group in groups for p in group["params"])
-    every = 50 if apart else 10  # decompositions of small matrices take a GPU longer than many steps
+    every = 50 if apart else 10  # decomposing small matrices takes a GPU longer than many steps
     return SOAP(groups, lr=groups[0]["lr"], weight_decay=weight_decay, precondition_frequency=every)
 
 
@@ -83,8 +83,8 @@ class Schedule:
     """Learning rate over a phase.
 
     Attributes:
-        warmup: Share of the phase in which the rate rises.
-        warmup_steps: Optimiser steps of the whole training in which it rises; 0 for `warmup` instead.
+        warmup: Share of the phase over which the rate rises.
+        warmup_steps: Optimiser steps of the whole training over which it rises; 0 for `warmup` instead.
         final: Rate at the end of the phase, as a share of the highest.
         offset: Share of the highest rate that is always added.
     """
@@ -95,7 +95,7 @@ class Schedule:
     offset: float = 0.0
 
     def rate(self, highest: float, done: float, step: int = 0) -> float:
-        """Return the learning rate at the share `done` of a phase, after `step` optimiser steps in all."""
+        """Return the learning rate at the share `done` of a phase, after `step` optimiser steps in total."""
         rise = min(1.0, (done + 1e-3) / self.warmup) if self.warmup > 0 else 1.0
         if self.warmup_steps:
             rise = min(1.0, (step + 1) / self.warmup_steps)
@@ -104,12 +104,12 @@ class Schedule:
 
 
 class MemberParameters:
-    """Views of the parameters of an ensemble by member, which share memory with the ensemble.
+    """Views of an ensemble's parameters by member, which share memory with the ensemble.
 
-    Parameters whose first axis has the length `members` belong to the members, others are shared.
+    Parameters whose first axis has length `members` belong to the members, others are shared.
 
     Attributes:
-        views: All views, in the order of the parameters and then of the members.
+        views: All views, ordered by parameter and then by member.
     """
 
     def __init__(self, model: nn.Module, members: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that the trainings of all kinds of models share: phases, budget, optimiser."""
+"""Settings shared by trainings of all kinds of models: phases, budget, optimiser."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class TrainingPhase(Config, frozen=True, kw_only=True):
     Attributes:
         share: Relative share of the budget.
         rate: Highest learning rate.
-        batch: Windows in a batch.
+        batch: Windows per batch.
     """
 
     share: float
@@ -37,30 +37,30 @@ Clock = Literal["wall", "cpu"]
 Keep = Literal["best", "last"]
 
 MOST_VALIDATIONS = 40
-"""Validations of a training whose settings leave their number open."""
+"""Default limit of the number of validations."""
 
 
 class TrainingPlan(Config, frozen=True, kw_only=True):
-    """Settings of a training that all kinds of models share.
+    """Settings shared by trainings of all kinds of models.
 
     Attributes:
         phases: Phases, in order.
         minutes: Time budget [min]; None to train for `steps`.
         steps: Optimiser steps; None to train for `minutes`.
-        clock: Clock of the minutes: "wall" time, or "cpu" time of the process, which does not pass while other
-            processes use the machine.
+        clock: Clock of the minutes: "wall" time, or "cpu" time of the process, which stops while other processes use
+            the machine.
         optimiser: "soap", "adam", or another one of `learn.optimiser.OPTIMISERS`.
         weight_decay: Decoupled weight decay.
-        clip: Largest norm of a gradient.
-        warmup: Share of a phase in which the rate rises.
+        clip: Limit of the gradient norm.
+        warmup: Share of a phase over which the rate rises.
         final: Rate at the end of a phase, as a share of its highest.
         validations: Number of validations by roll-out, in place of 40 or one in 10 steps, whichever is less.
         validation_rollouts: Held-out windows in a validation.
-        validation_frames: Frames of a validation roll-out, at most the frames of the longest episode.
+        validation_frames: Frames of a validation roll-out, at most those of the longest episode.
         keep: "best" or "last" weights, by validation.
         conditions: Parameters of the data as inputs: names or shell patterns of quantities in which episodes differ.
-        threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit
-            of the result, depends on the number.
+        threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit of
+            the result, depends on the number.
         seed: Seed of weights and batches.
     """
 
@@ -100,19 +100,19 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> "TrainingBudget":
-        """When each phase is over."""
+        """End of each phase."""
         return TrainingBudget(self.steps, self.minutes, tuple(phase.share for phase in self.phases), self.clock)
 
     @property
     def validation_count(self) -> int:
-        """The number of validations, at least 1: one in few steps would take longer than they do."""
+        """Number of validations, at least 1; more would take longer than the steps between them."""
         if self.validations is not None:
             return self.validations
         return MOST_VALIDATIONS if self.steps is None else max(1, min(MOST_VALIDATIONS, self.steps // 10))
 
     @property
     def schedule(self) -> Schedule:
-        """The learning rate over a phase."""
+        """Learning rate over a phase."""
         return Schedule(warmup=self.warmup, final=self.final)
 
 
@@ -133,7 +133,7 @@ class TrainingBudget:
     clock: Clock = "wall"
 
     def done(self, at: "TrainState") -> float:
-        """Return the share of the current phase that is done."""
+        """Return the finished share of the current phase."""
         share, done = self.shares[at.phase] / sum(self.shares) + at.carried, 0.0
         if self.steps is not None:
             done = at.phase_step / max(1, round(self.steps * share))
@@ -142,14 +142,14 @@ class TrainingBudget:
         return done
 
     def carried(self, at: "TrainState", former: "TrainingBudget") -> float:
-        """Return the share of this budget that earlier phases, which ended under a smaller one, leave to this phase."""
+        """Return the share of this budget that earlier phases, ended under a smaller one, leave to this phase."""
         limits = ((former.steps, self.steps), (former.minutes, self.minutes))
         ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)
         before = sum(self.shares[: at.phase]) / sum(self.shares)
         return at.carried if ratio == 1.0 else before - ratio * (before - at.carried)
 
     def overall(self, at: "TrainState") -> float:
-        """Return the share of the whole training that is done."""
+        """Return the finished share of the whole training."""
         if at.phase >= len(self.shares):
             return 1.0
         before = sum(self.shares[: at.phase])
@@ -167,7 +167,7 @@ def with_budget(
     settings: P, minutes: float | None, steps: int | None, seed: int | None, threads: int | None = None,
     keep: Keep | None = None,
 ) -> P:  # fmt: skip
-    """Return settings with another budget, seed, number of threads or choice of weights, where given.
+    """Return settings with another budget, seed, number of threads or choice of weights, as far as given.
 
     Raises:
         InputError: Both budgets are given, or a value is invalid.

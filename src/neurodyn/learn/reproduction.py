@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training of a run once more: is it the same input, and is it the same result?
+"""Repetition of a run's training: are the inputs the same, and are the results?
 
-What a run names is read and compared, never executed: a task of one's own runs only where the user names its file.
+Files named by a run are read and compared, never executed: a user's task runs only if the user names its file.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,23 +46,23 @@ _SCORES: Mapping[str, Callable[..., float]] = {
     "return_reference": max,
     "held_out": min,
 }
-"""What tells how good a result is, by its name in the metrics of a run, and which is the best; the first counts."""
+"""Metrics that rate a result, by name, and the function that picks the best; the first one present counts."""
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class TrainingAgain:
-    """A training to be run once more.
+    """A training to repeat.
 
     Attributes:
         run: The run.
-        record: How it was made; its settings are plain data.
-        data: Paths of its data, as they lie now.
-        robot: Its robot, or the declaration that the run carries.
+        record: Its record; settings are plain data.
+        data: Current paths of its data.
+        robot: Its robot, or the declaration stored in the run.
         out: Run directory to write.
         device: Torch device.
-        task: Task of one's own, as the user names it; None for the one of the record.
-        progress: Shown how far the training is.
+        task: User's task, as the user names it; None for the one of the record.
+        progress: Progress display.
     """
 
     run: Path
@@ -75,7 +75,7 @@ class TrainingAgain:
     progress: Progress | None = None
 
     def read(self, record: type[RunRecord[Any]]) -> RunRecord[Any]:
-        """Return the record with settings of a type."""
+        """Return the record with settings of the given type."""
         return read_config(self.run / "config.yaml", record)
 
 
@@ -92,22 +92,22 @@ TRAININGS: Registry[Callable[[TrainingAgain], None]] = Registry(
         "policy online": "neurodyn.policy.online.loop:online_again",
     },
 )
-"""What runs a training once more, by the verb in its manifest."""
+"""Functions that repeat a training, by the command in its manifest."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came of a training that was run once more.
+    """Result of a repeated training.
 
     Attributes:
         same: Whether all weights and parameters are bitwise those of the run.
         changed: Versions, processor or device that differ, in words.
-        differing: Tensors that differ.
-        tensors: Tensors in all.
-        greatest: Greatest difference of two numbers; None where the tensors cannot be compared.
-        score_before: Best held-out error (of a policy: return) in the run; None where its metrics hold none.
-        score_now: That of the new one.
-        verdict: Whether it is the same, and if it should be.
+        differing: Number of tensors that differ.
+        tensors: Total number of tensors.
+        greatest: Greatest difference of two numbers; None if the tensors cannot be compared.
+        score_before: Best held-out error (of a policy: return) in the run; None if its metrics hold none.
+        score_now: That of the new run.
+        verdict: Whether it is the same, and whether it should be.
     """
 
     same: bool
@@ -120,17 +120,16 @@ class Reproduction:
     verdict: str
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the result as plain data for JSON."""
         return asdict(self)
 
 
 @taking(ReproduceRequest)
 def reproduce(request: ReproduceRequest) -> Reproduction:
-    """Run the training of a run once more, from the same input, and compare the results.
+    """Repeat the training of a run from the same inputs, and compare the results.
 
     Raises:
-        InputError: The run has no manifest or no result, what it was made from is missing or is not the same, or `out`
-            holds a run.
+        InputError: The run has no manifest or no result, an input is missing or changed, or `out` holds a run.
         Interrupted: Ctrl-C or SIGTERM.
     """
     run = Path(request.run)
@@ -149,7 +148,7 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
 
 
 def train_again(again: TrainingAgain) -> None:
-    """Train dynamics once more."""
+    """Repeat a training of dynamics."""
     train(
         again.robot, list(again.data), again.out, kind=again.record.kind, size=_settings(again), shares=_shares(again),
         device=again.device, progress=again.progress,
@@ -157,7 +156,7 @@ def train_again(again: TrainingAgain) -> None:
 
 
 def finetune_again(again: TrainingAgain) -> None:
-    """Fine-tune dynamics once more, or refuse, with an InputError, what policies of a loop took part in."""
+    """Repeat a fine-tuning of dynamics; raises an InputError if policies of a loop took part in it."""
     if any(phase.get("policy_rollouts") for phase in again.record.settings.get("phases", ())):
         raise InputError(
             f"{again.run}: was made with the policies of its logs; valid: the folder of the loop that it belongs to"
@@ -169,7 +168,7 @@ def finetune_again(again: TrainingAgain) -> None:
 
 
 def _prepare(run: Path, request: ReproduceRequest) -> tuple[TrainingAgain, Manifest]:
-    """Return a training to be run once more, after everything that it is made from was found to be the same."""
+    """Return the training to repeat, after checking that all its inputs are unchanged."""
     manifest = read_manifest(run)
     record: RunRecord[Any] = read_config(run / "config.yaml", RunRecord[dict[str, Any]])  # pyright: ignore
     if manifest.training != verb_of(record):
@@ -193,13 +192,13 @@ def _prepare(run: Path, request: ReproduceRequest) -> tuple[TrainingAgain, Manif
     for name, found in manifest.models.items():
         there = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
         _require_same(name, there, found, run, "the same model where it was")
-    for name in manifest.files.keys() - {*data_of(record), declaration_of(record.robot)}:  # starts, files of settings
+    for name in manifest.files.keys() - {*data_of(record), declaration_of(record.robot)}:  # starts, settings files
         _require_file(name, manifest.files[name], run, "the same file where it was")
     return again, manifest
 
 
 def _located(run: Path, record: RunRecord[Any], manifest: Manifest, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return where the data lie, which are those that the run was trained on."""
+    """Return the current paths of the data, checked to be the run's training data."""
     names = data_of(record)
     if given and len(given) != len(names):
         raise InputError(f"--data names {len(given)} files, and {run} was trained on {len(names)}; valid: all of them")
@@ -213,7 +212,7 @@ def _located(run: Path, record: RunRecord[Any], manifest: Manifest, given: tuple
 
 
 def _robot(run: Path, record: RunRecord[Any], manifest: Manifest) -> str:
-    """Return the robot of a run, or the declaration that the run carries where the robot's own is gone."""
+    """Return the robot of a run, or the declaration stored in the run if the robot's own is gone."""
     if (run / ROBOT).is_dir() and not Path(record.robot).exists():
         return str(run / ROBOT)
     name = declaration_of(record.robot)
@@ -239,7 +238,7 @@ def _require_same(name: str, found: str | None, wanted: str, run: Path, valid: s
 
 
 def _changed(before: Manifest, now: Manifest) -> tuple[str, ...]:
-    """Return what differs of the machine and its software, in words."""
+    """Return the differences of machine and software, in words."""
     pairs = [(name, version, now.packages.get(name)) for name, version in before.packages.items()]
     pairs += [
         (name.replace("_", " "), getattr(before, name), getattr(now, name))
@@ -291,7 +290,7 @@ def _verdict(
 
 
 def _tensors(run: Path) -> dict[str, torch.Tensor]:
-    """Return the weights and parameters that a run ended with."""
+    """Return the final weights and parameters of a run."""
     files = [path for pattern in _RESULTS for path in sorted(run.glob(pattern))]
     return {
         f"{path.relative_to(run).as_posix()}:{name}": tensor

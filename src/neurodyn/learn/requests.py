@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a training: the arguments of `learn.train` and `learn.finetune`, and the flags of their verbs."""
+"""Arguments of `learn.train` and `learn.finetune`, and flags of their commands."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class RunOptions(Config, frozen=True, kw_only=True):
-    """What everything takes that fills a run directory over a long time.
+    """Options of everything that fills a run directory over a long time.
 
     Attributes:
-        resume: Go on with a run that was stopped, with the same settings but for the budget.
-        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
-            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+        resume: Continue an interrupted run, with the same settings except for the budget.
+        logger: Tracker beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of rsl_rl as
+            MODULE:CLASS. A resumed run keeps its own.
     """
 
     resume: bool = False
@@ -32,17 +32,17 @@ class RunOptions(Config, frozen=True, kw_only=True):
 
 
 class TrainingOptions(RunOptions, frozen=True, kw_only=True):
-    """What every training of dynamics takes.
+    """Options of every training of dynamics.
 
     Attributes:
         minutes: Time budget [min]; by default that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches; by default that of the settings.
-        shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
+        shares: Share of each file in the windows of a batch, such as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default as in the settings (1, the fastest for small networks).
-        progress: Shown how far the training is.
-        callbacks: Called as the training goes.
+        progress: Progress display.
+        callbacks: Called during the training.
     """
 
     minutes: float | None = None
@@ -56,7 +56,7 @@ class TrainingOptions(RunOptions, frozen=True, kw_only=True):
 
 
 class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
-    """A training of a model on data.
+    """Training of a model on data.
 
     Attributes:
         robot: Name of a robot, or the path of your own declaration; in Python also a `Robot`.
@@ -64,19 +64,19 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
             several files of one robot, each on its own ground and with its own splits.
         out: Run directory to write.
         kind: Kind of dynamics: "neural" predicts the state of a simulator; "world-model" is an ensemble that predicts
-            what the data measure, and how uncertain that is.
+            what the data measure, and its uncertainty.
         size: Training settings: small, paper, for world models also short and long (memory), or the path of a file; in
-            Python also the settings themselves (as RUN/config.yaml has them), which are taken as they are but for
-            budget, seed and threads.
+            Python also the settings themselves (as in RUN/config.yaml), used unchanged except for budget, seed and
+            threads.
         net: Kind of network (neural); by default the one that suits the robot.
         base: Known motion that the network corrects (neural): contact for the mechanism as declared with contacts,
-            limits and friction, free for it without, impulses for that with a network that pushes at contact points,
-            or RUN of a hybrid model without networks, for the quantities that were identified; by default that of the
-            settings, or none.
-        conditions: Quantities in which the episodes of the data differ that the network sees, too, by name or shell
-            pattern, so that one network is a family of robots; by default those of the settings, or none.
-        members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the
-            model is uncertain. By default as in the settings: 1 (neural) or 5 (world-model).
+            limits and friction, free for it without, impulses for that with a network that pushes at contact points, or
+            RUN of a hybrid model without networks, for its identified quantities; by default that of the settings, or
+            none.
+        conditions: Quantities that differ between the episodes of the data and are inputs of the network, by name or
+            shell pattern, so that one network is a family of robots; by default those of the settings, or none.
+        members: Networks to train side by side, each on its own draw of the episodes; their disagreement is the model's
+            uncertainty. By default as in the settings: 1 (neural) or 5 (world-model).
     """
 
     robot: Annotated["Robot | str | Path", Flag(str)]
@@ -91,18 +91,18 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
 
 
 class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
-    """A fine-tuning of a trained model on other data of its robot.
+    """Fine-tuning of a trained model on other data of its robot.
 
     Attributes:
         run: Run directory, or pretrained:NAME.
         data: HDF5 store, or an npz log that the robot declares; or several files.
         out: Run directory to write.
-        size: Settings: finetune, or the path of a settings file; in Python also the settings themselves, whose network
-            is that of the model.
-        keep: Which weights are kept: best, by held-out roll-outs and the model before included, or last; by default as
-            in the settings (best).
-        actors: Policies that acted in the data (`learn.neural.policy_rollouts.LoggedActor`), for the phases of the
-            settings that have `policy_rollouts`; without any these are left out.
+        size: Settings: finetune, or the path of a settings file; in Python also the settings themselves, with the
+            model's network.
+        keep: Weights to keep: best, by held-out roll-outs and including the original model, or last; by default as in
+            the settings (best).
+        actors: Policies that acted in the data (`learn.neural.policy_rollouts.LoggedActor`), for phases of the settings
+            with `policy_rollouts`; without actors these are left out.
     """
 
     run: Annotated[str | Path, Flag(str)]
@@ -114,15 +114,15 @@ class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
 
 
 class ReproduceRequest(Config, frozen=True, kw_only=False):
-    """A training of a run once more.
+    """Repetition of a run's training.
 
     Attributes:
         run: Run directory, or folder of a policy, with a manifest.json.
         out: Run directory to write.
-        data: Where its data lie now, in the order in which it was given them; by default where they lay.
-        task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
+        data: Current paths of its data, in the original order; by default the original paths.
+        task: FILE.py:CLASS, for a policy of your own task; its code runs only if you name it.
         device: Torch device that trains; by default that of the run.
-        progress: Shown how far the training is.
+        progress: Progress display.
     """
 
     run: Annotated[str | Path, Flag(str)]

@@ -44,7 +44,7 @@ class JobOptions:
     """Options of a training.
 
     Attributes:
-        resume: Whether to go on with a run that was stopped.
+        resume: Whether to continue a stopped run.
         progress: Progress bar.
         device: Torch device that trains.
         callbacks: Called during the training.
@@ -103,13 +103,13 @@ _FREE = ("data", "versions")
 
 
 def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None = "training") -> bool:
-    """Return whether a run can go on from a checkpoint; a run that was stopped before its first starts again.
+    """Return whether a run can continue from a checkpoint; a run stopped before its first one starts again.
 
     Args:
         out: Run directory.
-        record: How the run is to be made.
-        resume: Whether to go on with a run that was stopped.
-        state: Name of the checkpoint; None for a run that goes on from its other files.
+        record: Record of the run.
+        resume: Whether to continue a stopped run.
+        state: Name of the checkpoint; None for a run that continues from its other files.
 
     Raises:
         InputError: The run exists without `resume`, or its record differs in more than the budget.
@@ -171,10 +171,10 @@ def open_mixture(data: Data, shares: Sequence[float] | None, read: ReadStore, me
         data: Stores or paths.
         shares: Share of each in the windows of a batch; None for its share of the transitions.
         read: Opens one path.
-        memory: Stores up to this size, together, are read into memory [bytes].
+        memory: Total size up to which stores are read into memory [bytes].
 
     Raises:
-        InputError: A file is missing or damaged, or the shares do not fit.
+        InputError: A file is missing or damaged, or the shares do not match the files.
         MismatchError: The files are of different robots.
     """
     given = [data] if isinstance(data, Store | str | Path) else list(data)
@@ -206,7 +206,7 @@ def start_job(
     job: TrainingJob[Any] | FinetuningJob[Any], kind: str, robot: str, packages: tuple[str, ...],
     base: str | UnsetType | None = UNSET,
 ) -> tuple[RunRecord[Any], bool]:  # fmt: skip
-    """Return the record of a job's run, and whether the run can go on from a checkpoint; errors: see `check_run`."""
+    """Return the record of a job's run, and whether the run can continue from a checkpoint; errors: see `check_run`."""
     record = RunRecord[type(job.settings)](
         kind=kind, robot=robot, data=job.data, shares=shares_of(Mixture.of(job.store)), settings=job.settings,
         versions=package_versions(*packages), base=base,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches for the members of an ensemble, each from its own episodes, and windows in which an episode fails."""
+"""Batches for the members of an ensemble, each from its own episodes, and windows cut off by a failure."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ from neurodyn.data.windows import Batch, OpenWindows, WindowIndex, failing_episo
 
 
 class MemberSampler:
-    """Endless batches of windows for each member, which continue bitwise from a saved state.
+    """Endless batches of windows for each member, which resume bitwise from a saved state.
 
     Attributes:
         episodes: Episodes to draw from, by member and store.
@@ -98,7 +98,7 @@ _SHARE = 8
 
 @dataclass(frozen=True)
 class EndingWindows:
-    """A batch of windows that a failure cuts off.
+    """A batch of windows cut off by a failure.
 
     Attributes:
         windows: The windows, with the members as their first axis.
@@ -110,7 +110,7 @@ class EndingWindows:
 
 
 class EndSampler:
-    """Endless batches of windows that a failure cuts off, which continue bitwise from a saved state."""
+    """Endless batches of windows cut off by a failure, which resume bitwise from a saved state."""
 
     def __init__(
         self, mixture: Mixture, episodes: list[list[np.ndarray]], context: int, forecast: int, batch: int, seed: int,
@@ -178,7 +178,7 @@ class EndSampler:
 
 
 class EpisodeSampler(MemberSampler):
-    """Batches of whole windows for each member, and of windows that a failure cuts off."""
+    """Batches of whole windows for each member, and of windows cut off by a failure."""
 
     def __init__(
         self, data: Store | Mixture, context: int, forecast: int, *, members: int, bootstrap: bool, batch: int,
@@ -193,7 +193,7 @@ class EpisodeSampler(MemberSampler):
         self._ends = EndSampler(Mixture.of(data), self.episodes, context, forecast, batch, ends, device, rows)
 
     def draw_ends(self) -> EndingWindows | None:
-        """Return windows that a failure cuts off; None if there are none."""
+        """Return windows cut off by a failure; None if there are none."""
         return self._ends.draw()
 
     def state_dict(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def train(request: TrainRequest) -> TrainState:
     """Train a model of a robot and write it to a run directory.
 
     Raises:
-        InputError: An argument is unknown, missing or does not fit; the run exists, or cannot be resumed.
+        InputError: An argument is unknown, missing or incompatible; the run exists, or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
     require_tracker(request.logger, request.out)

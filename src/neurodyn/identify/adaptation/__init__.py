@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From logs to a model in one command: what a worn robot has, fitted in short windows, then networks for the rest."""
+"""Adaptation from logs in one command: fit a worn robot's quantities in short windows, then networks for the rest."""

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Coordinates of what a worn robot has, each in standard deviations of what is known of it before any log.
+r"""Coordinates of a worn robot's quantities, each in prior standard deviations.
 
-A quantity that cannot be negative is log-normal about its declared value $v_0$, shifted by a size s below which it does
-not matter, so that a declared 0 is a start like any other:
+A quantity that cannot be negative is log-normal around its declared value $v_0$, shifted by a size s below which it
+does not matter, so that a declared 0 is a valid start:
 
 $$v = (v_0 + s)\,e^{\sigma x} - s$$
 
 A quantity with either sign is normal, $v = v_0 + \sigma x$. A coordinate may act on several quantities: the mass of a
-limb scales the masses and inertias of its links, and the payload of a base adds a body to it, so that every choice of
-numbers is the inertia of some body (Wensing, Kim and Slotine 2018).
+limb scales the masses and inertias of its links, and the payload of a base adds a body to it, so that all values are
+physically consistent inertias (Wensing, Kim and Slotine 2018).
 """
 
 import math
@@ -22,23 +22,23 @@ from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.identify.search_space import BoxedSpace
 
 _MOST = 8.0
-"""Standard deviations beyond which no quantity is searched."""
+"""Bound of the search, in standard deviations."""
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One number that is fitted.
+    """One fitted number.
 
     Attributes:
-        name: Name of the quantity, or of what the coordinate stands for, as "payload.mass" or "leg.mass_scale".
-        nominal: Declared value, or of a payload where the search begins.
-        width: Standard deviation of what is known of it: of its logarithm, or if `signed` of itself.
+        name: Name of the quantity, or of the coordinate, such as "payload.mass" or "leg.mass_scale".
+        nominal: Declared value; for a payload, the start of the search.
+        width: Prior standard deviation: of its logarithm, or if `signed` of itself.
         size: Size s below which a positive quantity does not matter; 0 for a plain log-normal one.
         signed: Whether it may have either sign.
-        quantities: Quantities of the mechanism that have this value; empty if `CoordinateSpace` knows what it acts on.
+        quantities: Quantities of the mechanism with this value; empty if `CoordinateSpace` knows what it acts on.
         most: Upper bound; None for none.
         unit: Unit of the value.
-        declared: What the declaration has where that is not `nominal`; None for `nominal`.
+        declared: Declared value if it differs from `nominal`; None for `nominal`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Coordinate:
 
     @property
     def declared_value(self) -> float:
-        """What the declaration has."""
+        """Declared value."""
         return self.nominal if self.declared is None else self.declared
 
     def value(self, x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Coordinate:
         return (self.nominal + self.size) * torch.exp(self.width * x) - self.size
 
     def of(self, value: float) -> float:
-        """Return the coordinate of a value, infinite where there is none."""
+        """Return the coordinate of a value, infinite if there is none."""
         if self.signed:
             return (value - self.nominal) / self.width
         share = (value + self.size) / (self.nominal + self.size)
@@ -81,7 +81,7 @@ PAYLOAD = ("payload.mass", "payload.x", "payload.y", "payload.z", "payload.radiu
 
 
 class CoordinateSpace(BoxedSpace):
-    """Coordinates of a mechanism's free quantities; the search begins at the declared values.
+    """Coordinates of a mechanism's free quantities; the search starts at the declared values.
 
     Attributes:
         coordinates: The coordinates.
@@ -96,7 +96,7 @@ class CoordinateSpace(BoxedSpace):
 
         Args:
             mechanism: The mechanism as declared.
-            coordinates: What is free.
+            coordinates: The free coordinates.
             limbs: Links of each coordinate "LIMB.mass_scale", by limb.
             declared: Declared values of all quantities.
         """
@@ -146,7 +146,7 @@ class CoordinateSpace(BoxedSpace):
         return torch.stack([found[name] for name in self.quantities], -1) if self.quantities else x[..., :0]
 
     def _loaded(self, x: Tensor, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return mass, centre and inertia of the base with its payload, a ball at a point of the base's body frame."""
+        """Return mass, centre and inertia of the base with its payload, a ball at a point in the base's body frame."""
         base, declared = self._base, self._declared
 
         def own(name: str) -> Tensor:
@@ -169,14 +169,14 @@ class CoordinateSpace(BoxedSpace):
 
 
 class PartOfSpace(BoxedSpace):
-    """Some coordinates of a space, of which the others keep their nominal values; a `Space` of least squares.
+    """Some coordinates of a space, with the others at their nominal values; a `Space` of least squares.
 
     Attributes:
-        kept: Which, shape [n].
+        kept: Indices of the coordinates, shape [n].
         names: Their names.
         lower: Lower bounds, shape [n].
         upper: Upper bounds, shape [n].
-        nominal: Where the search begins, shape [n].
+        nominal: Start of the search, shape [n].
     """
 
     def __init__(self, space: CoordinateSpace, kept: Tensor) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robots whose last links bend: a spring joint in each, which the declaration does not have and no encoder sees."""
+"""Robots whose last links bend: a spring joint in each, which is neither declared nor measured."""
 
 import math
 
@@ -12,11 +12,11 @@ from neurodyn.core.description.mechanism import Inertia, Link, Mechanism
 from neurodyn.geometry.rotation import quaternion_matrix
 
 SPRING = "spring"
-"""What a hidden joint is called, after the joint whose link bends."""
+"""Suffix of a hidden joint's name, after the joint of the bending link."""
 SPRINGS = "springs in the links of"
-"""How a structure with hidden joints is called."""
+"""Prefix of the name of a structure with hidden joints."""
 _RATE, _DAMPED = 60.0, 0.1
-"""Natural frequency [rad/s] and damping ratio of a spring before any log."""
+"""Prior natural frequency [rad/s] and damping ratio of a spring."""
 
 
 def spring_of(joint: str) -> str:
@@ -25,9 +25,9 @@ def spring_of(joint: str) -> str:
 
 
 def bending(mechanism: Mechanism) -> tuple[str, ...]:
-    """Return the joints of links that may bend: revolute, it can touch the ground, and nothing else hangs at the link.
+    """Return the joints whose links may bend: revolute, with contact points, and no child link.
 
-    Tendons and equality constraints hang at a link, too.
+    Links in tendons and equality constraints are excluded, too.
     """
     tied = {name for tendon in mechanism.tendons or () for name in tendon.links}
     tied |= {name for one in mechanism.equalities or () for name in (one.first, one.second)}
@@ -45,9 +45,9 @@ def bending(mechanism: Mechanism) -> tuple[str, ...]:
 
 
 def with_springs(mechanism: Mechanism) -> Mechanism:
-    """Return a mechanism whose last links (see `bending`) bend at their centre of mass, about their joint's axis.
+    """Return a mechanism whose last links (see `bending`) bend at their centre of mass, around their joint's axis.
 
-    Each is cut into halves of a rod; contact points beyond the centre go with the far half.
+    Each is split into halves of a rod; contact points beyond the centre move to the far half.
     """
     links, points = list(mechanism.links), list(mechanism.points)
     names = bending(mechanism)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit of what a worn robot has: short windows first, then longer ones, each from where the last one ended.
+"""Fit of a worn robot's quantities: short windows first, then longer ones, each from the previous solution.
 
-Levenberg-Marquardt with a robust loss, in coordinates that are standard deviations of what is known beforehand
-(`adaptation.coordinates`). Motors and springs take up their state in the frames before a window. Which cone of
-friction the floor has, and whether links bend, is tried on a few windows first. Joint limits, of which there are many,
-follow in the last stage.
+Levenberg-Marquardt with a robust loss, in coordinates scaled to prior standard deviations (`adaptation.coordinates`).
+Motors and springs settle in the frames before a window. The floor's friction cone and bending links are first tested on
+a few windows. Joint limits, which are numerous, join in the last stage.
 """
 
 import math
@@ -41,12 +40,12 @@ from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
 
 _FIRST_LAG = 0.01
-"""Where lags begin that are declared 0 [s]: at 0 they have no derivative."""
+"""Start of lags that are declared 0 [s]: at 0 they have no derivative."""
 _SHARE = 0.25
-"""Scale of a channel at first, as a share of the declared model's errors."""
+"""Initial scale of a channel, as a share of the declared model's errors."""
 
 _LEAST_REACH = 1e-6
-"""Longest delay of a motor without one [s], which stays a quantity."""
+"""Longest delay of a motor without one [s], so that the delay stays a quantity."""
 
 Told = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
@@ -54,17 +53,17 @@ Told = Callable[[str, int, float], None]
 
 @dataclass(frozen=True)
 class FitModel:
-    """A robot as one structure describes it, and its free quantities.
+    """A robot as described by one structure, and its free quantities.
 
     Attributes:
         robot: The robot, with the drives of its motors.
         name: Name or path of its declaration.
         mechanism: The mechanism.
-        fingerprint: The articulation that it was taken from.
+        fingerprint: Fingerprint of its source articulation.
         scene: The ground; None for free space.
         contact: Contact model.
         space: The coordinates.
-        structure: What differs from the declaration beside numbers, in words; empty for nothing.
+        structure: Structural difference from the declaration, in words; empty for none.
     """
 
     robot: Robot
@@ -96,13 +95,13 @@ class FitModel:
 
 @dataclass(frozen=True)
 class AdaptedFit:
-    """A fit and how it is known.
+    """A fit and its uncertainty.
 
     Attributes:
         model: The structure.
         dynamics: The model, at the fitted values.
         x: Coordinates, shape [n].
-        analysis: What the logs tell of the coordinates.
+        analysis: Identifiability of the coordinates.
         residuals: The residuals of the last stage.
         stage: The stage whose values are kept.
         costs: Cost at the end of each stage on held-out windows, by stage.
@@ -118,10 +117,10 @@ class AdaptedFit:
 
 
 def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> list[FitModel]:
-    """Return the declared structure, and others that are possible.
+    """Return the declared structure and its alternatives.
 
-    These are the floor's other cone of friction and, in the second half of the list, springs in the last links.
-    `patterns` are the quantities that are free, see `usual_coordinates`.
+    The alternatives are the other friction cone of the floor and, in the second half of the list, springs in the last
+    links. `patterns` select the free quantities, see `usual_coordinates`.
     """
     contact = robot.simulated_contact
     mechanism, fingerprint, scene = declared_mechanism(robot, contact)
@@ -141,7 +140,7 @@ def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> lis
 
 
 def springs_of(names: Sequence[str]) -> str:
-    """Return springs in links in words."""
+    """Return the structure's text for springs in links."""
     return f"{SPRINGS} {', '.join(names)}"
 
 
@@ -155,8 +154,8 @@ class Fitting:
     Attributes:
         model: The structure.
         dynamics: Its dynamics.
-        x: Where the search stands, shape [n].
-        past: Frames before a window in which motors and springs take up their state.
+        x: Current coordinates of the search, shape [n].
+        past: Frames before a window in which motors and springs settle.
         stages: Stages of the search.
         noise: Noise of the log's states.
         scale: Divisor of the errors of each channel, shape [2 nv].
@@ -181,8 +180,8 @@ class Fitting:
             settings: Settings.
             threads: CPU threads.
             told: See `Told`.
-            like: A fit of another structure, in whose scale errors are counted; the search begins where it stands if
-                both have the same coordinates. None for a scale from the errors of the declared values.
+            like: A fit of another structure, whose error scale is used, and whose current coordinates if both have the
+                same ones. None for a scale from the errors of the declared values.
         """
         self.model, self.store, self.settings, self._told = model, store, settings, told
         self.dynamics = model.dynamics(store, threads)
@@ -208,7 +207,7 @@ class Fitting:
         self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined)
 
     def _stages(self) -> tuple[FitStage, ...]:
-        """Return the stages: without contacts roll-outs stay near the log for longer, and long ones tell more."""
+        """Return the stages: without contacts, roll-outs stay near the log for longer, and long ones tell more."""
         stages, longest = self.settings.stages, self._longest()
         seconds = min(self.settings.untouched.seconds, longest * self.spec.dt)
         ground = self.model.scene is not None or self.store.header.scene is not None
@@ -236,7 +235,7 @@ class Fitting:
         return found.after(self.past)
 
     def residuals(self, windows: FitWindows, *, one_sided: bool = True, early: bool = False) -> Residuals:
-        """Return the residuals of windows, by all coordinates or by those of `early` stages."""
+        """Return the residuals of windows, over all coordinates or those of `early` stages."""
         nv = self.spec.nv
         space = PartOfSpace(self.model.space, self._early) if early else self.model.space
         options = ResidualOptions(
@@ -248,7 +247,7 @@ class Fitting:
         )  # fmt: skip
 
     def screen(self, bar: float = math.inf) -> float:
-        """Search on a few windows, and return the cost of each; give up when it will not get below a `bar`."""
+        """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`."""
         settings = self.settings
         stage = replaced_windows(settings.stages[0], settings.screen)
         residuals = self.residuals(self.windows(Split.TRAIN, stage), early=True)
@@ -256,7 +255,7 @@ class Fitting:
         return self._search(residuals, settings.screen_iterations, "structure", bar * count) / count
 
     def rescale(self) -> None:
-        """Take the scale of each channel from the errors that are left: a model errs more in one than in another."""
+        """Rescale each channel by its remaining errors: a model errs more in one channel than in another."""
         residuals = self.residuals(self.windows(Split.TRAIN, self.settings.stages[0]))
         self.scale = torch.maximum(residuals.robust(residuals.start(self.x[None])), self.noise.joined)
 
@@ -276,7 +275,7 @@ class Fitting:
         return self._ended(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
 
     def restored(self, tree: Mapping[str, Tensor], stages: Sequence[str]) -> AdaptedFit:
-        """Return the fit that a stopped run has saved, with the stages' names."""
+        """Return the fit saved by a stopped run, with the stages' names."""
         self.x, self.scale = tree["x"], tree["scale"]
         costs = dict(zip(stages, tree["costs"].tolist(), strict=True))
         best = min(costs, key=costs.__getitem__)
@@ -297,7 +296,7 @@ class Fitting:
             nonlocal before
             now = float(cost)
             share, before = now / max(before, 1e-300), now
-            # The costs of a search fall by ever smaller shares: at this one it would end above the bar.
+            # The relative decrease of a search's cost shrinks: at this rate it would end above the bar.
             hopeless = iteration > 1 and now * share ** (iterations - iteration) > bar
             done = share > 1.0 - self.settings.progress or hopeless
             if self._told is not None:
@@ -311,13 +310,13 @@ class Fitting:
 
 
 def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
-    """Return the environments of a log; one that names no ground was recorded on the robot's own."""
+    """Return the environments of a log; a log that names no ground was recorded on the robot's own."""
     known = store.header.scene is not None
     return RecordedEnvironments(store) if known else RecordedEnvironments.like(dynamics.home)
 
 
 def first_coordinates(space: CoordinateSpace) -> Tensor:
-    """Return where a search begins: the declared values, but a small lag of motors."""
+    """Return the start of a search: the declared values, but with a small lag of motors."""
     x = space.nominal.clone()
     for k, one in enumerate(space.coordinates):
         if one.name.endswith(".lag") and one.nominal == 0.0:
@@ -326,29 +325,29 @@ def first_coordinates(space: CoordinateSpace) -> Tensor:
 
 
 def past_frames(dynamics: HybridDynamics, settings: AdaptationSettings) -> int:
-    """Return the frames before a window in which motors and springs take up their state."""
+    """Return the number of frames before a window in which motors and springs settle."""
     seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
     return max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
 
 
 def stage_frames(stage: FitStage, dt: float) -> int:
-    """Return the frames of a window of a stage."""
+    """Return the frames of a stage's window."""
     return max(3, round(stage.seconds / dt))
 
 
 def replaced_windows(stage: FitStage, windows: int) -> FitStage:
-    """Return a stage with other windows."""
+    """Return a stage with another number of windows."""
     return msgspec.structs.replace(stage, windows=windows)
 
 
 def best_structure(
     models: Sequence[FitModel], store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
 ) -> tuple[Fitting, Fitting | None]:
-    """Return the fitting of the declared structure, or of another one that fits a few windows far better.
+    """Return the fit of the declared structure, or of an alternative that fits a few windows much better.
 
-    `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept,
-    and with springs the cones again, which rigid links may hide. Where springs are kept, what was best without them
-    comes second.
+    `models` are those of `structures`: friction cones are compared first, then springs with the chosen cone, and with
+    springs the cones again, whose difference rigid links may hide. If springs are kept, the best fit without them is
+    returned second.
     """
     plain, bent = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
     kept = Fitting(plain[0], store, settings, threads, told)
@@ -373,7 +372,7 @@ def best_structure(
 
 
 def trimmed(model: FitModel, x: Tensor) -> FitModel:
-    """Return a model whose motors keep no longer past of commands than the fitted delay needs."""
+    """Return a model whose motors store no more past commands than the fitted delay needs."""
     space, drives = model.space, {}
     names = space.names
     delay = float(space.value("motors.delay", x)) if "motors.delay" in names else 0.0

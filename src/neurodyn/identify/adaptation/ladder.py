@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ladder from a declaration to a model of the robot: each rung is kept only where it beats the one below.
+"""The ladder from a declaration to a model of the robot: each rung is kept only if it beats the one below.
 
-The truth is the log: rungs are compared by open-loop roll-outs on whole held-out episodes, and a rung is kept if it is
-better by more than the spread over episodes allows to be chance. What the last one leaves is said by coordinate.
+Rungs are compared on the log, by open-loop roll-outs of whole held-out episodes, and a rung is kept if it is better by
+more than chance, given the spread over episodes. The errors of the last rung are reported by coordinate.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from neurodyn.identify.readings import Noise
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 
 _FEW = 3
-"""Blocks below which a spread means nothing, and a rung has to be better by `_CLEARLY` instead."""
+"""Number of blocks below which a spread is meaningless, and a rung must be better by `_CLEARLY` instead."""
 _CLEARLY = 0.05
 
 
@@ -61,12 +61,12 @@ class HeldOutErrors:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether a rung is kept.
+    """Decision on a rung.
 
     Attributes:
-        kept: Whether.
-        share: Its mean error as a share of that of the rung below.
-        words: Why, in one line.
+        kept: Whether it is kept.
+        share: Its mean error, relative to that of the rung below.
+        words: Reason, in one line.
     """
 
     kept: bool
@@ -79,7 +79,7 @@ def held_out_windows(
 ) -> tuple[FitWindows, tuple[float, ...]]:
     """Return windows of a split with `past` frames before them, and the horizons [s] that its episodes reach.
 
-    `each` is the most windows of an episode.
+    `each` is the largest number of windows per episode.
     """
     episodes, dt = episodes_of(store, split), store.header.spec.dt
     longest = int(store.lengths[episodes].max()) - past
@@ -98,7 +98,7 @@ def held_out_windows(
 def held_out_errors(
     dynamics: HybridDynamics, store: Store, windows: FitWindows, seconds: tuple[float, ...]
 ) -> HeldOutErrors:
-    """Roll a model out along held-out windows from their states, its motors in the state of the commands before."""
+    """Roll out a model along held-out windows from their states, with motors settled by the commands before."""
     path = rolled(dynamics, store, windows)
     rows = [round(s / dynamics.spec.dt) for s in seconds]
     errors = position_difference(dynamics.spec, path.q[:, rows], windows.q[:, rows])
@@ -116,7 +116,7 @@ def rolled(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Traje
 
 
 def judged(below: HeldOutErrors, above: HeldOutErrors) -> Judgement:
-    """Return whether a rung is better than the one below beyond the spread over independent stretches of the log."""
+    """Return whether a rung beats the one below by more than the spread over independent stretches of the log."""
     scale = below.positions.abs().mean(0).clamp_min(1e-9)
     blocks = blocks_of(below.windows)
     counts = torch.bincount(blocks.of_window, minlength=blocks.count).clamp_min(1)
@@ -142,18 +142,18 @@ _LEAST = 0.3
 """Least correlation that is reported."""
 _MOST = 3
 _ENOUGH = 8
-"""Windows below which an error is not told apart by contact."""
+"""Least number of windows for splitting an error by contact."""
 
 
 @torch.no_grad()
 def unexplained(
     dynamics: HybridDynamics, store: Store, windows: FitWindows, noise: Noise
 ) -> list[UnexplainedCoordinate]:
-    """Return the errors of roll-outs of the windows' length by coordinate, the least explained first."""
+    """Return the roll-out errors over the length of the windows by coordinate, the least explained first."""
     spec = dynamics.spec
     path = rolled(dynamics, store, windows)
     errors = torch.nan_to_num(position_difference(spec, path.q[:, -1], windows.q[:, -1]), nan=0.0)
-    floor = 2.0**0.5 * noise.q  # of where a window begins, and of where it ends
+    floor = 2.0**0.5 * noise.q  # noise at both ends of a window
     touching, known = _touching(dynamics, store, windows), signals(spec, windows)
     found = []
     for k, name in enumerate(spec.tangent_names):
@@ -170,16 +170,16 @@ def unexplained(
 def beyond_noise(
     left: Sequence[UnexplainedCoordinate], spec: StateSpec, noise: Noise, seconds: float, times: float
 ) -> bool:
-    """Return whether an error after so many seconds is more than so many times what noise of all states may explain.
+    """Return whether an error after `seconds` exceeds `times` what noise of all states may explain.
 
-    The noise of velocities is an upper bound: where motion is jerky, its own changes count as such.
+    The noise of velocities is an upper bound: where motion is jerky, its own changes count as noise.
     """
     most = dict(zip(spec.tangent_names, (2.0 * noise.q.square() + (seconds * noise.qd).square()).sqrt(), strict=True))
     return any(one.error > times * float(most[one.name]) for one in left)
 
 
 def signals(spec: StateSpec, windows: FitWindows) -> dict[str, Tensor]:
-    """Return what an error may depend on at the start of windows, by name, shape [W] each."""
+    """Return signals at the start of windows that an error may depend on, by name, shape [W] each."""
     q, qd, control = windows.q[:, 0], windows.qd[:, 0], windows.control.mean(1)
     found = {f"q.{name}": q[:, k] for k, name in enumerate(spec.q_names)}
     for k, name in enumerate(spec.qd_names):

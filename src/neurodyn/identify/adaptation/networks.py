@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks on top of a fitted mechanism, for what has no name in it: a torque at each joint, with a small memory."""
+"""Networks on top of a fitted mechanism for unmodelled effects: a torque at each joint, with a small memory."""
 
 from pathlib import Path
 
@@ -26,15 +26,15 @@ from neurodyn.multibody.engine import EngineConfig
 _NETWORKS_FROM = 100_000
 """Step number at which networks start in the metrics."""
 _SIZE = 0.05
-"""Size of a network's torque, as a share of the joint's largest."""
+"""Scale of a network's torque, as a share of the joint's largest."""
 
 
 def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSettings) -> Blueprint:
-    """Return a network on the torque of each scalar joint, which sees its motion, its command and its own past."""
+    """Return a network on the torque of each scalar joint, with the joint's motion, command and past as inputs."""
     spec, found = model.robot.spec, []
     for index, link in enumerate(model.mechanism.links):
         joint = link.joint
-        if joint.name not in spec.q_names:  # a base, or a spring that no log has
+        if joint.name not in spec.q_names:  # a base, or a spring absent from logs
             continue
         name, row, dof = joint.name, spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
         inputs = {f"qd.{name}": windows.qd[..., dof]}
@@ -59,13 +59,13 @@ def with_networks(
     model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: AdaptationSettings, *, threads: int,
     out: Path, metrics: MetricsLog,
 ) -> HybridDynamics:  # fmt: skip
-    """Train networks beside fitted values, which stay, and return the model that is best on validation episodes.
+    """Train networks on top of fixed fitted values, and return the model with the lowest error on validation episodes.
 
     Args:
         model: The fitted structure.
         plain: Its dynamics, at the fitted values.
         store: The log.
-        past: Frames in which motors and networks take up their state.
+        past: Frames in which motors and networks settle.
         settings: Settings.
         threads: CPU threads.
         out: Run directory, for checkpoints.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Which motion to log next: the one whose log would tell most of what is still uncertain.
+r"""The next motion to log: the one whose log would most reduce the remaining uncertainty.
 
 Candidates are sums of sines within the limits of commands, played in the fitted model. With the information H of the
 logs (priors included) and that of a candidate C, the best has the largest gain (D-optimality)
@@ -32,7 +32,7 @@ from neurodyn.robots.plausible import declared_bounds
 _AMPLITUDES = (0.15, 0.3, 0.6)
 _SINES, _SLOW, _FAST = 4, 0.3, 3.0
 _PIECE = 0.25
-"""Windows into which a motion is cut [s]: contacts make longer derivatives meaningless."""
+"""Length of the windows of a motion [s]: beyond it, contacts make derivatives meaningless."""
 _FLAT = 0.5
 """Cosine of the tilt beyond which a floating robot counts as fallen."""
 _NAMED = 6
@@ -104,14 +104,14 @@ def _joint_wave(robot: Robot, mechanism: Mechanism, name: str, *, targets: bool)
 
 
 def _start(fitting: Fitting) -> State:
-    """Return the logged state with the least motion: one that the robot can be in."""
+    """Return the logged state with the least motion, which the robot can reach."""
     windows = fitting.windows(Split.TRAIN, fitting.settings.stages[0])
     row = int(windows.qd[:, 0].abs().sum(-1).argmin())
     return State(windows.q[row : row + 1, 0], windows.qd[row : row + 1, 0])
 
 
 def _within(robot: Robot, q: Tensor, qd: Tensor) -> bool:
-    """Return whether a path is plausible and does not fall over."""
+    """Return whether a path is plausible and the robot does not fall."""
     if bool(declared_bounds(robot).outside(q, qd).any()):
         return False
     if not robot.spec.floating:

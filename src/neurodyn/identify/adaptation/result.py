@@ -12,7 +12,7 @@ from neurodyn.core.config import Record, from_dict
 FIGURES = "adaptation.json"
 
 CONFIDENCE = 0.90
-"""Share of intervals that hold the true value."""
+"""Confidence level of the intervals."""
 
 
 class AdaptedQuantity(Record, frozen=True):
@@ -21,10 +21,10 @@ class AdaptedQuantity(Record, frozen=True):
     Attributes:
         name: Its name.
         nominal: Declared value.
-        value: What was found.
+        value: Fitted value.
         interval: 90 % interval.
-        said: Whether the logs say anything of it; else its value is the declared one, within what is known beforehand.
-        bound: Whether it lies on a bound, so that its interval has one side.
+        said: Whether the logs determine it; otherwise value and interval are the declared value and the prior's.
+        bound: Whether it lies on a bound, so that its interval is one-sided.
         unit: Its unit.
     """
 
@@ -42,11 +42,11 @@ class Rung(Record, frozen=True):
 
     Attributes:
         name: "declared", "identified" or "networks".
-        kept: Whether it is better than the kept one below.
-        words: Why.
-        share: Its error as a share of that of the kept rung below; UNSET for the declared one.
+        kept: Whether it is better than the last kept rung.
+        words: Reason.
+        share: Its error, relative to that of the last kept rung; UNSET for the declared one.
         errors: Mean errors by group ("joints [rad or m]") at each horizon.
-        test: The same on the test episodes, which nothing was chosen on; empty where there are none.
+        test: The same on the test episodes, which no choice depends on; empty if there are none.
     """
 
     name: str
@@ -58,15 +58,15 @@ class Rung(Record, frozen=True):
 
 
 class UnexplainedCoordinate(Record, frozen=True):
-    """What a model leaves unexplained of one coordinate, in held-out roll-outs of three frames.
+    """Unexplained error of one coordinate, in held-out roll-outs of three frames.
 
     Attributes:
         name: The coordinate.
         error: Root mean square error [rad or m].
-        noise: What the sensors' noise explains of it [rad or m].
-        touching: Error where the robot touches something; None without such windows.
-        air: Error where it does not; None without such windows.
-        with_signals: Correlation of the error with signals, strongest first, of those above .3.
+        noise: Share of it from the sensors' noise [rad or m].
+        touching: Error during contact; None without such windows.
+        air: Error without contact; None without such windows.
+        with_signals: Correlations above .3 of the error with signals, strongest first.
     """
 
     name: str
@@ -78,7 +78,7 @@ class UnexplainedCoordinate(Record, frozen=True):
 
 
 class JointLog(Record, frozen=True):
-    """What a log holds of one joint.
+    """Log statistics of one joint.
 
     Attributes:
         name: The joint.
@@ -87,7 +87,7 @@ class JointLog(Record, frozen=True):
         speed: Root mean square speed [rad/s or m/s].
         noise: Noise of its positions [rad or m].
         saturated: Share of frames with its largest command.
-        slope: Differences of positions over the velocities that the log holds; 1 where they agree.
+        slope: Differences of positions over the logged velocities; 1 if they agree.
     """
 
     name: str
@@ -100,7 +100,7 @@ class JointLog(Record, frozen=True):
 
 
 class LogCheck(Record, frozen=True):
-    """A check of the logs before anything is fitted.
+    """A check of the logs before the fit.
 
     Attributes:
         rate: Frames per second.
@@ -108,8 +108,8 @@ class LogCheck(Record, frozen=True):
         episodes: Number of episodes: for training, for validation, for test.
         control: Kind of commands.
         repeated: Share of frames that repeat the one before.
-        joints: What they hold of each joint.
-        warnings: What is wrong, in words.
+        joints: Statistics of each joint.
+        warnings: Problems, in words.
     """
 
     rate: float
@@ -122,13 +122,13 @@ class LogCheck(Record, frozen=True):
 
 
 class NextMotion(Record, frozen=True):
-    """A motion whose log would tell most of what is still uncertain.
+    """The motion whose log would most reduce the remaining uncertainty.
 
     Attributes:
         file: CSV of its commands beside the page.
         seconds: Its length [s].
-        amplitude: Share of the largest commands that it takes.
-        deviations: Standard deviation of quantities, as a share of what was known beforehand: now, and expected.
+        amplitude: Largest commands, as a share of the limits.
+        deviations: Standard deviations of quantities, relative to the prior: now, and expected.
     """
 
     file: str
@@ -142,19 +142,19 @@ class AdaptationFigures(Record, frozen=True):
 
     Attributes:
         robot: Name of the robot.
-        structure: What differs from the declaration beside numbers; empty for nothing.
+        structure: Structural difference from the declaration; empty for none.
         stage: Stage of the fit whose values are kept.
         costs: Cost per held-out window at the end of each stage.
-        quantities: What may differ.
+        quantities: Quantities that may differ.
         horizons: Horizons of errors [s].
         rungs: The ladder.
-        chosen: Name of the rung that the model is.
-        unexplained: What it leaves unexplained.
-        unexplained_before: What rigid links leave where springs are kept, or else no networks where these are.
+        chosen: Name of the model's rung.
+        unexplained: Unexplained errors of the model.
+        unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
         log: The check of the logs.
-        next: The motion to log next; UNSET where none is within limits.
+        next: The motion to log next; UNSET if none is within limits.
         cpu_seconds: CPU time.
-        verdict: "ok", or why the model cannot be relied on.
+        verdict: "ok", or why the model is unreliable.
     """
 
     robot: str
@@ -174,7 +174,7 @@ class AdaptationFigures(Record, frozen=True):
 
 
 def read_adaptation(run: Path) -> AdaptationFigures | None:
-    """Read what a finished adaptation found; None where there is none, as of a run that was stopped.
+    """Read the results of a finished adaptation; None for an unfinished one.
 
     Raises:
         InputError: adaptation.json is damaged, or of a network with conditions.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From logs to a model of the robot in one call: check, identify, networks for the rest, and what to log next."""
+"""From logs to a model of the robot in one call: check, identify, add networks, propose the next motion to log."""
 
 import time
 from dataclasses import dataclass, field
@@ -76,13 +76,13 @@ from neurodyn.robots import Robot, load, locate
 from neurodyn.sim.draws import POSTERIOR
 
 AdaptationRecord = RunRecord[AdaptationSettings]
-"""How an adaptation was made."""
+"""Record of an adaptation."""
 
 DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
 _STATE = "adaptation"
 _FRAMES = 3
 _LEAST = 0.5
-"""Share of the declared model's error that an identified one may keep before the page calls it poor."""
+"""Error of an identified model, relative to the declared one's, above which the page calls it poor."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Adaptation:
     """Result of an adaptation.
 
     Attributes:
-        figures: What was found; `plain()` gives adaptation.json.
-        dynamics: The model: of the highest rung that was kept.
+        figures: All results; `plain()` gives adaptation.json.
+        dynamics: The model, of the highest kept rung.
     """
 
     figures: AdaptationFigures
@@ -103,8 +103,8 @@ def adapt(request: AdaptRequest) -> Adaptation:
     """Adapt the model of a robot to its logs.
 
     Motors, mechanism and floor are identified from a default set of quantities (`adaptation.usual`), then networks are
-    tried on top; each rung is kept only where it is better on whole held-out episodes. The run directory gets model,
-    config.yaml, metrics.jsonl, adaptation.json and the motion to log next.
+    tried on top; each rung is kept only if it is better on whole held-out episodes. The run directory gets model,
+    config.yaml, metrics.jsonl, adaptation.json and the next motion to log.
 
     Raises:
         InputError: An argument is missing or malformed, the logs are of another robot or hold no motion, or the run
@@ -131,7 +131,7 @@ def adapt(request: AdaptRequest) -> Adaptation:
 
 
 def adapt_again(again: TrainingAgain) -> None:
-    """Adapt a model once more to the logs of a run."""
+    """Repeat the adaptation of a run."""
     adapt(again.robot, again.data, again.out, settings=again.read(AdaptationRecord).settings)
 
 
@@ -182,7 +182,7 @@ class _Adaptation:
             )
         chosen = next(rung.name for rung in reversed(ladder) if rung.kept)
         dynamics = rungs[chosen]
-        if chosen == IDENTIFIED:  # the same values, with no longer a past of commands than they need
+        if chosen == IDENTIFIED:  # the same values, with no more past commands than they need
             dynamics = self._settled(model, model.space.values(fit.x).detach())
         HYBRID.save(self.out, dynamics)
         sample = posterior_sample(fit.model.space, fit.x.detach(), fit.analysis, seed=self.settings.seed)
@@ -207,7 +207,7 @@ class _Adaptation:
     def _fit(
         self, models: list[FitModel], metrics: MetricsLog, resume: bool
     ) -> tuple[Fitting, AdaptedFit, HybridDynamics | None]:
-        """Return the fit, or read that of a run which was stopped after it; and of one with springs the rigid model."""
+        """Return the fit, possibly read from a run stopped after it; for a fit with springs, also the rigid model."""
         settings, step = self.settings, 0
         tree = artifacts.read_tree(self.out / "state", _STATE) if resume else None
         if tree is not None and int(tree["crc"]) != checksum(self.store):
@@ -245,7 +245,7 @@ class _Adaptation:
         return fitting, fit, rigid
 
     def _ladder(self, rungs: dict[str, HybridDynamics], past: int) -> tuple[list[Rung], tuple[float, ...]]:
-        """Judge the rungs, from the declaration up, on validation episodes; report them on test episodes, too."""
+        """Judge the rungs, from the declaration up, on validation episodes; also report test episodes."""
         settings, store, spec = self.settings, self.store, self.robot.spec
         windows, seconds = held_out_windows(store, Split.VALIDATION, past, settings.horizons, settings.starts)
         tests = held_out_windows(store, Split.TEST, past, seconds, settings.starts) if _has_tests(store) else None
@@ -285,11 +285,11 @@ class _Adaptation:
 
 
 def found_quantities(fit: AdaptedFit, unsaid: float) -> list[AdaptedQuantity]:
-    """Return the quantities with their 90 % intervals; of those that the logs do not tell, what is known beforehand.
+    """Return the quantities with their 90 % intervals; those that the logs do not determine get the prior's.
 
     Args:
         fit: The fit.
-        unsaid: Share of the standard deviation known beforehand from which on the logs count as silent.
+        unsaid: Share of the prior standard deviation from which on the logs count as uninformative.
     """
     found, reach = [], float(stdtrit(max(1, fit.analysis.degrees), 0.5 + 0.5 * CONFIDENCE))
     for k, one in enumerate(fit.model.space.coordinates):
@@ -307,7 +307,7 @@ def found_quantities(fit: AdaptedFit, unsaid: float) -> list[AdaptedQuantity]:
 
 
 def verdict_of(ladder: list[Rung], chosen: str) -> Verdict:
-    """Return whether the model can be relied on."""
+    """Return whether the model is reliable."""
     if chosen == DECLARED:
         return Verdict(
             "warning", "nothing that was tried is better than the declaration on held-out episodes",
@@ -334,15 +334,15 @@ def _has_tests(store: Store) -> bool:
 
 _WINDOW, _MOST = 20, 500
 _SATURATED, _REPEATED, _STILL, _LARGEST = 0.3, 0.05, 2.0, 0.98
-"""Share of saturated and of repeated frames, and motion in noises of a joint, from which on there is a warning; and the
-share of the largest command that counts as it."""
+"""Thresholds of warnings: shares of saturated and of repeated frames, motion of a joint in units of its noise; and the
+share of the largest command that counts as saturated."""
 _SLOPES = (0.8, 1.25)
 _SHORT = 0.25
-"""Minutes below which a log is called short."""
+"""Length below which a log is called short [min]."""
 
 
 def check_log(robot: Robot, store: Store) -> LogCheck:
-    """Look at rates, noise, saturation, and what moves too little to tell.
+    """Check rates, noise, saturation, and joints that move too little.
 
     Raises:
         InputError: Nothing moves, or no episode is as long as a window.

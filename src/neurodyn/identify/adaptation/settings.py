@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a robot is adapted to its logs."""
+"""Settings of adapting a robot to its logs."""
 
 import math
 
@@ -8,7 +8,7 @@ from neurodyn.core.errors import require
 
 
 class FitStage(Config, frozen=True):
-    """Roll-outs that are compared with the log in one stage of a fit.
+    """Roll-outs compared with the log in one stage of a fit.
 
     Attributes:
         seconds: Length of a window [s]; at least three frames.
@@ -26,31 +26,30 @@ class FitStage(Config, frozen=True):
 
 
 class AdaptationSettings(Config, frozen=True):
-    """How a robot is adapted to its logs.
+    """Settings of adapting a robot to its logs.
 
     Attributes:
-        quantities: Which of the default set are free, by names or patterns ("*.damping").
-        stages: Stages of the fit, windows growing: a wrong model leaves the log within frames, and long windows then
-            have no gradient worth following.
-        untouched: Last stage of a robot that touches nothing, in place of the last of `stages`.
-        screen: Windows on which structures (cones of friction) are compared before.
+        quantities: Free quantities of the default set, by names or patterns ("*.damping").
+        stages: Stages of the fit, with growing windows: a wrong model leaves the log within frames, and long windows
+            then have no useful gradient.
+        untouched: Last stage for a robot without contacts, in place of the last of `stages`.
+        screen: Windows for comparing structures (friction cones) before the fit.
         screen_iterations: Iterations of that comparison.
-        structure_gain: Share of the cost by which another structure than the declared one has to be better.
-        past: Time before a window in which motors take up their state [s].
-        past_of_springs: The same of a robot with springs, which swing for longer [s].
-        huber: Residuals beyond so many scales count linearly instead of squared.
-        progress: Share of the cost below which an iteration ends its stage.
-        unsaid: A quantity whose standard deviation is above this share of what was known of it is one of which the logs
-            say nothing.
+        structure_gain: Share of the cost by which another structure must beat the declared one.
+        past: Time before a window in which motors settle [s].
+        past_of_springs: The same for a robot with springs, which swing for longer [s].
+        huber: Number of scales beyond which residuals count linearly instead of squared.
+        progress: Relative decrease of the cost below which a stage ends.
+        unsaid: Posterior over prior standard deviation above which a quantity counts as undetermined by the logs.
         networks: Whether networks are tried on top.
-        networks_from: They are where an error after three frames is so many times what noise may explain.
-        network_seconds: Length of the windows that networks are trained on [s].
+        networks_from: Ratio of an error after three frames to the noise's share from which on networks are tried.
+        network_seconds: Length of the networks' training windows [s].
         network_steps: Optimiser steps of the networks.
         hidden: Widths of their hidden layers.
         memory: Size of their hidden state.
         horizons: Horizons at which errors are judged and reported [s].
         starts: Most held-out windows of each episode.
-        proposals: Motions among which the next one to log is chosen.
+        proposals: Candidates for the next motion to log.
         proposal_seconds: Length of that motion [s].
         seed: Seed of windows, weights and proposals.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may differ between a robot and its declaration where nobody says: the default set of an adaptation."""
+"""Default set of an adaptation: quantities in which a robot may differ from its declaration."""
 
 import fnmatch
 import math
@@ -18,26 +18,26 @@ from neurodyn.robots import Robot
 
 _DRY, _VISCOUS, _ROTOR = 0.01, 0.01, 0.1
 """Sizes below which friction, damping and armature do not matter: shares of the largest torque, of that torque at the
-typical speed, and of the inertia of what the joint moves."""
+typical speed, and of the inertia that the joint moves."""
 _SPEED = 5.0
 """Typical speed of a joint [rad/s or m/s]."""
 _LAG, _BIAS = 0.005, 0.02
 _SPRING = 1.5
 _SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
 _STOP = 0.03
-"""How far a joint limit may be off, as a share of the joint's range."""
+"""Prior deviation of a joint limit, as a share of the joint's range."""
 LIMITS = (".lower", ".upper")
-"""Ends of the names of joint limits."""
+"""Suffixes of the names of joint limits."""
 
 
 def with_motors(robot: Robot, store: Store) -> Robot:
-    """Return a robot whose driven joints all have a drive with a lag and room for a delay.
+    """Return a robot with a drive on every driven joint, with a lag and room for a delay.
 
-    If the log holds targets and the robot takes torques, the drives are the controllers that the log's column map, or
-    `gains` of the declaration, give.
+    If the log holds targets and the robot takes torques, the drives are the controllers from the log's column map or
+    from the declaration's `gains`.
 
     Raises:
-        InputError: The log holds targets, and nothing says which controller follows them.
+        InputError: The log holds targets, and their controller is unknown.
     """
     if store.header.spec.control_kind == "target" and robot.spec.control_kind == "torque":
         robot = msgspec.structs.replace(robot, drives=controllers(robot, store.header.controller))
@@ -45,7 +45,7 @@ def with_motors(robot: Robot, store: Store) -> Robot:
 
 
 def with_lag(robot: Robot) -> Robot:
-    """Return a robot whose driven joints all have a drive with a lag and room for a delay."""
+    """Return a robot with a drive on every driven joint, with a lag and room for a delay."""
     drives: dict[str, Drive] = {}
     for name in robot.actuated:
         own = robot.drives.get(name, Drive())
@@ -78,7 +78,7 @@ def controllers(robot: Robot, controller: Controller | None) -> dict[str, Drive]
 
 
 def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
-    """Return the links of each limb: what hangs at one joint of a floating base, or each link of a bolted robot."""
+    """Return the links of each limb: the subtree of each joint on a floating base, or each link of a bolted robot."""
     links = mechanism.links
     if not mechanism.floating:
         return {link.joint.name: (link.joint.name,) for link in links}
@@ -95,21 +95,21 @@ def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
 def usual_coordinates(
     robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], patterns: Sequence[str] = ("*",)
 ) -> CoordinateSpace:
-    """Return the default set of a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
+    """Return the default set for a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
 
     Masses by limb; a payload of a floating base; friction, damping, armature and limits of each joint; gain, lag and
     encoder offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the
-    floor. Static friction of motors in excess of the dry one is not among them: a fit finds some where there is none (3
-    N m in the worn ant), and with it no held-out error falls, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
+    floor. Static friction of motors in excess of the dry one is excluded: a fit finds some even if there is none (3 N m
+    in the worn ant), and it reduces no held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
 
     Args:
         robot: The robot.
         mechanism: Its mechanism.
         declared: Declared values of all quantities of the engine.
-        patterns: Which of the set are free, by names or patterns.
+        patterns: Names or patterns of the free quantities in the set.
 
     Raises:
-        InputError: A pattern fits none of them.
+        InputError: A pattern matches none of them.
     """
     limbs = limbs_of(mechanism)
     found = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs]
@@ -192,7 +192,7 @@ def carried(link: Link) -> float:
 
 
 def effort(robot: Robot, mechanism: Mechanism, index: int) -> float:
-    """Return the size of the torques at a joint [N m or N]: its largest, or what holds the link up."""
+    """Return the scale of the torques at a joint [N m or N]: its limit, or what holds the link up."""
     name = mechanism.links[index].joint.name
     drive = robot.drives.get(name)
     limits = [robot.actuated.get(name), None if drive is None else drive.effort_limit]
@@ -204,7 +204,7 @@ def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
     found, delayed, spare = [], [], {}
     for name in robot.actuated:
         begin = f"actuator.{name}"
-        # Stiffness and gain of a controller are one number to any log; an affine law has others that go with both.
+        # Stiffness and gain of a controller are one number to any log; an affine law has others that scale with both.
         affine = name in robot.drives and robot.drives[name].per_command is not UNSET
         spare[name] = "kp" if affine else "gain" if f"{begin}.kp" in declared else ""
         for what, width, size, unit in (

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy and model in turns: train in the model, log in the reference, fit the model, again."""
+"""Policy and model learning in alternation: train in the model, log in the reference, refit the model, repeat."""

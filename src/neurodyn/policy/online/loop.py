@@ -119,7 +119,7 @@ def _row(one: Round, frames: int) -> list[str]:
 
 
 def _support(policy: TrainedPolicy) -> list[str]:
-    """Return the return in the judge, the share of frames outside of the log, and the updates, with why they ended."""
+    """Return the return in the judge, the share of frames outside of the log, and the updates with why they ended."""
     found = policy.support if policy.support else None
     judge = MISSING if found is None or found.judge is None else f"{found.judge:.5g}"
     outside = MISSING if found is None or found.outside is None else f"{found.outside:.0%}"
@@ -128,7 +128,7 @@ def _support(policy: TrainedPolicy) -> list[str]:
 
 
 def ends_table(result: OnlineResult) -> Table:
-    """Return what ended episodes: implausible states, other failures, time."""
+    """Return the reasons why episodes ended: implausible states, other failures, time."""
     rows = []
     for one in result.rounds:
         assert one.log is not None
@@ -143,7 +143,7 @@ def ends_table(result: OnlineResult) -> Table:
 
 
 OnlineRecord = RunRecord[OnlineSettings]
-"""How a loop is made: OUT/config.yaml."""
+"""Record of a loop: OUT/config.yaml."""
 
 RESULT = "online.json"
 _RANDOM = "random"
@@ -151,14 +151,14 @@ _RANDOM = "random"
 
 @taking(OnlineRequest)
 def online(request: OnlineRequest) -> OnlineResult:
-    """Train a policy in a model, log it, fit the model to the log, and so on, until model and reference agree.
+    """Train a policy in a model, log it, fit the model to the log, and repeat until model and reference agree.
 
     Returns:
         Returns, errors and frames by round, and the verdict.
 
     Raises:
         InputError: An argument is unknown, missing or of another robot or task; no simulator is installed; or the
-            folder holds a loop (and `resume` is not asked for), or cannot be resumed.
+            folder holds a loop (and `resume` is false), or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM in a training; what was finished is kept.
     """
     folder, resume, logger = Path(request.out), request.resume, request.logger
@@ -177,7 +177,7 @@ def online(request: OnlineRequest) -> OnlineResult:
 
 
 def _begin(problem: OnlineProblem, name: str, out: Path, resume: bool) -> OnlineRecord:
-    """Return the record of the loop, after a comparison with what the folder holds."""
+    """Return the record of the loop, after a comparison with the folder's record."""
     record = OnlineRecord(
         kind=problem.kind, task=name, dynamics=problem.dynamics, data=problem.data, settings=problem.settings,
         versions=package_versions("torch", "rsl-rl-lib", "newton"),
@@ -191,7 +191,7 @@ def _begin(problem: OnlineProblem, name: str, out: Path, resume: bool) -> Online
 
 
 def _require_same_data(record: OnlineRecord, out: Path) -> None:
-    """Refuse, with an InputError, to go on with other data than the first model learned from."""
+    """Raise an InputError if the first model learned from other data."""
     if not (out / MANIFEST).exists():
         return
     known, now = read_manifest(out).files.values(), file_checksums(record)
@@ -201,12 +201,12 @@ def _require_same_data(record: OnlineRecord, out: Path) -> None:
 
 
 def _rounds_in(out: Path) -> int:
-    """Return the number of the last round that is in the metrics."""
+    """Return the number of the last round in the metrics."""
     return max((entry["step"] for entry in read_metrics(out)), default=0)
 
 
 def online_again(again: TrainingAgain) -> None:
-    """Run a loop once more."""
+    """Repeat a loop."""
     record = again.read(OnlineRecord)
     if is_file(record.settings.reference):
         raise InputError(f"{again.run}: was made on a robot, {record.settings.reference}, and is not made again")
@@ -238,7 +238,7 @@ class _Loop:
                 return result
 
     def _follow(self, result: OnlineResult, over: bool) -> None:
-        """Write the line of a round, if it is not there, and that of the end."""
+        """Write the metrics line of a round, if it is missing, and the one at the end."""
         one = result.rounds[-1]
         if one.number > self._logged:
             self.log.write(
@@ -253,7 +253,7 @@ class _Loop:
             )  # fmt: skip
 
     def _first_data(self) -> tuple[tuple[str, ...], int]:
-        """Return the files that the first model learns from, and the frames of the reference that they took."""
+        """Return the training files of the first model, and their number of frames from the reference."""
         problem, settings = self.problem, self.problem.settings
         if problem.data:
             stores = [problem.refit.open(problem.task.declaration(), name) for name in problem.data]
@@ -285,7 +285,7 @@ class _Loop:
         )  # fmt: skip
 
     def _simulated(self) -> bool:
-        """Return whether the declared simulator stands for a robot whose logs the model knows."""
+        """Return whether the reference is the declared simulator although the model was made from logs of the robot."""
         problem = self.problem
         if not is_declared(problem.settings.reference):
             return False
@@ -303,7 +303,7 @@ class _Loop:
 
 
 def frames_of(reference: str) -> str:
-    """Return what frames of a reference are called."""
+    """Return the name of frames from a reference."""
     return "robot frames" if is_file(reference) else "simulator frames"
 
 
@@ -316,12 +316,12 @@ def _ended(one: Round) -> str:
 
 
 def _caveat(one: Round) -> str:
-    """Return what the model of a round is not; empty for nothing."""
+    """Return the caveat of a round's model; empty for none."""
     return one.model.caveat or "" if one.model is not None else ""
 
 
 def line(one: Round, frames: int) -> str:
-    """Return a round in a line."""
+    """Return a one-line summary of a round."""
     told = f" ({caveat})" if (caveat := _caveat(one)) else ""
     if one.uncalibrated is not None:
         told += f" (before calibration {one.uncalibrated.mean:.4g})"

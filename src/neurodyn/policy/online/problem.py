@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the online loop is about, checked before any work is done."""
+"""Inputs of the online loop, checked before any work is done."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,23 +25,23 @@ from neurodyn.sim.engine import import_newton
 from neurodyn.tasks import Task, load
 
 _FIRST_MINUTES, _MINUTES = 6.0, 2.0
-"""What is logged on a robot unless asked otherwise, for a new model and in a round [min]."""
+"""Default lengths of logs on a robot: for a new model, and per round [min]."""
 NEW = "new"
-"""What a user gives for a model that begins from random data, or from the declared robot."""
+"""Setting for a model that starts from random data, or from the declared robot."""
 
 
 @dataclass(frozen=True)
 class OnlineProblem:
-    """What is to be learned, and from what, checked.
+    """Checked inputs of the online loop.
 
     Attributes:
         kind: Kind of the model.
         dynamics: "new", or the run of the first model.
-        reference: Dynamics that are logged; of a robot None.
-        refit: How models of the kind are fitted.
-        data: Files that the model learns from in place of random data.
+        reference: Dynamics to log; None for a robot.
+        refit: Fitting of models of this kind.
+        data: Training files of the model in place of random data.
         policy: Folder of the first policy; None for a random one.
-        robot: FILE.py:CLASS of the robot that is logged; None for `reference`.
+        robot: FILE.py:CLASS of the robot to log; None for `reference`.
     """
 
     task: Task
@@ -57,7 +57,7 @@ class OnlineProblem:
 
     @contextmanager
     def acting(self, log: Path) -> Iterator[ResolvedDynamics]:
-        """Open what is logged in `log` (.h5): the reference, or the robot, whose frames go to a CSV beside it."""
+        """Open the reference or the robot for recording `log` (.h5); a robot's frames go to a CSV beside it."""
         if self.reference is not None:
             yield self.reference
             return
@@ -72,7 +72,7 @@ class OnlineProblem:
 
 
 def settings_of(request: OnlineRequest) -> OnlineSettings:
-    """Return the settings that are given, or those that suit task and kind of model.
+    """Return the given settings, or the defaults for task and kind of model.
 
     Raises:
         InputError: The kind is unknown or not that of the run, or the file is missing or bad.
@@ -96,11 +96,11 @@ def settings_of(request: OnlineRequest) -> OnlineSettings:
 
 
 def pose(request: OnlineRequest) -> OnlineProblem:
-    """Check what is asked for, and open the reference.
+    """Check the request, and open the reference.
 
     Raises:
-        InputError: The simulator is not installed; the kind is unknown, not that of the run, or needs what is not
-            given; run, data or policy are missing or of another robot or task.
+        InputError: The simulator is not installed; the kind is unknown, not that of the run, or needs something that is
+            not given; run, data or policy are missing or of another robot or task.
     """
     task, dynamics, kind = request.task, request.dynamics, _kind(request)
     task = load(task) if isinstance(task, str) else task
@@ -141,7 +141,7 @@ def _reference(task: Task, name: str) -> ResolvedDynamics:
 
 
 def _with_robot(task: Task, robot: str, settings: OnlineSettings, out: Path) -> OnlineSettings:
-    """Return the settings with the robot as the reference, by its full path, after its class was made once."""
+    """Return the settings with the robot as the reference, by its full path, after constructing its class once."""
     reference = ":".join(map(str, split_name(robot)))
     if settings.reference not in (ANALYTIC, robot, reference):
         raise InputError("--reference and --robot exclude each other; valid: one of them")
@@ -151,7 +151,7 @@ def _with_robot(task: Task, robot: str, settings: OnlineSettings, out: Path) -> 
 
 
 def _refit(request: OnlineRequest) -> Refit:
-    """Return how models of the kind are fitted: to a robot's logs, hybrid ones by `neurodyn adapt`."""
+    """Return the fitting of models of the kind: hybrid ones of a robot by `neurodyn adapt`."""
     kind = _kind(request)
     return ADAPT_REFIT if request.robot is not None and kind == "hybrid" else KINDS[kind].refit.get()
 

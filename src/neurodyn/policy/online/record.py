@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the online loop finds, round by round.
+"""Results of the online loop, round by round.
 
-Returns, the model's error on what a policy did, and what follows from them.
+Returns, the model's error on the policy's log, and the verdict from both.
 """
 
 from pathlib import Path
@@ -24,9 +24,9 @@ from neurodyn.policy.support import PolicySupport
 
 
 class FittedModel(Record, frozen=True):
-    """The model of a round: its run directory, processor time of its fit since it last went on [s], and caveat.
+    """The model of a round: its run directory, CPU time of its fit since the last resume [s], and caveat.
 
-    `calibrated` is the run of the copy that judges policies; UNSET where there is none.
+    `calibrated` is the run of the copy that judges policies; UNSET without one.
     """
 
     run: str
@@ -36,10 +36,10 @@ class FittedModel(Record, frozen=True):
 
 
 class TrainedPolicy(Record, frozen=True):
-    """The policy of a round: its folder, frames in the model and processor time of its training [s].
+    """The policy of a round: its folder, frames in the model and CPU time of its training [s].
 
-    `updates` of `of_updates` were made until the imagined return was no longer supported, or all; `support` says what
-    supported the last policy that was played (`policy.support`), UNSET where nothing can.
+    `updates` of `of_updates` were done, all or until the imagined return was no longer supported; `support` is the
+    evidence for the last evaluated policy (`policy.support`), UNSET if there is none.
     """
 
     folder: str
@@ -66,9 +66,9 @@ class LoggedPolicy(Record, frozen=True):
 
 
 class PolicyComparison(Record, frozen=True):
-    """Returns of the policy in its model, without noise, and `model_error` on the policy's log, which is new to it.
+    """Returns of the policy in its model, without noise, and `model_error` on the policy's log, unseen in training.
 
-    Where a calibrated copy judges, `returns` are those in the copy, and `uncalibrated` those in the model itself.
+    If a calibrated copy judges, `returns` are those in the copy, and `uncalibrated` those in the model itself.
     """
 
     returns: Returns
@@ -93,13 +93,13 @@ class Round(Record, frozen=True):
 
     @property
     def uncalibrated(self) -> Returns | None:
-        """Returns in the model in which the policy was trained, where a calibrated copy judges."""
+        """Returns in the policy's training model, if a calibrated copy judges."""
         assert self.measured is not None
         return self.measured.uncalibrated or None
 
     @property
     def model_error(self) -> float | None:
-        """Error of the model's forecasts beside persistence."""
+        """Error of the model's forecasts, relative to persistence."""
         assert self.measured is not None
         return self.measured.model_error
 
@@ -128,11 +128,11 @@ class OnlineResult(Record, frozen=True):
         dynamics: First model: "new", or a run.
         reference: Dynamics that were logged.
         first_frames: Frames of random and given data.
-        frames: Frames of the reference in all.
-        best: Number of the round whose policy returns most in the reference; that policy is kept.
-        settled: Whether the loop ended because model and reference agree and no more is gained.
+        frames: Total frames of the reference.
+        best: Number of the round whose policy has the highest return in the reference; that policy is kept.
+        settled: Whether the loop ended because model and reference agree and progress stopped.
         verdict: Conclusion, see `core.verdict`.
-        cpu_seconds: Processor time of all steps [s].
+        cpu_seconds: CPU time of all steps [s].
     """
 
     task: str
@@ -149,14 +149,15 @@ class OnlineResult(Record, frozen=True):
 
 
 def best_of(rounds: list[Round]) -> Round:
-    """Return the round whose policy returns most in the reference."""
+    """Return the round whose policy has the highest return in the reference."""
     return max(rounds, key=lambda one: one.real.mean)
 
 
 def settled(rounds: list[Round], tolerance: float, patience: int = 1) -> bool:
-    """Return whether to stop: the last returns agree, and `patience` rounds gained no more on those before them.
+    """Return whether to stop: the last returns agree, and the last `patience` rounds made no progress.
 
-    `tolerance` is the relative difference up to which returns agree, and the gain up to which there is no progress.
+    `tolerance` is the relative difference up to which returns agree, and the relative gain up to which there is no
+    progress.
     """
     if len(rounds) <= patience or rounds[-1].gap > tolerance:
         return False
@@ -167,8 +168,8 @@ def settled(rounds: list[Round], tolerance: float, patience: int = 1) -> bool:
 def verdict(rounds: list[Round], tolerance: float, reference: str, *, simulated: bool = False) -> str:
     """Return the verdict on the best policy, in a sentence.
 
-    `simulated` says that the reference is the declared simulator while the model also knows logs of the robot: then a
-    gap between the two is not the model's fault.
+    `simulated` says that the reference is the declared simulator while the model was made from logs of the robot: then
+    a gap between the two is not the model's fault.
     """
     best = best_of(rounds)
     found = (
@@ -189,7 +190,7 @@ def verdict(rounds: list[Round], tolerance: float, reference: str, *, simulated:
 
 
 def read_round(path: Path, number: int) -> Round:
-    """Return the recorded steps of a round; none where there is no file. An InputError names a malformed file."""
+    """Return the recorded steps of a round; none if there is no file. An InputError names a malformed file."""
     if not path.is_file():
         return Round(number=number)
     data: Any = artifacts.read_json(path)
@@ -209,12 +210,12 @@ _MOST = 1024
 
 @torch.no_grad()
 def model_error(model: Dynamics, log: Store) -> float | None:
-    """Return the error of a model's forecasts of `SECONDS` along a log, beside persistence.
+    """Return the error of a model's forecasts of `SECONDS` along a log, relative to persistence.
 
     Mean over velocities of the mean absolute error at the end of a forecast, each divided by that of the persistence
-    baseline: 0 of a perfect model, 1 of one that is no better than velocities that stay as they are.
+    baseline: 0 for a perfect model, 1 for one no better than constant velocities.
 
-    None where no episode is long enough or a forecast is not finite.
+    None if no episode is long enough or a forecast is not finite.
     """
     frames, context = max(1, round(SECONDS / model.spec.dt)), model.spec.context
     if int(log.lengths.max()) < context + frames:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the model of each kind is fitted to all data so far; see `dynamics.kinds.Kind.refit`."""
+"""Fitting of each kind of model to all data so far; see `dynamics.kinds.Kind.refit`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 _SIZE, _FINETUNE = "small", "finetune"
 _WORLDS = 64
 _UNTRAINED = 0.4
-"""Greatest standard deviation of the first data's noise, as a share of the greatest action.
+"""Greatest standard deviation of the first data's noise, as a share of the action limit.
 
-An ANYmal C whose actions of zero stand then falls in three of ten episodes.
+With it, an ANYmal C that would stand under zero actions falls in three of ten episodes.
 """
 _HORIZON, _WINDOWS, _ITERATIONS, _HELD_OUT = 0.1, 256, 30, 500
 _EDGE = 1e-6
-"""Share of a parameter's range that is kept from its bounds, where its start would have no gradient."""
+"""Margin to a parameter's bounds, as a share of its range; at the bounds its start would have no gradient."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Fit:
         settings: Settings of the loop.
         out: Run directory to write.
         data: Files, random data first.
-        shares: Share of each in what the model learns from; None for that of its transitions.
+        shares: Share of each file in training; None to weight by transitions.
         previous: Run of the previous model; None for a new one.
-        policies: Folder of the policy that acted in each log of a policy, by the file's path.
+        policies: Folder of the acting policy by path of its log.
     """
 
     task: Task
@@ -84,7 +84,7 @@ class Fit:
 
     @property
     def robot(self) -> Robot:
-        """The robot, as the task moves it."""
+        """The robot as the task drives it."""
         return self.task.declaration()
 
 
@@ -93,8 +93,8 @@ class Refit(ABC):
 
     Attributes:
         measured: Whether the models predict what the robot measures.
-        short: Whether roll-outs are short unless asked otherwise.
-        frames: Frames of random data that a new model begins from unless asked otherwise.
+        short: Whether roll-outs are short by default.
+        frames: Default frames of random data for a new model.
     """
 
     measured = False
@@ -103,18 +103,18 @@ class Refit(ABC):
 
     @abstractmethod
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model (`new`) from nothing, and bad settings; `data`: whether data are given."""
+        """Raise an InputError for bad settings or a new model without data; `data` says whether data are given."""
 
     def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
-        """Return whether a new model knows how uncertain it is."""
+        """Return whether a new model estimates its uncertainty."""
         return False
 
     def require_model(self, model: Dynamics, run: str, settings: OnlineSettings) -> None:
-        """Refuse a model of this kind that cannot be fitted any further, with an InputError."""
+        """Raise an InputError for a model of this kind that cannot be fitted further."""
         return
 
     def require_store(self, robot: Robot, store: Store, name: str) -> None:
-        """Refuse data of another robot, with a MismatchError."""
+        """Raise a MismatchError for data of another robot."""
         from neurodyn.learn.neural.train import require_data
 
         try:
@@ -123,7 +123,7 @@ class Refit(ABC):
             raise type(error)(f"{name}: {error}") from None
 
     def open(self, robot: Robot, data: str) -> Store:
-        """Open data of the robot, on its declared ground where a log names none."""
+        """Open data of the robot, with its declared ground for logs that name none."""
         return grounded(robot, open_robot_data(robot, data))
 
     def random(
@@ -132,8 +132,8 @@ class Refit(ABC):
     ) -> int:  # fmt: skip
         """Write data without a policy, half with random actions and half with noise about zero; return its frames.
 
-        Of smooth noise all of them have some: uniformly random actions only throw a simulated robot over. On a robot
-        the noise is about the actions of the first `policy`, if there is one.
+        With smooth noise, all episodes have noise about zero: uniformly random actions only topple a simulated robot.
+        On a robot the noise is added to the actions of the first `policy`, if there is one.
         """
         alive, frames = isinstance(reference.dynamics, RobotDynamics), settings.frames
         usual = (STILL,) if settings.correlation and not alive else (RANDOM, STILL)
@@ -153,18 +153,19 @@ class Refit(ABC):
         """Fit a model and write its run directory."""
 
     def calibrate(self, fit: Fit) -> bool:
-        """Write a copy of the model `fit.previous` in which the policies of the logs return what they did, if it can.
+        """Write a copy of the model `fit.previous` in which logged policies achieve their logged returns, if possible.
 
-        It judges policies. One that is trained in it finds other errors than those that are gone, so none is.
+        It judges policies and never trains them: a policy trained in it would find other errors than the corrected
+        ones.
         """
         return False
 
 
 class NeuralRefit(Refit):
-    """Neural dynamics: trained on the first data, and fine-tuned on all of them from then on."""
+    """Neural dynamics: trained on the first data, then fine-tuned on all data."""
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without data, parameters, and missing settings."""
+        """Raise an InputError for a new model without data, for parameters, and for missing settings."""
         _require_none_free(settings, "neural")
         _require_some_data(settings, "neural", new=new, data=data)
         self._later(task, settings).with_windows_alone()
@@ -188,7 +189,7 @@ class NeuralRefit(Refit):
         self, task: Task, reference: ResolvedDynamics, settings: OnlineSettings, out: Path, seed: int,
         policy: Path | None = None,
     ) -> int:  # fmt: skip
-        """Write data from random states; the network has to learn the motion everywhere. A robot has none."""
+        """Write data from random states, as the network must learn the motion everywhere; robots cannot do this."""
         if isinstance(reference.dynamics, RobotDynamics):
             return super().random(task, reference, settings, out, seed, policy)
         from neurodyn.sim.generate import generate
@@ -202,11 +203,11 @@ class NeuralRefit(Refit):
         return found.simulated
 
     def fit(self, fit: Fit) -> None:
-        """Train a new model, or fine-tune the one before."""
+        """Train a new model, or fine-tune the previous one."""
         _train_or_finetune(fit, "neural")
 
     def calibrate(self, fit: Fit) -> bool:
-        """Roll the policies of the logs out, where there are any and the settings say so."""
+        """Calibrate by roll-outs of the logged policies, if there are any and the settings ask for it."""
         from neurodyn.learn.plan import with_budget
         from neurodyn.learn.train import finetune
 
@@ -223,12 +224,12 @@ class NeuralRefit(Refit):
 
 
 class WorldModelRefit(Refit):
-    """World models: trained on the first data, and fine-tuned on all of them from then on."""
+    """World models: trained on the first data, then fine-tuned on all data."""
 
     measured = True
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without data, and parameters."""
+        """Raise an InputError for a new model without data, and for parameters."""
         from neurodyn.learn.world_model.settings import load_world_finetuning, load_world_settings
 
         _require_none_free(settings, "world-model")
@@ -238,11 +239,11 @@ class WorldModelRefit(Refit):
         load_world_finetuning(settings.finetune or _FINETUNE, first.net, first.context)
 
     def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
-        """Return true: it is an ensemble."""
+        """Return true: a world model is an ensemble."""
         return True
 
     def require_store(self, robot: Robot, store: Store, name: str) -> None:
-        """Refuse data of another robot."""
+        """Raise a MismatchError for data of another robot."""
         from neurodyn.learn.world_model.train import require_log
 
         try:
@@ -251,22 +252,22 @@ class WorldModelRefit(Refit):
             raise type(error)(f"{name}: {error}") from None
 
     def open(self, robot: Robot, data: str) -> Store:
-        """Open whatever was measured."""
+        """Open measured data of the robot."""
         return open_measured_data(robot, data)
 
     def fit(self, fit: Fit) -> None:
-        """Train a new ensemble, or fine-tune the one before."""
+        """Train a new ensemble, or fine-tune the previous one."""
         _train_or_finetune(fit, "world-model")
 
 
 class HybridRefit(Refit):
-    """Hybrid dynamics: the declared robot at first, then its free quantities identified from all data."""
+    """Hybrid dynamics: the declared robot at first, then with its free quantities identified from all data."""
 
     short = False
     frames = 0
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without free quantities, names of quantities that there are not, and members."""
+        """Raise an InputError for a new model without free quantities, for unknown quantities, and for members."""
         if settings.members is not None:
             raise InputError("--members is for --kind neural and world-model; leave it out for --kind hybrid")
         if new and not settings.parameters:
@@ -278,7 +279,7 @@ class HybridRefit(Refit):
             self._declared(task.declaration(), settings)
 
     def require_model(self, model: Dynamics, run: str, settings: OnlineSettings) -> None:
-        """Refuse a model with networks, and one without free quantities where none are named."""
+        """Raise an InputError for a model with networks, or without free quantities if none are named."""
         assert isinstance(model, HybridDynamics)
         if model.config.blueprint.augmentations:
             raise InputError(f"{run}: holds networks, which this loop does not train; valid: a hybrid model without")
@@ -286,7 +287,7 @@ class HybridRefit(Refit):
             raise InputError(f"{run}: has no free quantities; name some with --parameters")
 
     def fit(self, fit: Fit) -> None:
-        """Write the declared robot where there are no data yet, else identify from where the model before stands."""
+        """Write the declared robot if there are no data yet, else identify, starting from the previous model."""
         from neurodyn.dynamics.hybrid.artifact import HYBRID
         from neurodyn.identify.run import identify
 
@@ -308,7 +309,7 @@ class HybridRefit(Refit):
         return declared_hybrid(robot, contact=engine.contact, substeps=engine.substeps, parameters=settings.parameters)
 
     def _parameters(self, run: str, settings: OnlineSettings) -> tuple[str, ...]:
-        """Return the free quantities with the values that a run has found as their starts."""
+        """Return the free quantities, starting from the values of a run."""
         from neurodyn.dynamics.hybrid.artifact import HYBRID
 
         model = HYBRID.load(run)
@@ -325,7 +326,7 @@ class AdaptRefit(Refit):
     short = False
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without data, and what an adaptation chooses by itself."""
+        """Raise an InputError for a new model without data, and for settings that an adaptation chooses itself."""
         for name in ("parameters", "members", "model_minutes", "finetune"):
             if getattr(settings, name):
                 raise InputError(
@@ -354,7 +355,7 @@ class AdaptRefit(Refit):
 
 
 def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSettings":
-    """Return the identification settings of a file, or ones for exact logs of a simulator.
+    """Return the identification settings of a file, or defaults for exact logs of a simulator.
 
     Roll-outs last a tenth of a second: over half a second of contacts the error of a wrong model saturates.
     """
@@ -370,7 +371,7 @@ def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSe
 
 
 def _inside(value: float, lower: float | None, upper: float | None) -> float:
-    """Return a value a little off its bounds."""
+    """Return a value moved inside of its bounds by a margin."""
     room = _EDGE * (upper - lower if lower is not None and upper is not None else max(1.0, abs(value)))
     if lower is not None:
         value = max(value, lower + room)
@@ -379,13 +380,13 @@ def _inside(value: float, lower: float | None, upper: float | None) -> float:
 
 @dataclass(frozen=True)
 class PolicyInModel:
-    """Rolls a policy out in a model, as `learn.neural.policy_rollouts.Follow` asks, without noise."""
+    """Roll-outs of a policy in a model without noise, for `learn.neural.policy_rollouts.Follow`."""
 
     task: Task
     policy: PolicyNetwork
 
     def __call__(self, dynamics: Dynamics, windows: Batch, lead: int, cut: int, seed: int) -> Iterator[State]:
-        """Give the states after each frame behind the first `lead`."""
+        """Yield the state after each frame beyond the first `lead`."""
         task, frames = self.task, TaskFrames(self.task, dynamics)
         act, drawing = acting(self.policy.to(dynamics.device)), device_generator(windows.q.device, seed)
         logged = [State.unchecked(q=q, qd=qd) for q, qd in zip(windows.q.unbind(1), windows.qd.unbind(1), strict=True)]
@@ -410,16 +411,16 @@ class PolicyInModel:
 
 
 def logged_actor(task: Task, log: str, policy: str | Path) -> LoggedActor:
-    """Return the policy of a log of `policy online`, which acts without noise in the first of its groups.
+    """Return the policy of a log of `policy online`, which acts without noise in the log's first group.
 
-    Where a task draws commands, which logs do not hold, roll-outs start where episodes do.
+    If a task draws commands, which logs do not hold, roll-outs start at the start of episodes.
     """
     commanded = task.commands(1, torch.Generator()).shape[1] > 0
     return LoggedActor(log, 0, PolicyInModel(task, load_policy(policy)[1]), beginnings=commanded)
 
 
 def _cut(frames: TaskFrames, at: Moment, truth: State) -> Moment:
-    """End gradients, and begin anew with the logged state where that of a world is implausible."""
+    """Detach gradients, and restart from the logged state in worlds with an implausible one."""
     carry, state, torque, memory = detached((at.carry, at.state, at.torque, at.memory))
     lost = frames.bounds.outside(state.q, state.qd)
     if bool(lost.any()):
@@ -437,7 +438,7 @@ def _train_or_finetune(fit: Fit, kind: str) -> None:
             minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
             resume=fit.resume, progress=fit.progress,
         )  # fmt: skip
-    else:  # a model that validation does not tell from the one before still knows where the policy was
+    else:  # even a model that validation finds no better has data where the policy was
         finetune(
             fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
             seed=settings.seed, shares=fit.shares, device=fit.device, keep="last", resume=fit.resume,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One round: fit the model, train the policy in it, log the policy in the reference, measure.
+"""One round: fit the model, train the policy in it, log the policy in the reference, compare.
 
-Each step leaves its result in the round's folder and then an entry in round.json, so that a loop that was killed at any
-point goes on with the step that was under way.
+Each step writes its result to the round's folder and then an entry to round.json, so that an interrupted loop resumes
+at the unfinished step.
 """
 
 import shutil
@@ -46,17 +46,17 @@ from neurodyn.policy.train import train_policy
 from neurodyn.tasks import Task
 
 Stages = Callable[[str], Progress]
-"""From the name of a step to what shows how far it is."""
+"""From the name of a step to its progress display."""
 
 _FILE = "round.json"
 _PLAYS = 6
-"""Least number of plays in a round that ends where the imagined return is not supported."""
+"""Least number of evaluations in a round that may end when the imagined return is not supported."""
 _MOST_WORLDS = 256
 _LEAST_WORLDS = 4
-"""Episodes that are logged at once: two with noise and two without, so that some are left to learn from."""
+"""Least number of parallel logged episodes: two with noise and two without, so that both splits have some."""
 
 _BATCHES = 4
-"""Batches of whole episodes in a log: the last may exceed the frames that are asked for."""
+"""Target number of episode batches in a log: the last may exceed the requested frames."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class EarlierRounds:
         return (*self.first, *self.logs)
 
     def shares(self, random: float, last: float = 0.5) -> tuple[float, ...] | None:
-        """Return the share of each file in training: `random` for the first, of logs at least `last` for the last."""
+        """Return training shares by file: `random` for the first files; at least `last` of the logs' for the last."""
         if not self.logs or len(self.data) == 1:
             return None
         random = random if self.first else 0.0
@@ -94,17 +94,17 @@ class EarlierRounds:
 
 
 class RoundInProgress:
-    """Makes one round, or what is left of it."""
+    """Runs one round, or the rest of it."""
 
     def __init__(
         self, problem: OnlineProblem, folder: Path, number: int, known: EarlierRounds, stages: Stages | None
     ) -> None:
-        """Read what is recorded in the folder of the round; its `number` counts from 1."""
+        """Read the recorded steps in the folder of the round; its `number` counts from 1."""
         self.problem, self.folder, self.number, self.known, self._stages = problem, folder, number, known, stages
         self.round = read_round(folder / _FILE, number)
 
     def run(self) -> Round:
-        """Make the steps that are not done, and return the round."""
+        """Run the missing steps, and return the round."""
         steps: dict[str, Callable[[], object]] = {
             "model": self._fit, "policy": self._train, "log": self._log, "measured": self._measure,
         }  # fmt: skip
@@ -196,7 +196,7 @@ class RoundInProgress:
         )  # fmt: skip
 
     def _returns_in(self, where: "ModelOfRound") -> Returns:
-        """Play the policy of this round in a model, without noise."""
+        """Evaluate the policy of this round in a model, without noise."""
         problem, (_, network) = self.problem, load_policy(self.folder / "policy")
         return play(
             network.to(where.dynamics.device), problem.task, where.dynamics, where.starts(problem.task, SEED),
@@ -204,7 +204,7 @@ class RoundInProgress:
         ).returns_in(where.name)  # fmt: skip
 
     def _policy_settings(self) -> PolicySettings:
-        """Return how the policy of this round is trained; only the first imitates data, and only where it is new."""
+        """Return the settings of this round's policy training; only a new first policy imitates data."""
         settings, first = self.problem.settings, self.number == 1
         policy = settings.policy
         policy = msgspec.structs.replace(
@@ -240,7 +240,7 @@ class RoundInProgress:
         return ModelOfRound(self.round.model.run, model, data)
 
     def _training_starts(self, where: "ModelOfRound") -> Starts | None:
-        """Return where roll-outs of the training start; None for where episodes do."""
+        """Return the starts of training roll-outs; None for those of episodes."""
         problem, settings = self.problem, self.problem.settings
         if where.log is None or (settings.rollout is None and not where.dynamics.measured):
             return None
@@ -250,22 +250,22 @@ class RoundInProgress:
 
 @dataclass(frozen=True)
 class ModelOfRound(ResolvedDynamics):
-    """A model with the data that it learned from, in which whole episodes start as they do in the reference."""
+    """A model with its training data, in which whole episodes start as in the reference."""
 
     def starts(self, task: Task, seed: int) -> Starts:
-        """Return states that the task draws, or the first windows of logged episodes.
+        """Return states drawn by the task, or the first windows of logged episodes.
 
         Raises:
-            InputError: No logged episode holds the model's warm-up.
+            InputError: No logged episode is as long as the model's warm-up.
         """
         if self.log is None or self.drawn_by(task):
             return ResolvedDynamics(self.name, self.dynamics).starts(task, seed)
         return self.starts_in(self._beginnings(self.log), task, seed)
 
     def mixed_starts(self, task: Task, seed: int, share: float) -> Starts:
-        """Return starts anywhere in the data, and a share of starts where episodes start.
+        """Return starts anywhere in the data, and a share of starts at the start of episodes.
 
-        Without that share a world model whose policy falls would be left with starts in the middle of falls.
+        Without that share, a world model whose policy falls would only have starts in the middle of falls.
         """
         assert self.log is not None
         if self.drawn_by(task):
@@ -275,14 +275,14 @@ class ModelOfRound(ResolvedDynamics):
         return self.starts_in(Mixture.of((*whole.stores, *first.stores), shares), task, seed)
 
     def _beginnings(self, log: Store | Mixture) -> Mixture:
-        """Return the first windows of logged episodes, each of which has the same share."""
+        """Return the first windows of logged episodes, with equal shares of all files."""
         frames, stores = max(1, self.dynamics.spec.context), Mixture.of(log).stores
         long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one
         return Mixture.of([beginnings(one, frames) for one in long])
 
 
 def _begun(run: Path) -> bool:
-    """Return whether a training was begun; what another kind of step left half done is removed."""
+    """Return whether a training was begun; remove incomplete results of other steps."""
     if (run / "config.yaml").is_file():
         return True
     shutil.rmtree(run, ignore_errors=True)

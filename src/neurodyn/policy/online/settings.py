@@ -11,43 +11,42 @@ from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.settings import with_flags as policy_with_flags
 
 SHORT = 64
-"""Frames of a roll-out in models that learn the motion, where a user does not say."""
+"""Default number of frames of a roll-out in models that learn the motion."""
 
 
 class OnlineSettings(Config, frozen=True, kw_only=True):
-    """How a policy and its model learn in turns.
+    """Settings of the online loop.
 
     Attributes:
-        reference: What is logged: analytic, or hybrid, which computes the same faster where the robot's simulator is
+        reference: Dynamics to log: analytic, or hybrid, which computes the same faster if the robot's simulator is
             MuJoCo.
         rounds: Most rounds.
         frames: Frames of random data for a new model; by default 50,000, for a hybrid model none.
-        first: First behaviours; of a world model, as in `neurodyn policy log`: random and still by default, with
-            a correlation still alone; or swing, with which legs step.
-        log_frames: Frames of the policy that are logged in a round, rounded up to whole episodes.
-        noise: Greatest standard deviation of action noise in half of the episodes; the others have none.
+        first: First behaviours; of a world model, as in `neurodyn policy log`: random and still by default, with a
+            correlation still alone; or swing, with which legs step.
+        log_frames: Logged frames of the policy per round, rounded up to whole episodes.
+        noise: Greatest standard deviation of action noise, in half of the episodes; the others have none.
         correlation: Noise's correlation; from one frame to the next, in first and later logs. Smooth commands move a
             robot that white noise only shakes.
         rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
             default 64, in a hybrid model 0.
-        task_share: Share of short roll-outs that start where episodes do.
-        random_share: First data's share, random or given, in what the model learns from once there are logs of
-            policies.
-        last_share: The last log's, among all logs of policies.
+        task_share: Share of short roll-outs that start at the start of episodes.
+        random_share: First data's share, random or given, in the training data once there are logs of policies.
+        last_share: The last log's share, among all logs of policies.
         further: Updates of the policy in later rounds, as a share of those in the first.
-        stop_when_exploiting: End rounds so, with the last policy whose imagined return is supported by what was held
-            out (`policy.support`), after at most the updates of the policy's settings.
-        tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which
-            a round counts as progress.
-        patience: Rounds without progress, the last of which agrees, after which the loop ends.
-        episodes: Episodes in which the policy is played in the model.
+        stop_when_exploiting: End rounds early, with the last policy whose imagined return is supported by held-out data
+            or members (`policy.support`), after at most the updates of the policy's settings.
+        tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which a
+            round counts as progress.
+        patience: Rounds without progress, the last with agreement, that end the loop.
+        episodes: Evaluation episodes in the model.
         size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
         finetune: Settings of a neural or world model in later rounds, a file.
-        members: Networks of a new neural or world model, whose disagreement says how uncertain it is.
+        members: Networks of a new neural or world model, whose disagreement estimates its uncertainty.
         model_minutes: Time budget of each fit [min]; by default that of its settings.
-        parameters: Quantities of a hybrid model that are identified, as in `identify`; NAME=START:LOWER:UPPER.
-        seed: Seed of everything random.
-        policy: How the policy is trained.
+        parameters: Quantities of a hybrid model to identify, as in `identify`; NAME=START:LOWER:UPPER.
+        seed: Seed of all random numbers.
+        policy: Settings of the policy's training.
     """
 
     budget_fields: ClassVar[tuple[str, ...]] = ("rounds", "patience")
@@ -95,7 +94,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
 
 
 def with_flags(settings: OnlineSettings, *, policy: dict[str, Any], **flags: Any) -> OnlineSettings:
-    """Return settings with what a user asks for, a rollout of 0 meaning none, and with the flags of `policy` training.
+    """Return settings with the user's flags, a rollout of 0 meaning none, and with the flags of `policy` training.
 
     Raises:
         InputError: A value is not valid.
