@@ -36,7 +36,7 @@ class RecurrentNet(SequenceNet):
         return tuple(h.masked_fill(mask[..., None], 0.0) for h in carry)
 
     def merge(self, carry: Hidden, other: Hidden, mask: Tensor) -> Hidden:
-        """Take the worlds where `mask` is true from `other`."""
+        """Replace the worlds where `mask` is true by those of `other`."""
         return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
 
     def rewound(self, carry: Hidden, frames: int) -> Hidden:

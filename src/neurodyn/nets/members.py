@@ -38,7 +38,7 @@ class MemberLinear(nn.Module):
         return torch.baddbmm(self.bias, x.expand(self.weight.shape[0], -1, -1), self.weight)
 
     def zero(self) -> None:
-        """Make the output exactly zero."""
+        """Set the output to exactly zero."""
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.bias)
 
@@ -196,7 +196,7 @@ class Weight(NamedTuple):
     Attributes:
         module: The module.
         name: Its name there.
-        members: Whether its first axis is that of members, with matrices transposed (`MemberLinear`).
+        members: Whether its first axis is the members, with matrices transposed (`MemberLinear`).
     """
 
     module: nn.Module
@@ -205,7 +205,7 @@ class Weight(NamedTuple):
 
     @property
     def holder(self) -> dict[str, Tensor | None]:
-        """Dictionary of the module that holds it; for parametrizations the dictionary of buffers, without it."""
+        """Dictionary of the module that holds it; for parametrizations the buffers, which do not contain it."""
         module: Any = self.module
         return module._parameters if self.name in module._parameters else module._buffers
 

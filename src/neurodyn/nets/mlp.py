@@ -15,7 +15,7 @@ from neurodyn.nets.sequence import SequenceNet
 
 
 def silu_(x: Tensor) -> Tensor:
-    """Overwrite values by silu of them."""
+    """Apply silu in place."""
     return functional.silu(x, inplace=True)
 
 
@@ -27,7 +27,7 @@ class Perceptron(SequenceNet):
 
     @property
     def context(self) -> int:
-        """No earlier frame matters."""
+        """No dependence on earlier frames."""
         return 0
 
     @property
@@ -36,7 +36,7 @@ class Perceptron(SequenceNet):
         return self.layers[-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map every frame by itself, shape [..., inputs] -> [..., outputs], members first where there are several."""
+        """Map every frame by itself, shape [..., inputs] -> [..., outputs], members first if there are several."""
         activation = ACTIVATIONS[self.activation].apply
         *hidden, last = self.layers  # a slice would build a module
         for layer in hidden:
@@ -83,7 +83,7 @@ class MLP(Perceptron):
         """Build the net; without hidden `widths` it is linear."""
         super().__init__()
         self.inputs, self.outputs, self.activation = inputs, outputs, activation
-        _ = ACTIVATIONS[activation].apply  # found here: torch's compiler cannot follow a first use
+        _ = ACTIVATIONS[activation].apply  # looked up here, as torch's compiler cannot follow a first use
         sizes = (inputs, *widths, outputs)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
 

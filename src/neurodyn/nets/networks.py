@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 MOST_WEIGHTS = 200_000_000
-"""Largest number of weights, unless the environment variable NEURODYN_MOST_WEIGHTS gives another."""
+"""Largest number of weights, unless the environment variable NEURODYN_MOST_WEIGHTS sets another."""
 
 _LAYER = 1000
 """Weights added per layer to the count, because many tiny layers are slow too."""
@@ -53,7 +53,7 @@ NETWORKS: "Registry[type[SequenceNet]]" = Registry(
 MEMBER_NETWORKS: Registry[Callable[[Sequence[Any]], Any]] = Registry(
     "network with members", mlp="neurodyn.nets.predictor:MemberMLP", gru="neurodyn.nets.predictor:MemberRecurrent"
 )
-"""Combinations of several networks into one with members, from a list of them, by the name of their kind."""
+"""Combinations of a list of networks into one with members, by the name of their kind."""
 
 TRUNKS: Registry[Any] = Registry(
     "network of an ensemble", gru="neurodyn.nets.members:MemberGRU", mlp="neurodyn.nets.members:MemberLayer"
@@ -70,9 +70,9 @@ class NetConfig(Config, frozen=True):
         depth: Number of hidden layers, recurrent layers or blocks.
         activation: Activation of hidden layers (GRU: of the head; a transformer's are fixed).
         heads: Attention heads (transformer); the width must be a multiple of twice this number.
-        window: Frames that see each other in a block, including the current one (transformer).
+        window: Attention window of a block in frames, including the current one (transformer).
         head: Size of a hidden layer before the output (GRU and transformer); 0 for none.
-        warmup: Frames of history that suffice to build up the hidden state (GRU).
+        warmup: Frames of history that build up the hidden state (GRU).
         skip: Whether the predictor has a linear skip connection from input to output.
         clip: Bound on normalised inputs in standard deviations; None for none. With contacts, inputs are zero most of
             the time and far beyond their standard deviation otherwise.
@@ -109,7 +109,7 @@ class NetConfig(Config, frozen=True):
 
 
 def require_members(config: NetConfig, members: int) -> None:
-    """Raise an InputError if a kind of network has no form with this number of members."""
+    """Raise an InputError if this kind of network does not support the number of members."""
     if members < 1:
         raise InputError(f"members is {members}; valid: at least 1")
     if members > 1 and config.kind not in MEMBER_NETWORKS:

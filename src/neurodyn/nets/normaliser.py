@@ -66,7 +66,7 @@ class Normaliser(nn.Module):
         return self
 
     def adopt(self, other: "Normaliser") -> None:
-        """Take the statistics of another one for the last dimensions, once; the first keep mean 0 and unit 1.
+        """Copy another normaliser's statistics to the last dimensions, once; the first keep mean 0 and unit 1.
 
         Raises:
             NeurodynError: The normaliser has been fitted before.

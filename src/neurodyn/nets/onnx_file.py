@@ -86,7 +86,7 @@ def write_onnx(
             dynamic_shapes=(({0: worlds},) * len(repeated),),
             optimize=True,
         )
-    assert program is not None  # because no file was given
+    assert program is not None  # not None, as no file was given
     proto = program.model_proto
     if before is not None:
         _put_before(before, proto)

@@ -19,7 +19,7 @@ from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
 _SILENT = 1e-5
-"""Rounding within which biases are those of a zero output, in standard deviations of the outputs."""
+"""Tolerance within which biases count as those of a zero output, in standard deviations of the outputs."""
 
 
 class Predictor(nn.Module):
@@ -66,7 +66,7 @@ class Predictor(nn.Module):
 
     @property
     def members(self) -> int:
-        """Number of members, the first axis of inputs (there or 1), outputs and carries."""
+        """Number of members, the first axis of inputs (or 1), outputs and carries."""
         return self.net.members
 
     @property
@@ -82,9 +82,9 @@ class Predictor(nn.Module):
             x: Inputs, shape [N, inputs] or [..., inputs]; tensor, array or HDF5 dataset.
             y: Outputs, shape [N, outputs] or [..., outputs].
             ridge: Tikhonov weight per sample on the normalised coefficients, for collinear inputs.
-            silent: Whether outputs start at zero instead; for corrections that are zero except in a few frames, which
-                would dominate a least-squares fit.
-            untold: Number of outputs, the first ones, that `y` does not hold; they have unit one and start at zero.
+            silent: Whether to start with zero outputs instead; for corrections that are zero except in a few frames,
+                which would dominate a least-squares fit.
+            untold: Number of leading outputs missing in `y`; they have unit one and start at zero.
 
         Raises:
             InputError: The data are empty, differ in length, have another size, or are not finite.
@@ -115,7 +115,7 @@ class Predictor(nn.Module):
 
     @property
     def silent(self) -> bool:
-        """Whether all outputs are zero, whatever the inputs: weights are zero, and biases stand for a zero output."""
+        """Whether all outputs are zero for any inputs: weights are zero, and biases give a zero output."""
         last = [self.net.output_layer] if self.skip is None else [self.net.output_layer, self.skip]
         if any(bool(layer.weight.any()) for layer in last):
             return False
@@ -169,7 +169,7 @@ class Predictor(nn.Module):
         return self.net.reset(carry, mask)
 
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
-        """Set the history of the worlds of `mask` to `x`, shape [worlds, T, inputs]; see `SequenceNet.prime`."""
+        """Set the history of the worlds in `mask` to `x`, shape [worlds, T, inputs]; see `SequenceNet.prime`."""
         return self.net.prime(carry, self.normalise_input(x), mask)
 
 
@@ -210,7 +210,7 @@ def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int =
     """Build a predictor around `members` networks of a configuration, with independent random weights.
 
     Raises:
-        InputError: The kind has no form with several members.
+        InputError: The kind does not support several members.
     """
     require_members(config, members)
     nets = [build_net(config, inputs, outputs) for _ in range(members)]
@@ -272,7 +272,7 @@ class MemberNet(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Raise an error: these networks are combined from others (`nets.predictor.build_predictor`)."""
+        """Raise an error: these networks combine existing ones (`nets.predictor.build_predictor`)."""
         raise NeurodynError(f"{cls.__name__} is made of networks of one member")
 
 
@@ -288,7 +288,7 @@ class MemberMLP(MemberNet, Perceptron):
 
 
 class MemberRecurrent(MemberNet, RecurrentNet):
-    """Gated recurrent networks with heads (`nets.gru`); masks [worlds] or [members, worlds], `stream` worlds first."""
+    """Gated recurrent networks with heads (`nets.gru`); masks [worlds] or [members, worlds]; `stream`: worlds first."""
 
     def __init__(self, nets: Sequence[GRU]) -> None:
         """Combine networks of the same sizes."""
@@ -306,7 +306,7 @@ class MemberRecurrent(MemberNet, RecurrentNet):
     def forward(self, x: Tensor) -> Tensor:
         """Map chunks from an empty history, shape [members or 1, worlds, time, inputs or outputs]."""
         h = x.new_zeros(self.members, x.shape[1], self.width)
-        x = x.expand(self.members, *x.shape[1:]).transpose(1, 2)  # cells take time before rows
+        x = x.expand(self.members, *x.shape[1:]).transpose(1, 2)  # cells expect time before rows
         for cell in self.cells:
             x = cell(x, h)
         return self.head(x).transpose(1, 2)

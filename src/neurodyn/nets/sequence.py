@@ -83,7 +83,7 @@ class SequenceNet(nn.Module, ABC):
 
     @abstractmethod
     def step_(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Map one frame without gradients, fast; consumes the carry and every carry that `reset` made of it."""
+        """Map one frame without gradients, fast; consumes the carry and every carry that `reset` derived from it."""
 
     @abstractmethod
     def reset(self, carry: Carry, mask: Tensor) -> Carry:
@@ -91,14 +91,14 @@ class SequenceNet(nn.Module, ABC):
 
     @abstractmethod
     def merge(self, carry: Carry, other: Carry, mask: Tensor) -> Carry:
-        """Take the worlds where `mask` [worlds] is true from `other`, which is at the same frame (see `rewound`)."""
+        """Replace the worlds where `mask` [worlds] is true by those of `other`, at the same frame (see `rewound`)."""
 
     @abstractmethod
     def rewound(self, carry: Carry, frames: int) -> Carry:
         """Return an empty carry for the same worlds that reaches the frame of `carry` after `frames` steps."""
 
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
-        """Set the history of the worlds of `mask` as if they had been reset and then stepped through `x`.
+        """Set the history of the worlds in `mask` as if they had been reset and then stepped through `x`.
 
         `x` has shape [worlds, T, inputs]; `mask` is [worlds], or None for all. Other worlds stay bitwise the same, and
         `carry` stays valid.
@@ -118,7 +118,7 @@ class SequenceNet(nn.Module, ABC):
         return ()
 
     def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Map one frame as a pure function of tensors, for other runtimes; an InputError if there is no such form."""
+        """Map one frame as a pure function of tensors, for other runtimes; raises an InputError if unsupported."""
         if self.begin(1) is not None:
             raise InputError(f"{type(self).__name__}: cannot be exported; valid: networks that override `stream`")
         return self(x), memory

@@ -28,7 +28,7 @@ class Rotary:
     def __init__(self, channels: int, window: int) -> None:
         self.period = max(16, 1 << math.ceil(math.log2(4 * window)))
         pairs = channels // 2
-        # From one turn in P frames to one in four frames, evenly spaced on a logarithmic scale.
+        # From one period in P frames to one in four frames, evenly spaced on a logarithmic scale.
         top = math.log2(self.period / 4)
         self.harmonics = [round(2 ** (top * i / max(1, pairs - 1))) for i in range(pairs)]
         self._tables: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
@@ -73,7 +73,7 @@ class AttentionFrame:
     """State of a step that all layers share.
 
     Attributes:
-        slot: Slot of the ring for this frame.
+        slot: Ring slot of this frame.
         cos: Cosines of the frame's position, shape [channels / 2].
         sin: Their sines.
         valid: Slots of each world's history, including this frame, shape [window, worlds]; None if all are valid.
@@ -275,13 +275,13 @@ class Transformer(SequenceNet):
 
     @classmethod
     def check(cls, config: "NetConfig") -> None:
-        """Refuse a width that does not divide into heads of even size."""
+        """Raise an InputError for a width that does not divide into heads of even size."""
         if config.heads < 1 or config.width % (2 * config.heads):
             raise InputError(f"net.width is {config.width} with {config.heads} heads; expected a multiple of 2 x heads")
 
     @classmethod
     def memory(cls, config: "NetConfig") -> int:
-        """Return how many frames back all blocks together look."""
+        """Return how many frames all blocks together look back."""
         return config.depth * (config.window - 1)
 
     @property
@@ -343,7 +343,7 @@ class Transformer(SequenceNet):
         return replace(carry, filled=carry.filled.masked_fill(mask, 0), settled=0, stale=True)
 
     def merge(self, carry: RingCarry, other: RingCarry, mask: Tensor) -> RingCarry:
-        """Take the worlds where `mask` is true from `other`, which must be at the same frame."""
+        """Replace the worlds where `mask` is true by those of `other`, which must be at the same frame."""
         if carry.frame != other.frame:
             raise InputError(f"carries at frames {carry.frame} and {other.frame} cannot be merged; rewind one first")
         rings = tuple(torch.where(mask, b, a) for a, b in zip(carry.rings, other.rings, strict=True))

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Roll-outs of a model in which the policies act whose logs it learns from.
+r"""Roll-outs of a model under the policies whose logs it learns from.
 
-A model that is right on average along logged torques is not where a policy answers its states: the policy steers into
-its small errors, and they add up. From logged states the policy acts on the states of the model, and its worlds are
-compared with the log k frames later. Contacts make single motions diverge, so only distributions are compared: over the
-quantities $x_j$ in units of the log's standard deviation $\sigma_j$,
+A model that is right on average along logged torques may be wrong when a policy answers its states: the policy steers
+into its small errors, and they add up. From logged states the policy acts on the states of the model, and its worlds
+are compared with the log k frames later. Contacts make single motions diverge, so only distributions are compared: over
+the quantities $x_j$ in units of the log's standard deviation $\sigma_j$,
 
 $$L = \sum_k \sum_j \frac{(\bar x_j - \bar x^{log}_j)^2 + w\,(s_j - s^{log}_j)^2}{\sigma_j^2}$$
 
 with mean and standard deviation over the batch. Gradients reach back to the last comparison: over a longer time those
 through contacts explode.
 
-Such a model judges a policy that it does not know, but is none to train one in: policies find other errors than those
-that are gone, and returned less than those that were trained in the model before (docs/benchmarks.md, ant run).
+Such a model judges policies that it does not know, but cannot train them: policies find other errors than the corrected
+ones, and returned less than those trained in the original model (docs/benchmarks.md, ant run).
 """
 
 import math
@@ -37,21 +37,21 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.neural.settings import PolicyRollouts
 
 LEAD = 4
-"""Logged frames before a roll-out, from which policy and task remember what they did."""
+"""Logged frames before a roll-out, which fill the memories of policy and task."""
 QUANTITIES = (
     "base_height", "projected_gravity", "base_linear_velocity", "base_angular_velocity", "joint_position",
     "joint_velocity",
 )  # fmt: skip
-"""What is compared, as far as the robot has it; base frame."""
+"""Compared quantities, as far as the robot has them; base frame."""
 _FAR = 5.0
-"""Distance from the log's mean [standard deviations] beyond which a world counts as that far away."""
+"""Largest distance from the log's mean at which a world counts [standard deviations]; beyond it is clipped."""
 _LEAST = 1e-3
 """Least standard deviation of a quantity, in its own unit."""
 
 Follow = Callable[[Dynamics, Batch, int, int, int], Iterator[State]]
-"""Rolls a model out: follow(dynamics, windows, lead, cut, seed) gives the state after each frame behind the first
-`lead` of the windows, during which the policy only watches. Every `cut` frames gradients end, and worlds in implausible
-states begin anew where the log is."""
+"""Rolls a model out: follow(dynamics, windows, lead, cut, seed) yields the state after each frame beyond the first
+`lead` of the windows, during which the policy only observes. Every `cut` frames, gradients are cut and worlds in
+implausible states restart from the log."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class LoggedActor:
     """A policy that acted in some episodes of a log.
 
     Attributes:
-        log: Path of the log, one of those that the model learns from.
+        log: Path of the log, one of the model's training files.
         group: Group of the episodes without noise.
         follow: Rolls the policy out.
-        beginnings: Whether roll-outs start where episodes do, as where the log does not hold the task's commands.
+        beginnings: Whether roll-outs start at the start of episodes, as needed if the log lacks the task's commands.
     """
 
     log: str
@@ -72,10 +72,10 @@ class LoggedActor:
 
 
 class PolicyRolloutTerm:
-    """Draws roll-outs of logged policies and differentiates how far they are from the logs.
+    """Draws roll-outs of logged policies and differentiates their distance from the logs.
 
     Attributes:
-        mismatch: That of the last roll-outs, the mean over comparisons; NaN before the first.
+        mismatch: Distance of the last roll-outs, the mean over comparisons; NaN before the first.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PolicyRolloutTerm:
         """Index the windows of the actors' episodes; an actor without a long enough one is left out, with a notice.
 
         Raises:
-            InputError: An actor's log is none of the data.
+            InputError: An actor's log is not among the data.
         """
         self._model, self._settings, self.mismatch = model, settings, math.nan
         self._actors, self._leads, self._samplers, shares = [], [], [], []
@@ -123,9 +123,10 @@ class PolicyRolloutTerm:
         self._windows = self._samplers[self._chosen].draw()
 
     def rolled(self) -> Iterator[tuple[State, State, Tensor]]:
-        """Roll out what was drawn; return states, those of the log, and the worlds that count, at each comparison.
+        """Roll out the drawn windows; yield states, logged states, and the worlds that count, at each comparison.
 
-        Worlds count until they are in an implausible state; indices have shape [kept]. It ends where less than two do.
+        Worlds count until they reach an implausible state; indices have shape [kept]. Ends when fewer than two are
+        left.
         """
         windows, lead, cut = self._windows, self._leads[self._chosen], self._settings.cut
         bounds, lost = guard_bounds_of(self._model), None
@@ -140,7 +141,7 @@ class PolicyRolloutTerm:
                 yield state, State(windows.q[:, lead + frame], windows.qd[:, lead + frame]), kept
 
     def losses(self) -> Iterator[Tensor]:
-        """Return the difference from the log at each comparison, shape [], for the roll-outs that were drawn."""
+        """Return the distance from the log at each comparison, shape [], for the drawn roll-outs."""
         windows, model, lead = self._windows, self._model, self._leads[self._chosen]
         q, qd = (x[:, lead :: self._settings.cut].flatten(0, 1) for x in (windows.q, windows.qd))
         usual = compared(model, State(q, qd))
@@ -151,7 +152,7 @@ class PolicyRolloutTerm:
             yield ((own.mean(0) - its.mean(0)).square() + self._settings.spread * spread).sum()
 
     def gradients(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        """Return the gradients of the sum of the differences; comparisons whose gradient is not finite are left out."""
+        """Return the gradients of the sum of the distances; comparisons with a non-finite gradient are left out."""
         found, far = [torch.zeros_like(p) for p in parameters], []
         for loss in self.losses():
             own = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -170,14 +171,14 @@ class PolicyRolloutTerm:
         return {"generator": self._generator.get_state(), "actors": states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore `state_dict`."""
         self._generator.set_state(state["generator"])
         for number, sampler in enumerate(self._samplers):
             sampler.load_state_dict(state["actors"][str(number)])
 
 
 def compared(dynamics: Dynamics, state: State) -> Tensor:
-    """Return the quantities of states that are compared, shape [worlds, quantities]."""
+    """Return the compared quantities of states, shape [worlds, quantities]."""
     seen = dynamics.quantities(state)
     parts = [seen[name] for name in QUANTITIES if name in seen]
     for name in dynamics.spec.objects:
@@ -186,7 +187,7 @@ def compared(dynamics: Dynamics, state: State) -> Tensor:
 
 
 def _episodes(store: Store, actor: LoggedActor, frames: int) -> tuple[Store, np.ndarray]:
-    """Return a store and which of its episodes are the actor's, for training and long enough; or their beginnings."""
+    """Return a store and the actor's training episodes that are long enough; or only their beginnings."""
     chosen = episodes_of(store, Split.TRAIN)
     chosen = chosen[(store.group[chosen] == actor.group) & (store.lengths[chosen] >= frames)]
     if not len(chosen) or not actor.beginnings:
@@ -195,5 +196,5 @@ def _episodes(store: Store, actor: LoggedActor, frames: int) -> tuple[Store, np.
 
 
 def _spread(x: Tensor) -> Tensor:
-    """Return the standard deviation over worlds, whose gradient is finite where all are equal."""
+    """Return the standard deviation over worlds, with a finite gradient even if all are equal."""
     return (x.var(0) + 1e-12).sqrt()

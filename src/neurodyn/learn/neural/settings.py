@@ -26,9 +26,9 @@ class PolicyRollouts(Config, frozen=True, kw_only=True):
 
     Attributes:
         frames: Frames of a roll-out.
-        cut: Frames after which gradients are cut, and worlds compared with the log.
-        worlds: Roll-outs in a step.
-        spread: Weight of standard deviations beside means.
+        cut: Frames between comparisons with the log, where gradients are cut.
+        worlds: Roll-outs per step.
+        spread: Weight of standard deviations relative to means.
     """
 
     frames: int = 64
@@ -45,17 +45,17 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
     """One stage of the training of neural dynamics.
 
     Attributes:
-        forecast: Frames predicted in a row from the model's own states; 0 for teacher forcing, where every
-            frame is predicted from the true state.
-        frames: Frames of a window of teacher forcing. Windows longer than the network's context train it on exactly
-            what it computes in a long roll-out.
+        forecast: Frames predicted in a row from the model's own states; 0 for teacher forcing, where every frame is
+            predicted from the true state.
+        frames: Frames of a window of teacher forcing. Windows longer than the network's context train it on exactly the
+            computation of a long roll-out.
         context: True frames that the network reads before a forecast.
         loss: "squared" or "absolute" error.
         balance: Added to the motion in a window (mean change of velocity over its standard deviation), whose inverse is
             the weight of the window, so that slow motion is learned as well as fast; None for equal weights.
-        policy_rollouts: Roll-outs of logged policies, whose gradient is added to that of the windows, each clipped by
-            itself. A phase that has them is left out where no log has a known policy, as in `neurodyn finetune`; in
-            `policy online` it trains a copy of the model, which judges policies. None for windows alone.
+        policy_rollouts: Roll-outs of logged policies, whose gradient is added to that of the windows, each clipped
+            separately. Phases with roll-outs are left out if no log has a known policy, as in `neurodyn finetune`; in
+            `policy online` they train a copy of the model that judges policies. None for windows alone.
     """
 
     forecast: int = 0
@@ -114,14 +114,14 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
             raise ValueError(f"base_from is given with base {self.base!r}; valid: base: contact")
 
     def with_windows_alone(self) -> "Settings":
-        """Return the settings without the phases that have roll-outs of policies, or an InputError if all have them."""
+        """Return the settings without the phases that have policy roll-outs; raises an InputError if all have them."""
         phases = tuple(phase for phase in self.phases if phase.policy_rollouts is None)
         if not phases:
             raise InputError("all phases have policy_rollouts, and no policy of the data is known; valid: one without")
         return msgspec.structs.replace(self, phases=phases)
 
     def with_rollouts_alone(self) -> "Settings | None":
-        """Return the settings of the phases that have roll-outs of policies; None without any.
+        """Return the settings of the phases that have policy roll-outs; None without any.
 
         Their budget is that of the other phases by their shares.
         """
@@ -143,7 +143,7 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
         robot: The robot.
         size: "small", "paper", or the path of a settings file.
         net: Kind of network; None for the one that suits the robot and the data.
-        log: Whether the data are recorded, which a network with a memory suits.
+        log: Whether the data are recorded, for which a network with memory is better.
 
     Raises:
         InputError: There are no such settings, or the file is malformed.
@@ -159,7 +159,7 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
         kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
         raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
-    settings = load_settings(robot, size, log=log)  # your own network has the settings of the suitable one
+    settings = load_settings(robot, size, log=log)  # your own network uses the settings of the suitable one
     return msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, kind=net))
 
 
@@ -168,7 +168,7 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None, membe
 
     `size` is "finetune" or the path of a settings file. The robot's own settings are finetune.yaml beside its
     declaration. In the general ones the context of all phases is the network's memory: with less history, weights that
-    read the history of a log would unlearn that.
+    read the history of a log would unlearn it.
     """
     own = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
     found = load_preset(Settings, None if size == "finetune" else Path(size), own)
@@ -188,7 +188,7 @@ more weights in the first layer of a small network than in all others.
 
 
 def network_inputs(robot: Robot, layout: ContactPointLayout | None) -> int:
-    """Return the number of network inputs of a robot with some contact points, by its small settings."""
+    """Return the number of network inputs of a robot with these contact points, with its small settings."""
     settings = load_settings(robot, "small")
     return count_inputs(
         robot.spec, layout, invariant=invariant_columns(robot), velocity_products=settings.velocity_products,
@@ -197,7 +197,7 @@ def network_inputs(robot: Robot, layout: ContactPointLayout | None) -> int:
 
 
 def invariant_columns(robot: Robot) -> tuple[int, ...]:
-    """Return the columns of q that are no inputs, because only limits depend on them."""
+    """Return the columns of q that are not inputs, because only limits depend on them."""
     return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
 
 

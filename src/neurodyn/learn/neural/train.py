@@ -51,7 +51,7 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
     """Return the base motion of the settings, and its mechanism, by default that of the data.
 
     A base has no memory: delays, lags and springs of drives are left to the network, with a notice. Data whose commands
-    are no torques get no base "free", with a notice.
+    are not torques get no base "free", with a notice.
 
     Raises:
         InputError: The run of the base is of another robot, or has other than soft contacts, or networks.
@@ -101,13 +101,13 @@ def _base_model(run: str, header: StoreHeader) -> HybridDynamics:
         )
     if header.controller is not None and model.spec.control_kind == "torque":
         drives = behind_controller(model.mechanism.drives, header.controller, model.spec.controls)
-        model = cast(HybridDynamics, model.with_drives(drives))  # without networks there is one
+        model = cast(HybridDynamics, model.with_drives(drives))  # not None for models without networks
     require_match(model, header.spec, None, run)
     return model
 
 
 def _without_memory(mechanism: Mechanism, robot: str) -> Mechanism:
-    """Return a mechanism whose drives act at once, with a notice if some do not."""
+    """Return a mechanism whose drives act without delay, with a notice if some do not."""
     late = [name for name, drive in mechanism.drives.items() if drive.remembers]
     if not late:
         return mechanism
@@ -176,9 +176,9 @@ def train(job: TrainingJob[Settings]) -> TrainState:
 def finetune(job: FinetuningJob[Settings]) -> TrainState:
     """Adapt the weights of trained neural dynamics to other data of the robot and write them to a new run.
 
-    Normalisation and encoding are as in the base model. The best model by held-out roll-outs is kept, the base model
-    included, so that the result is not worse on the validation episodes; with `keep: last` the last one. Phases with
-    roll-outs of policies are left out where the job names none.
+    Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the base
+    model included, so that the result is not worse on the validation episodes; with `keep: last` the last one. Phases
+    with policy roll-outs are left out if the job names no policies.
 
     Raises:
         InputError: The data are of another robot, or the run exists or cannot be resumed.
@@ -199,7 +199,7 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
 
 
 def _commanded(robot: Robot, mixture: Mixture) -> Robot:
-    """Return the robot that all data are of: for logs of targets with their controller in its drives.
+    """Return the robot of all data; for logs of targets, with their controller in its drives.
 
     Raises:
         InputError: Data are of another robot, or logs are of different controllers.
@@ -274,7 +274,7 @@ def _transitions_of(store: Store, starts: np.ndarray, coordinates: Coordinates) 
 def _changes(
     motion: BaseMotion | None, coordinates: Coordinates, samples: list[_Transitions]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the velocities after the base motion, and the changes from there, in the frame of the base."""
+    """Return the velocities after the base motion, and the remaining changes, in the frame of the base."""
     parts = []
     for sample in samples:
         base = predict_base(motion, sample.q, sample.qd, sample.torque, sample.environment)
@@ -305,7 +305,7 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
 
 
 def _touching(header: StoreHeader, settings: Settings) -> Sequence[ShapeContact]:
-    """Return the shapes that touch each other, where a network is to see which are near."""
+    """Return the pairs of touching shapes if a network uses their distances as inputs."""
     return (header.mechanism.shape_contacts or ()) if header.mechanism and settings.object_contacts else ()
 
 

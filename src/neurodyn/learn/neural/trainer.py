@@ -141,7 +141,7 @@ def _measure(error: Tensor, phase: Phase) -> Tensor:
 
 
 _MOST_GRAPHS = 8
-"""Layouts of batches that are recorded: the numbers of windows that the stores of a mixture have vary by one."""
+"""Most batch layouts to record; the number of windows from each store of a mixture varies by one."""
 
 
 class NeuralLearner(WindowLearner):
@@ -170,7 +170,7 @@ class NeuralLearner(WindowLearner):
         ]
 
     def enter(self, phase: int) -> None:
-        """Make optimiser and sampler of a phase."""
+        """Build optimiser and sampler of a phase."""
         self._phase, settings = self._settings.phases[phase], self._settings
         self._captured: dict[tuple[tuple[int, int], ...], CapturedGradient] = {}
         several, ranks = self._model.members > 1, current_ranks()
@@ -197,12 +197,12 @@ class NeuralLearner(WindowLearner):
             self._rollouts = term if term.usable else None
 
     def draw(self) -> None:
-        """Draw the next windows, and roll-outs of the phases that have them."""
+        """Draw the next windows, and roll-outs in phases that have them."""
         if self._rollouts is not None:
             self._rollouts.draw()
         drawn = self._sampler.draw_rows()
         if len(drawn) > 1 and self._capturable and self._alike:
-            drawn = [(0, joined([batch for _, batch, _ in drawn]), None)]  # of one shape in every step
+            drawn = [(0, joined([batch for _, batch, _ in drawn]), None)]  # one shape in every step
         self._batch = [LossPart(batch, self._environments[n].of(batch), members, n) for n, batch, members in drawn]
 
     def loss(self) -> Tensor:
@@ -210,7 +210,7 @@ class NeuralLearner(WindowLearner):
         return training_loss(self._model, self._batch, self._phase, self._scale)
 
     def differentiate(self, share: Tensor | float = 1.0) -> Tensor:
-        """See `GradientLearner.differentiate`; the gradient of roll-outs is added, both of them clipped."""
+        """See `GradientLearner.differentiate`; the gradient of roll-outs is added, each clipped."""
         loss = self._differentiate(share)
         if self._rollouts is not None:
             weights = [p for p in self._model.parameters() if p.requires_grad]
@@ -222,13 +222,13 @@ class NeuralLearner(WindowLearner):
         return loss
 
     def _limited(self, gradients: Sequence[Tensor | None]) -> list[Any]:
-        """Return gradients of the norm `clip` at most."""
+        """Return gradients clipped to the norm `clip`."""
         norm = torch.stack([g.norm() for g in gradients if g is not None]).norm()
         factor = (self.clip / (norm + 1e-12)).clamp_max(1.0)
         return [None if g is None else factor * g for g in gradients]
 
     def _differentiate(self, share: Tensor | float) -> Tensor:
-        """Set the gradients of the windows; on a GPU as a graph, where that is possible."""
+        """Set the gradients of the windows; on a GPU by a CUDA graph if possible."""
         sizes = tuple((part.store, len(part.batch.q)) for part in self._batch)
         new, whole = sizes not in self._captured, not isinstance(share, Tensor) and share == 1.0
         if not (whole and self._capturable) or (new and len(self._captured) == _MOST_GRAPHS):
@@ -243,13 +243,13 @@ class NeuralLearner(WindowLearner):
 
     @property
     def _capturable(self) -> bool:
-        """Whether a batch is for one network and on a GPU, from stores whose worlds differ in no quantities."""
+        """Whether the batch can be captured: one network, on a GPU, from stores without per-world quantities."""
         graphs = self.device.type == "cuda" or self._record is not cuda_graph
         return graphs and self._model.members == 1 and not any(s.header.parameters for s in self._data.stores)
 
     @cached_property
     def _alike(self) -> bool:
-        """Whether all stores have the scene and the gravity of the first, and windows of the same fields."""
+        """Whether all stores share the first one's scene, gravity and window fields."""
         found = []
         for store in self._data.stores:
             own = store.header.fingerprint
@@ -258,8 +258,8 @@ class NeuralLearner(WindowLearner):
         return all(one == found[0] for one in found)
 
     def _loss_of(self, environments: Sequence[RecordedEnvironments], batches: Sequence[Batch]) -> Callable[[], Tensor]:
-        """Return the loss of whatever batches hold."""
-        # Environments are made once: the checks of an environment read it, which stalls a GPU.
+        """Return the loss as a function of the batches' current contents."""
+        # Built only once: the checks of an environment read it, which stalls a GPU.
         parts = [LossPart(batch, where.of(batch)) for where, batch in zip(environments, batches, strict=True)]
         return lambda: training_loss(self._model, parts, self._phase, self._scale)
 
@@ -272,7 +272,7 @@ class NeuralLearner(WindowLearner):
         return sum(len(part.batch.q) for part in self._batch) // self._model.members
 
     def take(self, rows: Tensor) -> None:
-        """Replace the batch by the windows at some places in each member's batch."""
+        """Replace the batch by the windows at some indices in each member's batch."""
         wanted = torch.zeros(self.windows(), dtype=torch.bool)
         wanted[rows] = True
         parts, before = [], [0] * self._model.members
@@ -319,7 +319,7 @@ class NeuralLearner(WindowLearner):
         return fault_of(guard_bounds_of(self._model), predicted, self._where)
 
     def zero_gradients(self) -> None:
-        """Drop the gradients; with members the optimiser only has views of them."""
+        """Clear the gradients; with members the optimiser only has views of them."""
         self._model.zero_grad(set_to_none=True)
 
     def clip_gradients(self) -> Tensor:
@@ -368,7 +368,7 @@ class NeuralLearner(WindowLearner):
         return super().state() | ({} if self._rollouts is None else {"policy_rollouts": self._rollouts.state_dict()})
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         super().load(saved)
         if self._rollouts is not None:
             self._rollouts.load_state_dict(saved["policy_rollouts"])
@@ -379,6 +379,6 @@ class NeuralLearner(WindowLearner):
 
 
 def _by_size(spec: StateSpec, errors: tuple[float, ...], most: int = 4) -> list[tuple[str, float, str]]:
-    """Return name, error and unit of the positions; if there are many, of the largest errors."""
+    """Return name, error and unit of the positions, if there are many only of the largest errors."""
     named = list(zip(spec.tangent_names, errors, spec.tangent_units, strict=True))
     return named if len(named) <= most else sorted(named, key=lambda entry: -entry[1])[:most]

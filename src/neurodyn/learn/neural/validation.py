@@ -34,7 +34,7 @@ def coverage(error: Tensor, deviation: Tensor, sigmas: float) -> Tensor:
 
 
 def fit_scales(error: Tensor, deviation: Tensor) -> Tensor:
-    """Return factors on predicted standard deviations, with which two of them cover `WITHIN_TWO` of the errors.
+    """Return factors on predicted standard deviations such that two of them cover `WITHIN_TWO` of the errors.
 
     Args:
         error: Errors of held-out roll-outs, shape [worlds, T, size].
@@ -71,9 +71,9 @@ class RolloutError:
     """Errors of open-loop roll-outs, means over all frames and roll-outs.
 
     Attributes:
-        score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
-            counts with at most `WORST`, and with `WORST` if it is not finite. With a whole base the score is at least
-            that of the base, times the geometric mean over roll-outs of the ratio of their errors: a model with a lower
+        score: Mean absolute error of all coordinates, each over its standard deviation in the training data. The error
+            of a roll-out is clipped at `WORST`, also if it is not finite. With a whole base the score is at least that
+            of the base, times the geometric mean over roll-outs of the ratio of their errors: a model with a lower
             score than the base is better on average and in most roll-outs.
         q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
@@ -161,14 +161,14 @@ class RolloutValidation:
         spec, first = data.header.spec, self._context
         if spec.nq == spec.nv:
             return _deviation(data.sampled_columns("q", Split.TRAIN), device)
-        # The place of a floating base does not scale with its motion.
+        # The position of a floating base does not scale with its motion.
         q = torch.cat([batch.q for batch, _ in self._parts])
         moved = position_difference(spec, q[:, first + 1 :], q[:, first : first + 1])
         return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
 
 
 def score_of(errors: Tensor, base: Tensor | None) -> float:
-    """Return the score (see `RolloutError`) by errors of roll-outs of a model and its whole base, both [rollouts]."""
+    """Return the score (see `RolloutError`) from roll-out errors of a model and its whole base, both [rollouts]."""
     if base is None:
         return float(errors.mean())
     ratio = ((errors + NEGLIGIBLE) / (base + NEGLIGIBLE)).log().mean().exp()

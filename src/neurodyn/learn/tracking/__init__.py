@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trackers: where a training is followed beside RUN/metrics.jsonl."""
+"""Trackers: where a training is logged beside RUN/metrics.jsonl."""

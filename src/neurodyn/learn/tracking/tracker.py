@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trackers by name, and writers of rsl_rl (the `LogWriter` protocol of rsl-rl-lib 5.5) as trackers.
+"""Trackers by name, and rsl_rl writers (the `LogWriter` protocol of rsl-rl-lib 5.5) as trackers.
 
 The tracker of a training: its choice, RUN/tracker.json, and failures of trackers.
 """
@@ -25,14 +25,14 @@ from neurodyn.learn.devices import current_ranks, first_line
 
 @dataclass(frozen=True)
 class Opening:
-    """The run that a tracker is opened for.
+    """The run for which a tracker is opened.
 
     Attributes:
         run: Run directory.
-        name: Name of its folder, preceded by that of the loop that trains it, if there is one.
+        name: Name of its folder, after that of the loop that trains it, if there is one.
         group: Name of the loop over several runs; empty for a single run.
-        step: Step after which the run goes on; 0 for a new run.
-        known: What `Tracker.identity` returned when the run was tracked before.
+        step: Step from which the run resumes; 0 for a new run.
+        known: Result of `Tracker.identity` when the run was tracked before.
     """
 
     run: Path
@@ -43,7 +43,7 @@ class Opening:
 
 
 class Tracker:
-    """Follows one run; a subclass overrides what it can show. If a method raises, the training goes on without it.
+    """Tracker of one run; a subclass overrides what it supports. If a method raises, training continues without it.
 
     Attributes:
         title: Its name in messages.
@@ -54,7 +54,7 @@ class Tracker:
 
     @classmethod
     def require(cls, options: Mapping[str, Any]) -> None:
-        """Raise an InputError, before anything is written, if the tracker cannot work here with these options.
+        """Raise an InputError, before anything is written, if the tracker is unavailable with these options.
 
         Args:
             options: Further arguments of `__init__`.
@@ -66,7 +66,7 @@ class Tracker:
         self.run = opening.run
 
     def identity(self) -> dict[str, Any]:
-        """Return plain data for RUN/tracker.json by which the run is found again."""
+        """Return plain data for RUN/tracker.json that identifies the run."""
         return {}
 
     def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
@@ -76,19 +76,19 @@ class Tracker:
         """Show numbers of a step by name; parts of a name are separated by slashes."""
 
     def keep_model(self, files: Sequence[Path], step: int) -> None:
-        """Keep the files of the best model so far."""
+        """Upload the files of the best model so far."""
 
     def keep_state(self, files: Sequence[Path], step: int) -> None:
-        """Keep the checkpoint from which the training can go on; called when it ends or is stopped."""
+        """Upload the checkpoint to resume from; called when the training ends or is stopped."""
 
     def keep_file(self, path: Path) -> None:
-        """Keep any other file."""
+        """Upload any other file."""
 
     def show_table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]], step: int) -> None:
         """Show a table."""
 
     def show_film(self, path: Path, step: int) -> None:
-        """Show a film or a page: .mp4, .gif or .html."""
+        """Show a video or a page: .mp4, .gif or .html."""
 
     def conclude(self, summary: Mapping[str, Any]) -> None:
         """Show the verdict and the last figures."""
@@ -97,7 +97,7 @@ class Tracker:
         """Close the tracker; `failed` says whether the training raised an error."""
 
     def abandon(self, error: Exception) -> None:
-        """Release what the tracker holds, after a method has failed."""
+        """Release resources after a method has failed."""
 
 
 class NoTracker(Tracker):
@@ -187,7 +187,7 @@ class ServedWriter(Tracker):
         self._call("save_file", str(path))
 
     def show_film(self, path: Path, step: int) -> None:
-        """Pass on a film; an HTML page is passed on as a file."""
+        """Pass on a video; an HTML page is passed on as a file."""
         if path.suffix == ".html":
             self.keep_file(path)
         else:
@@ -205,7 +205,7 @@ class ServedWriter(Tracker):
 
 
 class _Settings(dict[str, Any]):
-    """Settings of an environment, which writers of rsl_rl read by `to_dict`."""
+    """Settings of an environment, which rsl_rl writers read by `to_dict`."""
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self)
@@ -217,7 +217,7 @@ def _split(options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 Logger = str | Mapping[str, Any]
-"""What users name a tracker by: a name in `TRACKERS`, "package.module:Class", or a mapping of `class_name` and the
+"""Specification of a tracker: a name in `TRACKERS`, "package.module:Class", or a mapping of `class_name` and the
 arguments of that class, as rsl_rl's `cfg["logger"]`."""
 
 
@@ -232,7 +232,7 @@ def name_of(logger: Logger) -> str:
 
 
 def require_name(logger: str) -> None:
-    """Raise an InputError unless a text is a registered name or has the form of a class; nothing is imported."""
+    """Raise an InputError unless a text is a registered name or formatted as a class; imports nothing."""
     module, colon, attribute = logger.partition(":")
     is_class = bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
     if logger not in TRACKERS and not is_class:
@@ -302,7 +302,7 @@ class TensorBoard(Tracker):
 
     def close(self, failed: bool) -> None:
         """Flush and close the log."""
-        if self._has_folder():  # its thread fails with a traceback without it
+        if self._has_folder():  # without it, its thread fails with a traceback
             self._board.close()
 
     def _write_text(self, name: str, text: str, step: int = 0) -> None:
@@ -322,15 +322,15 @@ FILE = "tracker.json"
 P = ParamSpec("P")
 
 _CHOICE: ContextVar[tuple[Logger, Path] | None] = ContextVar("tracker", default=None)
-"""Tracker of the training under way, and the outermost folder that it writes."""
+"""Tracker of the current training, and the outermost folder that it writes."""
 
 
 @contextmanager
 def tracking(logger: Logger | None, out: str | Path) -> Iterator[None]:
-    """Follow the trainings within the context by a tracker.
+    """Log the trainings within the context to a tracker.
 
     Args:
-        logger: The tracker; None for that of the calling loop, else that of a resumed run, else TensorBoard.
+        logger: The tracker; None for that of the enclosing loop, else that of a resumed run, else TensorBoard.
         out: Folder of the run, or of a loop that trains in several runs.
 
     Raises:
@@ -350,13 +350,13 @@ def require_tracker(logger: Logger | None, out: str | Path) -> Logger:
     """Return the tracker that `tracking` would choose; arguments and errors: see `tracking`."""
     chosen = _recorded(Path(out)) if logger is None else logger
     tracker, options = find(chosen)
-    if current_ranks().leads:  # the others do not write
+    if current_ranks().leads:  # other ranks do not write
         tracker.require(options)
     return chosen
 
 
 def chosen_tracker() -> Logger | None:
-    """Return the tracker of the training under way; None if there is no training."""
+    """Return the tracker of the current training; None if there is none."""
     choice = _CHOICE.get()
     return None if choice is None else choice[0]
 
@@ -366,8 +366,8 @@ def open_tracker(run: Path, step: int = 0, *, late: bool = False) -> "GuardedTra
 
     Args:
         run: Run directory.
-        step: Step after which the run goes on; 0 for a new run.
-        late: Whether the work is already done, so that a tracker which cannot be opened gives a notice instead of an
+        step: Step from which the run resumes; 0 for a new run.
+        late: Whether the work is already done, so that a failure to open the tracker gives a notice instead of an
             error. Within a loop over several runs it always does.
 
     Raises:
@@ -412,7 +412,7 @@ def read_tracker_file(run: Path) -> dict[str, Any]:
 
 
 class GuardedTracker:
-    """A tracker that is given up with a notice when it fails, while the training goes on.
+    """A tracker that is dropped with a notice when it fails, while training continues.
 
     Attributes:
         tracker: The tracker; None before it is open and after it failed.
@@ -434,7 +434,7 @@ class GuardedTracker:
             self.lose(error)
 
     def lose(self, error: Exception) -> None:
-        """Give the tracker up, with a notice and an entry in RUN/tracker.json."""
+        """Drop the tracker, with a notice and an entry in RUN/tracker.json."""
         lost, self.tracker = self.tracker, None
         title, reason = self._name if lost is None else lost.title, first_line(error)
         if lost is not None:
@@ -443,13 +443,13 @@ class GuardedTracker:
         notice(f"{self._run}: {title}'s log ends here, because {reason}; work goes on without it")
         if self._run.is_dir():
             lost = {"step": self.step, "reason": reason}
-            with suppress(InputError, OSError):  # the disk may be why
+            with suppress(InputError, OSError):  # the disk may be the cause
                 known = {"logger": self._name, **read_tracker_file(self._run)}
                 artifacts.write_json(self._run / FILE, {**known, "lost": lost})
 
 
 def _recorded(run: Path) -> Logger:
-    """Return the tracker that a run names if it is registered; a class that a file names is never imported."""
+    """Return a run's recorded tracker if it is registered; never import a class named in a file."""
     name = read_tracker_file(run).get("logger", DEFAULT)
     if isinstance(name, str) and name in TRACKERS:
         return name

@@ -26,7 +26,7 @@ FINISH_SECONDS = 120.0
 _Mode = Literal["online", "offline", "disabled"]
 _MODES: dict[str, _Mode] = {"online": "online", "offline": "offline", "disabled": "disabled"}
 _GONE = ("HandleAbandonedError", "MailboxClosedError")
-"""Errors of W&B when its process does not answer."""
+"""W&B's errors when its process does not answer."""
 
 
 class WandbRun(Tracker):
@@ -36,7 +36,7 @@ class WandbRun(Tracker):
 
     @classmethod
     def require(cls, options: Mapping[str, Any]) -> None:
-        """Raise an InputError without the package, or, online, without a login or a server that answers."""
+        """Raise an InputError without the package or, online, without a login or a reachable server."""
         super().require(options)
         if find_spec("wandb") is None:
             raise InputError(
@@ -68,7 +68,7 @@ class WandbRun(Tracker):
             )
 
     def identity(self) -> dict[str, Any]:
-        """Return the identifiers by which W&B finds the run, and its page."""
+        """Return the identifiers of the run in W&B, and its page."""
         run = self._run
         offline = bool(run.offline)
         found = {"id": run.id, "project": run.project, "entity": run.entity, "url": None if offline else run.url}
@@ -93,7 +93,7 @@ class WandbRun(Tracker):
         self._log_files("checkpoint", files, step, ["latest"])
 
     def keep_file(self, path: Path) -> None:
-        """Save a copy of a file: W&B would link to the file itself, and warns where links are not possible."""
+        """Save a copy of a file, as W&B would link to the file itself and warn where links are not possible."""
         copy = Path(self._run.dir) / (path.relative_to(self.run) if path.is_relative_to(self.run) else path.name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
@@ -118,7 +118,7 @@ class WandbRun(Tracker):
         self._run.finish(exit_code=1 if failed else 0)
 
     def abandon(self, error: Exception) -> None:
-        """Tear W&B down if its process is gone; it would otherwise look for it at exit, with a traceback."""
+        """Tear W&B down if its process is gone; otherwise it fails at exit, with a traceback."""
         if isinstance(error, ConnectionError) or type(error).__name__ in _GONE:
             self._wandb.teardown()
 
@@ -131,13 +131,13 @@ class WandbRun(Tracker):
 
 
 def _settings(kind: Any) -> Any:
-    """Return the settings of a silent run that does not wait for ever; the environment has the rest."""
+    """Return the settings of a silent run with a limited wait; the environment sets the rest."""
     options: dict[str, Any] = {"console": "off", "silent": True, "finish_timeout_raises": True}
     if "WANDB_FINISH_TIMEOUT" not in os.environ:
         options["finish_timeout"] = FINISH_SECONDS
     found = repositories()
     if found:
-        options["git_root"] = str(found[-1])  # of the working directory, if it lies in one
+        options["git_root"] = str(found[-1])  # of the working directory, if it is in one
     return kind(**options)
 
 
@@ -150,7 +150,7 @@ def _mode() -> _Mode:
         return _MODES[asked]
     import wandb
 
-    written = wandb.setup().settings.mode  # by `wandb offline` or `wandb disabled`
+    written = wandb.setup().settings.mode  # set by `wandb offline` or `wandb disabled`
     if written == "disabled":
         return "disabled"
     return "online" if written == "online" and _is_logged_in() else "offline"
@@ -163,9 +163,9 @@ def _server() -> str:
 
 
 def _is_logged_in(*, verify: bool = False) -> bool:
-    """Return whether W&B has credentials, or a run of the caller is open that is sent to the server.
+    """Return whether W&B has credentials, or the caller has an open online run.
 
-    Malformed credentials, or with `verify` credentials that the server refuses, raise an InputError.
+    Malformed credentials, or with `verify` credentials that the server rejects, raise an InputError.
     """
     import wandb
 
@@ -182,7 +182,7 @@ def _is_logged_in(*, verify: bool = False) -> bool:
 
 
 def _require_server(server: str) -> None:
-    """Raise an InputError if the server does not answer; any answer will do."""
+    """Raise an InputError if the server does not answer; any answer counts."""
     try:
         with urllib.request.urlopen(server, timeout=REACH_SECONDS):
             pass

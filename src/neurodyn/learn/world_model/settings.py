@@ -20,7 +20,7 @@ class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
     """One stage of the training of a world model.
 
     Attributes:
-        batch: Windows in a batch, for each member.
+        batch: Windows per batch and member.
         context: Measured frames that a member reads before its forecast.
         forecast: Frames of the forecast; 1 for one-step training.
         loss: Loss of the mean: "likelihood", each error weighted by the predicted variance to the power of `beta`, or
@@ -50,14 +50,15 @@ class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
     Attributes:
         net: The ensemble.
         phases: Stages, in order.
-        context: Frames of history that the model reads when it is used.
+        context: Frames of history that the model reads in use.
         beta: Exponent of the variance in the weight of the likelihood (Seitzer et al., arXiv 2203.09168): 0 is the
-            plain likelihood, which neglects what is hard to predict; 1 trains the mean by its squared error.
+            plain likelihood, which neglects coordinates that are hard to predict; 1 trains the mean by its squared
+            error.
         contact_weight: Weight of the contacts' cross-entropy.
         termination_weight: Weight of the termination's cross-entropy.
         bootstrap: Whether each member with its own trunk draws its own episodes, with replacement.
         constant: Treatment of columns that are constant in the training data: "refuse" or "hold".
-        patience: Validations in a row without improvement that end a phase; None for no limit.
+        patience: Consecutive validations without improvement that end a phase; None for no limit.
     """
 
     presets: ClassVar[Path | None] = _GENERAL

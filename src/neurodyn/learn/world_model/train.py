@@ -72,8 +72,8 @@ def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
 def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     """Adapt the weights of a trained world model to other logs of its robot and write them to a new run.
 
-    Normalisation and the prediction of failures are as in the base model; its members learn from bootstraps of the new
-    logs. The best model by held-out roll-outs is kept, the base model included; with `keep: last` the last.
+    Normalisation and the prediction of failures stay those of the base model; its members learn from bootstraps of the
+    new logs. The best model by held-out roll-outs is kept, the base model included; with `keep: last` the last.
 
     Raises:
         InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
@@ -99,7 +99,7 @@ def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
 def require_log(robot: Robot, store: Store) -> None:
     """Raise a MismatchError, with the differences, for a log of another robot.
 
-    The log's channels, contacts, rate and kind of control are free. It may lack the floating base, in place of which
+    The log's channels, contacts, rate and kind of control may differ. It may lack the floating base, in place of which
     logs have channels.
     """
     theirs, mine = store.header.spec, robot.spec

@@ -59,10 +59,10 @@ def world_model_loss(
         settings: Settings of the training.
         change: Standard deviation of one frame's change, the unit of absolute errors, shape [size].
         weights: Weights of the events.
-        ends: Windows that a failure cuts off, for the loss of the termination.
+        ends: Windows cut off by a failure, for the loss of the termination.
     """
     first, loss = phase.context, change.new_zeros(model.members)
-    if batch.q.shape[1]:  # after bad windows were left out, a batch may consist of `ends` alone
+    if batch.q.shape[1]:  # without its bad windows, a batch may consist of `ends` alone
         loss = loss + _whole_loss(model, batch, phase, settings, change, weights)
     return loss if ends is None else loss + _ends_loss(model, ends, first, weights)
 
@@ -146,15 +146,15 @@ def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: T
 
 
 def _ends_loss(model: WorldModel, ends: EndingWindows, first: int, weights: EventWeights) -> Tensor:
-    """Return the share of windows that a failure cuts off in the termination's cross-entropy, shape [members]."""
+    """Return the part of the termination's cross-entropy from windows cut off by a failure, shape [members]."""
     windows = ends.windows
     states = model.observation.join(windows.q, windows.qd, windows.channels)
     hidden = model.net.begin(states.shape[1], states)
     if first:
         hidden = model.read(states[:, :, :first], windows.control[:, :, :first])[2]
     logits = model.follow(hidden, states[:, :, first], windows.control[:, :, first:]).logits
-    assert logits is not None  # of a model that terminates
-    assert windows.failed is not None  # of windows that end in a failure
+    assert logits is not None  # None only for models without termination
+    assert windows.failed is not None  # None only for windows without failures
     truth = windows.failed[:, :, first + 1 :].to(logits.dtype).expand(model.members, -1, -1)
     values = functional.binary_cross_entropy_with_logits(
         logits[..., -1], truth, pos_weight=weights.positive[-1], reduction="none"
@@ -169,7 +169,7 @@ def _event_loss(model: WorldModel, logits: Tensor, batch: Batch, frames: slice, 
     if batch.contacts is not None:
         labels.append(batch.contacts[:, :, frames])
     if model.terminates:
-        assert batch.failed is not None  # a model terminates only if its data do
+        assert batch.failed is not None  # a model predicts termination only if its data have it
         labels.append(batch.failed[:, :, frames, None].to(logits.dtype))
     truth = torch.cat(labels, -1).expand(model.members, -1, -1, -1)
     values = functional.binary_cross_entropy_with_logits(logits, truth, pos_weight=weights.positive, reduction="none")
@@ -202,7 +202,7 @@ class WorldModelLearner(WindowLearner):
         self._validation = WorldValidation(self._data, settings, self.device)
 
     def enter(self, phase: int) -> None:
-        """Make optimiser and sampler of a phase."""
+        """Build optimiser and sampler of a phase."""
         settings, own = self._settings, self._settings.net.trunk == "own"
         self._phase = settings.phases[phase]
         self._parameters = MemberParameters(self._model, self._model.members)
@@ -216,18 +216,18 @@ class WorldModelLearner(WindowLearner):
         )  # fmt: skip
 
     def draw(self) -> None:
-        """Draw whole windows, and windows that a failure cuts off."""
+        """Draw whole windows, and windows cut off by a failure."""
         ends = self._sampler.draw_ends() if self._model.terminates else None
         if ends is not None:
             ends = EndingWindows(self._conditioned(ends.windows), ends.weight)
         self._batch = (self._conditioned(self._sampler.draw()), ends)
 
     def _conditioned(self, batch: AnyBatch) -> AnyBatch:
-        """Return windows with conditions behind their controls."""
+        """Return windows with conditions appended to their controls."""
         return replace(batch, control=self._model.with_conditions(batch.control, batch.parameters))
 
     def windows(self) -> int:
-        """Return the number of windows of each member, those that a failure cuts off last."""
+        """Return the number of windows of each member, those cut off by a failure last."""
         batch, ends = self._batch
         return batch.q.shape[1] + (0 if ends is None else ends.windows.q.shape[1])
 
@@ -248,7 +248,7 @@ class WorldModelLearner(WindowLearner):
         where, frames = f"training of a world model of {self._model.spec.robot!r}", windows.control.shape[2]
         control = windows.control[..., : self._model.spec.nu]  # without the conditions
         parts = (windows.q, windows.qd, control, windows.channels)
-        # The first of the members' windows at this place that is not finite, or the first if all are.
+        # The first of the members' windows at this index that is not finite, or the first if all are.
         sound = torch.stack([x[:, 0].isfinite().all((-1, -2)) for x in parts if x is not None]).all(0)
         m = int(sound.int().argmin())
         q, qd, control, channels = (None if x is None else x[m] for x in parts)
@@ -257,7 +257,7 @@ class WorldModelLearner(WindowLearner):
         report(fault, Before(self._model.spec, window))
 
     def zero_gradients(self) -> None:
-        """Drop the gradients of the ensemble, of which the optimiser only has views."""
+        """Clear the gradients of the ensemble, as the optimiser only has views of them."""
         self._model.zero_grad(set_to_none=True)
 
     def loss(self) -> Tensor:
