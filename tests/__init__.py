@@ -7,9 +7,9 @@ With NEURODYN_CHECK_SHAPES=1 functions whose annotations name shapes of arrays c
 import os
 
 CHECKED = (
-    "neurodyn.control.robot.in_loop", "neurodyn.dynamics.analytic", "neurodyn.dynamics.base",
-    "neurodyn.dynamics.control", "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven",
-    "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction",
+    "neurodyn.control.robot.in_loop", "neurodyn.dynamics.analytic", "neurodyn.dynamics.control",
+    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven", "neurodyn.dynamics.hybrid.model",
+    "neurodyn.dynamics.interface", "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.model", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
     "neurodyn.interop.nerd", "neurodyn.multibody.drives.drive", "neurodyn.multibody.drives.drive_program",

@@ -64,6 +64,6 @@ def test_every_module_with_annotated_shapes_is_checked():
         for path in (ROOT / "src").rglob("*.py")
         if re.search(rf"jaxtyping import|geometry.tensors import [^)]*\b({'|'.join(NAMES)})\b", path.read_text())
     }
-    # Batches check themselves, and the interface has no code.
-    others = {"neurodyn.geometry.tensors", "neurodyn.dynamics.batch", "neurodyn.dynamics.interface"}
+    # Batches check themselves.
+    others = {"neurodyn.geometry.tensors", "neurodyn.dynamics.batch"}
     assert annotated - others == set(CHECKED)

@@ -64,7 +64,7 @@ VALID = {
 OUTPUTS = {"out", "json", "report", "plot", "csv"}
 WORK = (
     "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batches.BatchMaker.__call__",
-    "neurodyn.dynamics.base.BaseDynamics.rollout", "neurodyn.cluster.connection._join",
+    "neurodyn.dynamics.interface.Dynamics.rollout", "neurodyn.cluster.connection._join",
     "neurodyn.walking.controller.QuadrupedController.act", "neurodyn.identify.adaptation.fit.Fitting._search",
 )  # fmt: skip
 """What works."""

@@ -7,12 +7,12 @@ import torch
 
 import neurodyn
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Environment, State, Step, Trajectory
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.robots import Robot
 
 
-class Falling(BaseDynamics):
+class Falling(Dynamics):
     """Every coordinate is accelerated."""
 
     kind = "falling"

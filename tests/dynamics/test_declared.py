@@ -5,10 +5,9 @@ import torch
 
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.artifact import load
-from neurodyn.dynamics.base import declared_end_effector
 from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.quantities import StateReader
+from neurodyn.dynamics.quantities import StateReader, declared_end_effector
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.build import build

@@ -106,4 +106,4 @@ def test_tasks_differ_by_their_formulas_and_controllers_alone(task, most):
 
 def test_what_depends_on_the_robot_alone_is_not_looked_up_in_a_frame():
     names = {call.name for call in calls_of_a_frame("anymal-forward", "hybrid")}
-    assert not names & {"contact_layout", "is_floating", "BaseDynamics.reader", "StateReader.__init__", "ground_mode"}
+    assert not names & {"contact_layout", "is_floating", "Dynamics.reader", "StateReader.__init__", "ground_mode"}

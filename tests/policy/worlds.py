@@ -8,8 +8,8 @@ from torch import Tensor
 
 from neurodyn.control.starts import Starts
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.tasks import Memory, Task
@@ -24,7 +24,7 @@ class Carry:
     frames: Tensor
 
 
-class Mass(BaseDynamics):
+class Mass(Dynamics):
     """qd' = qd + dt u, q' = q + dt qd'; remembers its resets."""
 
     kind = "fake"

@@ -15,7 +15,6 @@ from torch import Tensor
 from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Scene
-from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import (
     Control,
     Environment,
@@ -27,6 +26,7 @@ from neurodyn.dynamics.batch import (
     present_state,
 )
 from neurodyn.dynamics.control import frame_command, require_torques
+from neurodyn.dynamics.interface import Dynamics, renewed_memory
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
 
@@ -69,7 +69,7 @@ class _Present:
     edits: int = -1
 
 
-class AnalyticDynamics(BaseDynamics):
+class AnalyticDynamics(Dynamics):
     """The robot's declared Newton solver; the carry holds no history except the memory of drives.
 
     The simulation worlds are scratch space: every step writes their whole state first.

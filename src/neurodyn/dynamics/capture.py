@@ -7,7 +7,7 @@ Trees of tensors such as carries are copied, written, saved and restored.
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,9 @@ from torch.autograd import forward_ad
 
 from neurodyn.core.errors import InputError, NeurodynError
 from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
-from neurodyn.dynamics.interface import Dynamics
+
+if TYPE_CHECKING:
+    from neurodyn.dynamics.interface import Dynamics
 
 
 @runtime_checkable
@@ -93,8 +95,8 @@ class EagerFrame:
 
     capturable = False
 
-    def __init__(self, dynamics: Dynamics, worlds: int, environment: Environment, like: Tensor) -> None:
-        """Allocate the buffers. Arguments: see `BaseDynamics.fixed_frame`."""
+    def __init__(self, dynamics: "Dynamics", worlds: int, environment: Environment, like: Tensor) -> None:
+        """Allocate the buffers. Arguments: see `Dynamics.fixed_frame`."""
         spec = dynamics.spec
         self._dynamics, self._environment, self._carry = dynamics, environment, None
         self.q, self.q_next = (like.new_zeros(worlds, spec.nq) for _ in range(2))

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
-from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.interface import Dynamics, renewed_memory
 from neurodyn.geometry.tensors import Controls, WorldMask, columns, index
 from neurodyn.multibody.drives.drive_program import DriveProgram
 
@@ -37,7 +36,7 @@ class DrivenCarry:
     memory: Tensor | None
 
 
-class DrivenDynamics(BaseDynamics):
+class DrivenDynamics(Dynamics):
     """Dynamics whose controls are commands of drives; `dynamics` are the ones behind the drives."""
 
     def __init__(self, dynamics: Dynamics, drives: Mapping[str, Drive]) -> None:

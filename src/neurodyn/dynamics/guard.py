@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -300,12 +300,10 @@ def watch_rollout(
 
 def guard_bounds_of(dynamics: "Dynamics") -> PlausibleBounds:
     """Return `guard_bounds` with the margin for roll-outs, cached on the dynamics."""
-    known: Any = dynamics.__dict__.get("_guard_bounds")
+    kept, known = vars(dynamics), vars(dynamics).get("_guard_bounds")
     if known is None or known[0] is not dynamics.training_range:
-        known = dynamics.__dict__["_guard_bounds"] = (
-            dynamics.training_range,
-            guard_bounds(dynamics, margin=BROKEN_MARGIN),
-        )
+        known = dynamics.training_range, guard_bounds(dynamics, margin=BROKEN_MARGIN)
+        kept["_guard_bounds"] = known
     return known[1]
 
 

@@ -5,34 +5,76 @@
 passed to `step` takes precedence over it, because simulators pass their own state to every step and users edit it.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, EagerFrame, FixedFrame, Recorder, cuda_graph
 from neurodyn.dynamics.conditions import Condition
-from neurodyn.dynamics.measures import ComparedRollouts
-from neurodyn.dynamics.quantities import Quantities, StateReader
+from neurodyn.dynamics.control import require_torques
+from neurodyn.dynamics.guard import watch_rollout
+from neurodyn.dynamics.measures import ComparedRollouts, compared
+from neurodyn.dynamics.quantities import (
+    Quantities,
+    StateReader,
+    declared_contacts,
+    declared_end_effector,
+    gravity_direction,
+)
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
-
-__all__ = ["Carry", "Control", "Dynamics", "Environment", "State", "Step", "Trajectory", "Window", "present_state"]
 
 Carry = Any
 """History of a batch of worlds. Its type is private to each kind of dynamics."""
 
+_WORTH_CAPTURE = 8
+"""Shortest roll-out whose step is captured as a CUDA graph [frames]: recording costs as much as a few steps."""
 
-@runtime_checkable
-class Dynamics(Protocol):
+
+@dataclass(frozen=True)
+class _ResolvedEnvironment:
+    """The environment used last, as `given` and with defaults filled in, and the unit vector `down` of its gravity."""
+
+    given: Environment | None
+    edits: tuple[int, ...]
+    device: torch.device
+    environment: Environment
+    down: Tensor | None
+
+
+def _edits(environment: Environment | None) -> tuple[int, ...]:
+    """Return how often each tensor of an environment was edited in place."""
+    # Tensors of inference mode count no edits.
+    return tuple(0 if one is None or one.is_inference() else one._version for one in _tensors(environment))
+
+
+def _tensors(environment: Environment | None) -> tuple[Tensor | None, ...]:
+    """Return gravity and poses of the ground, whose derived values are cached."""
+    if environment is None:
+        return ()
+    return environment.gravity, None if environment.ground is None else environment.ground.pose
+
+
+def _lies_on(environment: Environment, device: torch.device) -> bool:
+    parameters = None if environment.parameters is None else environment.parameters.numbers
+    return all(one is None or one.device == device for one in (*_tensors(environment), parameters))
+
+
+class Dynamics(ABC):
     """Steps a batch of worlds; takes and returns torch tensors.
 
-    `neurodyn.dynamics.base.BaseDynamics` implements most of it.
+    A kind adds `begin`, `step` and `reset`, and overrides what differs.
 
     Attributes:
         spec: Names, order, units and dt of state and control, and the number of useful context frames.
@@ -41,90 +83,95 @@ class Dynamics(Protocol):
         measured: Whether the state is what a log measures, in the environment of that log. Otherwise it is the state of
             a simulator.
         fingerprint: Identity of the articulation; None if unknown.
+        robot: The declaration of the robot; None if there is none.
+        training_range: Range of motion in the training data; None if there are none or it is unknown.
+        device: Device of inputs and outputs.
     """
 
     spec: StateSpec
     kind: str
-    differentiable: bool
-    measured: bool
-    fingerprint: Fingerprint | None
+    differentiable: bool = False
+    measured: bool = False
+    fingerprint: Fingerprint | None = None
+    robot: Robot | None = None
+    training_range: TrainingRange | None = None
+    device: str = "cpu"
+    _surroundings: "_ResolvedEnvironment | None" = None
+    _captured: CapturedStep | None = None
+    _no_capture: bool = False
 
     @property
     def network(self) -> str:
         """What computes a step, in one word: "gru", "identified" ..."""
-        ...
+        return self.kind
 
     @property
     def caveat(self) -> str:
         """What these dynamics are not, though their kind suggests it; empty for nothing."""
-        ...
-
-    @property
-    def robot(self) -> Robot | None:
-        """The declaration of the robot; None if there is none."""
-        ...
-
-    @property
-    def device(self) -> str:
-        """Device of inputs and outputs."""
-        ...
-
-    @property
-    def contacts_of_simulator(self) -> bool:
-        """Whether the contact points may be all of the simulator's, instead of the declared ones."""
-        ...
+        return ""
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None if the dynamics feel none."""
-        ...
+        return None
+
+    @property
+    def _seen_points(self) -> ContactPointLayout | None:
+        """Points from which quantities of the declared contacts are computed."""
+        return self.contact_points
+
+    @property
+    def contacts_of_simulator(self) -> bool:
+        """Whether the contact points may be all of the simulator's, instead of the declared ones."""
+        return False
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """Quantities of the robot that are inputs of its networks, in which worlds may differ."""
-        ...
+        return ()
 
     @property
     def floating(self) -> bool:
         """Whether the base floats."""
-        ...
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Return the trainable tensors."""
-        ...
+        return self.spec.floating
 
     @property
     def trained(self) -> bool:
         """Whether the dynamics are ready for use; false for a model with random weights."""
-        ...
-
-    @property
-    def training_range(self) -> TrainingRange | None:
-        """Range of motion in the training data; None if there are none or it is unknown."""
-        ...
-
-    @property
-    def from_logs(self) -> bool:
-        """Whether logs of the robot made the model, which are the truth about it then, not its declared simulator."""
-        ...
-
-    @property
-    def uncertain(self) -> bool:
-        """Whether `step` returns an epistemic standard deviation."""
-        ...
+        return True
 
     @property
     def epistemic_scale(self) -> Tensor | None:
         """Standard deviation of the training states, shape [nq + nv + nx], which scales the epistemic uncertainty."""
-        ...
+        return None
+
+    @property
+    def from_logs(self) -> bool:
+        """Whether logs of the robot made the model, which are the truth about it then, not its declared simulator."""
+        return self.training_range is not None and self.training_range.logged
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether steps have an epistemic standard deviation."""
+        return self.epistemic_scale is not None
+
+    @property
+    def home(self) -> Environment:
+        """The default environment."""
+        return Environment()
+
+    @property
+    def base_com(self) -> Tensor | None:
+        """Centre of mass of a floating base in the base frame [m], shape [3]; None for the origin."""
+        return None
 
     def held_out(self) -> "tuple[Dynamics, Dynamics, str] | None":
         """Return what policies train in, what judges them and its name: a part that they never train in, if any."""
-        ...
+        return None
 
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
         """Return what a network reads of a frame, normalised, shape [worlds, inputs]; None without a network."""
-        ...
+        return None
 
     def resolve_environment(self, environment: Environment | None) -> Environment:
         """Return the environment with defaults filled in; for None, the default environment.
@@ -132,11 +179,39 @@ class Dynamics(Protocol):
         Raises:
             InputError: The dynamics do not support its gravity or ground.
         """
-        ...
+        return self._resolved(environment).environment
 
+    def _resolved(self, environment: Environment | None) -> "_ResolvedEnvironment":
+        """Return an environment with its derived values, cached because checks that read gravity stall a GPU."""
+        known, device, edits = self._surroundings, torch.device(self.device), _edits(environment)
+        if known is None or known.given is not environment or known.device != device or known.edits != edits:
+            whole = self._filled_in(environment)
+            down = None if whole.gravity is None else gravity_direction(whole.gravity)
+            down = None if down is None else down.to(device)
+            whole = whole if _lies_on(whole, device) else whole.to(device)
+            known = self._surroundings = _ResolvedEnvironment(environment, edits, device, whole, down)
+        return known
+
+    def _filled_in(self, environment: Environment | None) -> Environment:
+        home = self.home
+        if environment is None:
+            return home
+        if environment.ground is not None and not environment.ground.empty:
+            self.require_ground()
+        if environment.parameters is not None:
+            self.require_parameters(environment.parameters.names)
+        if environment.gravity is None:
+            return replace(environment, gravity=home.gravity)
+        self.require_gravity(environment.gravity)
+        return environment
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Return the trainable tensors."""
+        return iter(())
+
+    @abstractmethod
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return the carry of a batch of worlds with the history `context`; a `State` is a start without history."""
-        ...
 
     def imagine(
         self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
@@ -146,32 +221,58 @@ class Dynamics(Protocol):
         In an ensemble each world follows one member, in turn, so that the policy experiences every member. Steps return
         their `uncertainty` only if asked to.
         """
-        ...
+        return self.begin(context, environment)
 
+    @abstractmethod
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Predict one frame from `state` under `control`. The given carry stays valid."""
-        ...
 
+    @torch.no_grad()
     def step_(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Predict one frame without gradients, as fast as possible. The given carry may be overwritten."""
-        ...
+        return self.step(carry, state, control)
 
+    @abstractmethod
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Restart the worlds where `mask` is true, shape [worlds]; the others stay bitwise the same."""
-        ...
 
     def rollout(
         self, context: State | Window, controls: Controls, environment: Environment | None = None
     ) -> Trajectory:
-        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
-        ...
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
-    def with_drives(self, drives: Mapping[str, Drive]) -> "Dynamics | None":
-        """Return the same dynamics with drives by joint inside, whose commands are then the controls.
-
-        None for dynamics that drives can only be put in front of; `dynamics.driven.commanded` does either.
+        The first implausible state is reported, see `dynamics.guard`. The fast step (`step_`) is used unless the
+        context, the controls or the weights require gradients.
         """
-        ...
+        path = self._rollout(context, controls, environment)
+        unread = path.q.is_meta or (path.q.is_cuda and torch.cuda.is_current_stream_capturing())
+        return path if unread else watch_rollout(self, path, controls, environment)
+
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
+        """Predict T frames one by one; kinds with a faster way override this."""
+        require_torques(self.spec, controls)
+        leaves = self._leaves(context, controls)
+        if environment is not None and environment.parameters is not None:
+            leaves.append(environment.parameters.numbers)
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
+        carry, state = self.begin(context, environment), present_state(context)
+        return self._followed(carry, state, controls, tracked=tracked)
+
+    def _followed(self, carry: Carry, state: State, controls: Controls, *, tracked: bool) -> Trajectory:
+        """Roll out from a carry; with gradients if `tracked`, else by the fast step."""
+        worth = state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE
+        if not tracked and worth and not torch.cuda.is_current_stream_capturing():
+            replayed = self._replayed(carry, state, controls)
+            if replayed is not None:
+                return replayed
+        advance = self.step if tracked else self.step_
+        q, qd = [state.q], [state.qd]
+        for torque in controls.unbind(1):
+            carry, step = advance(carry, state, Control.unchecked(torque=torque))
+            state = step.state
+            q.append(state.q)
+            qd.append(state.qd)
+        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
 
     def compare(
         self,
@@ -192,7 +293,52 @@ class Dynamics(Protocol):
             InputError: The recorded trajectory has other worlds or coordinates, or is shorter.
             MismatchError: The other dynamics have other joints, controls or another dt.
         """
-        ...
+        with torch.no_grad():
+            # Defaults of these dynamics, for example the ground, apply to the other ones too.
+            environment = self.resolve_environment(environment)
+            predicted, label = self.rollout(context, controls, environment), "recorded"
+            if not isinstance(truth, Trajectory):
+                differences = self.spec.differences(truth.spec)
+                if differences:
+                    raise MismatchError(f"dynamics of {truth.spec.robot!r} differ: {'; '.join(differences)}")
+                label = truth.kind if truth.kind != self.kind else f"other {truth.kind}"
+                truth = truth.rollout(context, controls, environment)
+        return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
+
+    def with_drives(self, drives: Mapping[str, Drive]) -> "Dynamics | None":
+        """Return the same dynamics with drives by joint inside, whose commands are then the controls.
+
+        None for dynamics that drives can only be put in front of; `dynamics.driven.commanded` does either.
+        """
+        return None
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame with fixed buffers of the dtype and device of `like`; `environment` is resolved."""
+        return EagerFrame(self, worlds, environment, like)
+
+    def _replayed(
+        self, carry: Carry, state: State, controls: Controls, record: Recorder = cuda_graph
+    ) -> Trajectory | None:
+        """Roll out by replaying one captured step; return None if the step cannot be captured."""
+        if self._no_capture:
+            return None
+        given = (controls[:, 0],)
+        if self._captured is None or not self._captured.fits((carry, state), given):
+            try:
+                self._captured = CapturedStep(
+                    self._captured_step, (carry, state), given, device=state.q.device, record=record
+                )
+            except CaptureError:
+                self._no_capture = True
+                return None
+        else:
+            self._captured.restart((carry, state))
+        path = [state, *(self._captured(torque) for torque in controls.unbind(1))]
+        return Trajectory(torch.stack([x.q for x in path], 1), torch.stack([x.qd for x in path], 1))
+
+    def _captured_step(self, before: tuple[Carry, State], torque: Tensor) -> tuple[tuple[Carry, State], State]:
+        carry, step = self.step_(*before, Control.unchecked(torque=torque))
+        return (carry, step.state), step.state
 
     def quantities(
         self,
@@ -210,19 +356,59 @@ class Dynamics(Protocol):
             torque: Torques during that frame [N m or N], shape [worlds, nu]; None if unknown.
             environment: Environment of the worlds, as for `begin`.
         """
-        ...
+        return self.reader(environment).read(state, step, torque)
 
     def reader(self, environment: Environment | None = None) -> StateReader:
         """Return a reader of quantities in one environment: `quantities` for loops, with the set-up done once."""
-        ...
+        given, robot = self._resolved(environment), self.robot
+        return StateReader(
+            self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
+            more=declared_end_effector(robot, self._chain)
+            | declared_contacts(robot, self._seen_points, given.environment.ground),
+            contact_names=() if robot is None else tuple(robot.contacts),
+        )  # fmt: skip
+
+    def _chain(self) -> Sequence[ChainJoint]:
+        """Return the moving joints of the robot as built; empty if they are unknown."""
+        return () if self.contact_points is None else self.contact_points.joints
+
+    def require_ground(self) -> None:  # noqa: B027  # most kinds support any ground
+        """Raise `InputError` if the dynamics do not feel the ground."""
+
+    def require_gravity(self, gravity: Tensor) -> None:  # noqa: B027  # most kinds support any gravity
+        """Raise `InputError` if the dynamics do not support a gravity [m/s^2], shape [3] or [worlds, 3]."""
+
+    def require_parameters(self, names: Sequence[str]) -> None:
+        """Raise `InputError` if the dynamics do not know quantities that are to differ between worlds."""
+        raise InputError(
+            f"{self.kind} dynamics of {self.spec.robot!r}: take no parameters per world ({', '.join(names[:3])}); "
+            "valid: dynamics of kind hybrid or analytic, or models that were trained with --conditions"
+        )
+
+    def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
+        """Return the tensors that a roll-out may be differentiated by."""
+        tensors = [context.q, context.qd, controls]
+        return [*tensors, context.torque] if isinstance(context, Window) else tensors
 
 
-class MeasuredDynamics(Dynamics, Protocol):
+class MeasuredDynamics(Dynamics):
     """Dynamics of measured states, whose history costs a warm-up that can be shared between worlds."""
 
+    @abstractmethod
     def graft(self, carry: Carry, mask: WorldMask, source: Carry, chosen: Tensor) -> Carry:
         """Replace the history of the worlds where `mask` is true, shape [worlds]; `carry` stays valid.
 
         World w gets row `chosen[w]` of the histories `source`.
         """
-        ...
+
+
+def renewed_memory(known: Tensor | None, fresh: Tensor | None, mask: WorldMask) -> Tensor | None:
+    """Return memories of drives and networks (`StepMemory`), shape [worlds, memory], with some worlds restarted.
+
+    Worlds where `mask` [worlds] is true get the memory `fresh`, the others keep `known`; None stands for zeros.
+    """
+    like = fresh if known is None else known
+    if like is None:
+        return None
+    fresh, known = (torch.zeros_like(like) if memory is None else memory for memory in (fresh, known))
+    return torch.where(mask[:, None].to(like.device), fresh, known)

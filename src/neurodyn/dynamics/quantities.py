@@ -24,19 +24,28 @@ are computed only when asked for; missing ones are refused by name.
 A free joint's linear velocity is that of the centre of mass c of the base, so the origin's is v - w x (R c).
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar, cast
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.batch import State, Step
 from neurodyn.geometry import base_frame, rotation
+from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import columns
+from neurodyn.robots.declaration import Robot
+from neurodyn.robots.sections import EndEffector, matching
+
+if TYPE_CHECKING:
+    from neurodyn.geometry.proximity import ProximityQuery, Readings
 
 _DIRECTION = "projected_gravity"
 _ROTATION = "base_rotation"
@@ -245,3 +254,103 @@ def _unit(raw: Maker) -> Maker:
 
 def _columns(which: tuple[int, ...]) -> Maker:
     return lambda of: columns(cast(Tensor, of.state.channels), which)
+
+
+def declared_end_effector(robot: Robot | None, chain: Callable[[], Sequence[ChainJoint]] = tuple) -> dict[str, Maker]:
+    """Return makers of the end effector's position [m] and velocity [m/s], world; none without an end effector.
+
+    The chain of joints is that of the declaration, or else `chain`; empty if it is unknown.
+    """
+    end = None if robot is None else robot.end_effector
+    joints = () if end is None else end.joints or tuple(chain())
+    if end is None or not joints:
+        return {}
+    query = cache(partial(_end_effector, msgspec.structs.replace(end, joints=joints)))  # built at the first use
+
+    def seen(of: Quantities) -> "Readings":
+        return of.derive("end_effector", lambda given: query()(None, given.state.q, given.state.qd))
+
+    return {
+        "end_effector_position": lambda of: seen(of).position[:, 0],
+        "end_effector_velocity": lambda of: seen(of).velocity[:, 0],
+    }
+
+
+def declared_contacts(
+    robot: Robot | None, layout: ContactPointLayout | None, ground: Ground | None
+) -> dict[str, Maker]:
+    """Return a maker of the contact state: a declared contact touches if one of its contact points is in the ground."""
+    if robot is None or layout is None or not robot.contacts:
+        return {}
+    patterns = tuple(robot.contacts.values())
+    query, members = cache(partial(_proximity, layout)), cache(partial(_members, layout, patterns))
+    own = cache(partial(_of_contacts, layout, patterns))
+    own_query = cache(lambda: _proximity(own()))
+    own_members = cache(lambda device: _members(own(), patterns, device))
+
+    def touching(of: Quantities) -> Tensor:
+        """Return 1 for bodies that touch the ground and 0 for others, shape [worlds, contacts]."""
+        q, qd = of.state.q.detach(), of.state.qd.detach()
+        readings = query()(ground, q, qd)
+        radius, member = members(q.device)
+        inside = (readings.distance < radius) & readings.valid
+        return (inside.to(q) @ member.to(q)).clamp_max(1.0)
+
+    def measured(of: Quantities) -> "Readings":
+        return own_query()(ground, of.state.q, of.state.qd)
+
+    def height(of: Quantities) -> Tensor:
+        """Return the height of the lowest point of each body above the ground [m], shape [worlds, contacts]."""
+        distance = of.derive("contact_readings", measured).distance
+        radius, member = own_members(distance.device)
+        apart = (distance - radius.to(distance))[:, :, None].masked_fill(member[None] == 0, math.inf)
+        return apart.amin(1)
+
+    def speed(of: Quantities) -> Tensor:
+        """Return the horizontal speed of the mean of each body's points [m/s], shape [worlds, contacts]."""
+        velocity = of.derive("contact_readings", measured).velocity[..., :2]
+        _, member = own_members(velocity.device)
+        share = (member / member.sum(0)).to(velocity)
+        mean = (velocity.transpose(1, 2) @ share).square().sum(1)
+        return (mean + _STILL).sqrt() - math.sqrt(_STILL)
+
+    return {"contact": touching, "contact_height": height, "contact_speed": speed}
+
+
+_STILL = 1e-8
+"""Added to a squared speed, whose root has no gradient at zero [m^2/s^2]."""
+
+
+def _of_contacts(layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...]) -> ContactPointLayout:
+    """Return a layout with the contact points of declared contacts alone."""
+    every = tuple(pattern for patterns in contacts for pattern in patterns)
+    points = tuple(point for point in layout.contact_points if matching(point.name.rpartition("/")[0], every))
+    return msgspec.structs.replace(layout, contact_points=points)
+
+
+@lru_cache(maxsize=16)
+def _end_effector(end: EndEffector) -> "ProximityQuery":
+    index = [joint.name for joint in end.joints].index(end.joint)
+    contact_point = ContactPoint(name="end_effector", joint=index, point=end.point, radius=0.0)
+    return _proximity(ContactPointLayout(joints=end.joints, contact_points=(contact_point,)))
+
+
+@lru_cache(maxsize=16)
+def _proximity(layout: ContactPointLayout) -> "ProximityQuery":
+    from neurodyn.geometry.proximity import ProximityQuery  # imports Warp, which robots without contacts do not need
+
+    return ProximityQuery(layout)
+
+
+@lru_cache(maxsize=16)
+def _members(
+    layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return the radius [m] of each contact point, and its membership, shape [contact points, contacts]."""
+    shapes = [contact_point.name.rpartition("/")[0] for contact_point in layout.contact_points]
+    with torch.inference_mode(False):
+        radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points], device=device)
+        members = torch.tensor(
+            [[float(matching(shape, patterns)) for patterns in contacts] for shape in shapes], device=device
+        )
+    return radius, members

@@ -11,8 +11,8 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.task_frames import MeasurementNoise
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Control, State, Step, Window
+from neurodyn.dynamics.interface import Dynamics
 from tests.control.planning.test_planner import Smooth
 from tests.policy.worlds import SPEC, Hold
 
@@ -20,7 +20,7 @@ from tests.policy.worlds import SPEC, Hold
 class Rolling(Smooth):
     """The mass, which rolls out."""
 
-    rollout = BaseDynamics.rollout
+    rollout = Dynamics.rollout
 
 
 class Heavy(Rolling):

@@ -10,9 +10,9 @@ from neurodyn.control.planning.planner import Planner
 from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.tasks import load
 from tests.policy.worlds import SPEC, Hold, Mass
 
@@ -37,7 +37,7 @@ class Square(Hold):
         return quantities["joint_position"][:, 0].abs() > 1e9
 
 
-def imagination(task, model: BaseDynamics, state: State, **others) -> Imagination:
+def imagination(task, model: Dynamics, state: State, **others) -> Imagination:
     frames, generator = TaskFrames(task, model), torch.Generator().manual_seed(0)
     memory = task.begin(frames.quantities(state, None, frames.no_torque(state)), generator)
     settings = PlannerSettings(horizon=FRAMES, discount=0.9)

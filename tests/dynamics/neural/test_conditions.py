@@ -7,8 +7,8 @@ import torch
 
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Window, WorldParameters
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural import compiled
 from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
@@ -101,7 +101,7 @@ def test_unknown_quantities_are_refused(model):
     with pytest.raises(InputError, match="'mass'"):
         model.with_conditions({"mass": 1.0})
     with pytest.raises(InputError, match="--conditions"):
-        BaseDynamics.require_parameters(model, ("hinge.mass",))
+        Dynamics.require_parameters(model, ("hinge.mass",))
 
 
 @pytest.mark.parametrize("worlds", [3, compiled.NETWORK_WORLDS + 1])

@@ -31,7 +31,6 @@ from neurodyn.core.errors import InputError, describe_os_error, notice, unwritab
 from neurodyn.core.registry import is_file
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import FloatingColumns
-from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.coordinates import position_difference
@@ -197,7 +196,7 @@ class RobotLimits:
         return command.clamp(self.command[:, 0].to(command), self.command[:, 1].to(command))
 
 
-class RobotDynamics(BaseDynamics):
+class RobotDynamics(Dynamics):
     """A robot in its process; a context manager that leaves it safe.
 
     Attributes:

@@ -22,12 +22,13 @@ from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.core.workers import available_cores
-from neurodyn.dynamics.base import LearnedDynamics, renewed_memory
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.capture import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame, TrackedFrames
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
+from neurodyn.dynamics.interface import renewed_memory
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask, index
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
