@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from neurodyn.robots import Robot
     from neurodyn.solvers.learned import SolverLearned
 
+    Planned = tuple[TrainingPlan, Mixture]
+
 # ruff: noqa: D102  # the call of a protocol is what the protocol's docstring says
 
 T = TypeVar("T")
@@ -91,36 +93,6 @@ class Identified(Protocol):
     ) -> "IdentifiedRobot": ...
 
 
-class MakeSolver(Protocol):
-    """Makes a Newton solver that steps all worlds with the model of a run."""
-
-    def __call__(self, model: "newton.Model", run: str | Path) -> "SolverLearned": ...
-
-
-class PlanTraining(Protocol):
-    """Returns settings and data of a training, without budget and seed, and checks them before it begins."""
-
-    def __call__(self, robot: "Robot", request: "TrainRequest") -> "tuple[TrainingPlan, Mixture]": ...
-
-
-class PlanFinetuning(Protocol):
-    """Returns settings and data of a fine-tuning, without budget and seed, and checks them before it begins."""
-
-    def __call__(self, request: "FinetuneRequest") -> "tuple[TrainingPlan, Mixture]": ...
-
-
-class Evaluate(Protocol):
-    """Evaluates the model of a run in another way than against its simulator or a log of its state."""
-
-    def __call__(self, request: "EvaluationRequest") -> "Evaluation": ...
-
-
-class LoadAlongLog(Protocol):
-    """Loads a model whose roll-outs along a log start from estimated states; None if they start from logged ones."""
-
-    def __call__(self, run: str | Path, device: str = "cpu") -> "Dynamics | None": ...
-
-
 @dataclass(frozen=True)
 class Kind:
     """One kind of dynamics, and what can be done with its models.
@@ -133,14 +105,15 @@ class Kind:
         export: Returns one frame of a model, for ONNX.
         code: Returns a model in C.
         identified: Reads what was identified of a robot from a model.
-        solver: Makes a solver of Newton.
+        solver: Makes a solver of Newton that steps all worlds of a Newton model with the model of a run.
         settings: Type of the training settings.
-        plan_training: Finds settings and data of a training.
-        plan_finetuning: Finds settings and data of a fine-tuning.
+        plan_training: Finds and checks settings and data of a training, without budget and seed.
+        plan_finetuning: Finds and checks settings and data of a fine-tuning, without budget and seed.
         train: Trains a model.
         finetune: Fine-tunes a model.
         evaluate: Measures a model in another way than most kinds are measured.
-        along_log: Loads a model for roll-outs along a log.
+        along_log: Loads the model of a run on a device for roll-outs along a log that start from estimated states; None
+            if they start from logged ones.
         refit: Fits models in `neurodyn policy online`.
     """
 
@@ -151,14 +124,14 @@ class Kind:
     export: "KindPart[Callable[[Any], OnnxFrame]]" = field(default_factory=_absent)
     code: "KindPart[Callable[[Any], CUnit]]" = field(default_factory=_absent)
     identified: KindPart[Identified] = field(default_factory=_absent)
-    solver: KindPart[MakeSolver] = field(default_factory=_absent)
+    solver: "KindPart[Callable[[newton.Model, str | Path], SolverLearned]]" = field(default_factory=_absent)
     settings: "KindPart[type[TrainingPlan]]" = field(default_factory=_absent)
-    plan_training: KindPart[PlanTraining] = field(default_factory=_absent)
-    plan_finetuning: KindPart[PlanFinetuning] = field(default_factory=_absent)
+    plan_training: "KindPart[Callable[[Robot, TrainRequest], Planned]]" = field(default_factory=_absent)
+    plan_finetuning: "KindPart[Callable[[FinetuneRequest], Planned]]" = field(default_factory=_absent)
     train: "KindPart[Callable[[TrainingJob[Any]], TrainState]]" = field(default_factory=_absent)
     finetune: "KindPart[Callable[[FinetuningJob[Any]], TrainState]]" = field(default_factory=_absent)
-    evaluate: KindPart[Evaluate] = field(default_factory=_absent)
-    along_log: KindPart[LoadAlongLog] = field(default_factory=_absent)
+    evaluate: "KindPart[Callable[[EvaluationRequest], Evaluation]]" = field(default_factory=_absent)
+    along_log: "KindPart[Callable[[str | Path, str], Dynamics | None]]" = field(default_factory=_absent)
     refit: "KindPart[Refit]" = field(default_factory=_absent)
 
     def __post_init__(self) -> None:
