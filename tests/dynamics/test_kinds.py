@@ -15,11 +15,16 @@ from neurodyn.dynamics.kinds import KINDS, Kind, KindPart
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob
 from neurodyn.policy.online.refit import Refit
 
-PROTOCOLS = {
-    "simulate": kinds.Simulate, "identified": kinds.Identified, "solver": kinds.MakeSolver,
-    "plan_training": kinds.PlanTraining, "plan_finetuning": kinds.PlanFinetuning, "evaluate": kinds.Evaluate,
-    "along_log": kinds.LoadAlongLog,
-}  # fmt: skip
+PROTOCOLS = {"simulate": kinds.Simulate, "identified": kinds.Identified}
+POSITIONAL = {
+    "solver": 2,
+    "plan_training": 2,
+    "plan_finetuning": 1,
+    "evaluate": 1,
+    "along_log": 2,
+    "export": 1,
+    "code": 1,
+}
 JOBS = {"train": TrainingJob, "finetune": FinetuningJob}
 PARTS = [one.name for one in fields(Kind) if one.name not in ("name", "title")]
 THERE = [(kind.name, part) for kind in KINDS.values() for part in PARTS if getattr(kind, part)]
@@ -38,6 +43,8 @@ def test_a_part_is_there_and_takes_what_its_type_says(name: str, part: str):
     found = getattr(KINDS[name], part).get("here")
     if part not in PROTOCOLS:
         assert isinstance(found, {"artifact": Artifact, "refit": Refit, "settings": type}.get(part, Callable))
+        if part in POSITIONAL:
+            inspect.signature(found).bind(*[None] * POSITIONAL[part])
         if part in JOBS:
             assert [*inspect.signature(found).parameters] == [one.name for one in arguments_of(JOBS[part])]
         return
