@@ -297,7 +297,6 @@ def walker(
     gait: str | None = None,
     settings: MpcSettings | str | Path | None = None,
     imitation: str | Path | None = None,
-    onnx: bool = False,
 ) -> tuple[QuadrupedController, str, str]:
     """Build a controller for a plant; return it with the names of its force law and gait.
 
@@ -306,7 +305,6 @@ def walker(
         gait: Name of a gait; None for trot, or for the imitated gait.
         settings: Settings, or a file with them (YAML, TOML or JSON); None for the defaults, or for those imitated.
         imitation: Folder of a network that computes the forces (`imitate`); None for the quadratic program.
-        onnx: Whether ONNX Runtime evaluates the network.
 
     Raises:
         InputError: The gait or the network does not exist, the settings are invalid, or the network imitates another
@@ -320,7 +318,7 @@ def walker(
         return QuadrupedController(plant.quadruped, law, GAITS[gait], plant.dt, chosen), MPC, gait
     if settings is not None:
         raise InputError("settings of the controller are those that the network imitates; valid: none")
-    imitated = load_imitation(imitation, plant.quadruped, plant.robot.name, onnx=onnx)
+    imitated = load_imitation(imitation, plant.quadruped, plant.robot.name)
     own = imitated.config
     if gait not in (None, own.gait):
         raise InputError(f"{imitation}: imitates forces of the gait {own.gait!r}, not {gait!r}; valid: {own.gait}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in place of the quadratic program: from a quadruped's state to forces, in numpy or ONNX Runtime."""
+"""A network in place of the quadratic program: from a quadruped's state to forces, in numpy."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -85,7 +85,7 @@ class ImitatedForces:
         greatest: Greatest vertical force of a foot [N].
     """
 
-    network: "Matrices | OnnxSession"
+    network: "Matrices"
     config: ImitationConfig
     greatest: float
     _pyramids: FrictionPyramids = field(init=False, repr=False)
@@ -127,31 +127,6 @@ class Matrices:
         return x
 
 
-class OnnxSession:
-    """A network in an ONNX file, run by ONNX Runtime on one thread."""
-
-    def __init__(self, path: Path) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: ONNX Runtime is not installed, or it cannot read the file.
-        """
-        try:
-            import onnxruntime
-        except ImportError:
-            raise InputError(f"{path}: needs the package onnxruntime; install neurodyn[export]") from None
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        try:
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # whatever the runtime says is about the file
-            raise InputError(f"{path}: is no ONNX file that ONNX Runtime can read; export the network again") from error
-
-    def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Return forces [N], shape [worlds, 12]."""
-        return np.asarray(self._session.run(None, {"features": features})[0])
-
-
 def save_imitation(folder: Path, network: ForceNetwork, config: ImitationConfig, *, onnx: bool = True) -> None:
     """Write a network into a folder, by default also as an ONNX file from `features` to `forces`.
 
@@ -173,8 +148,8 @@ def save_imitation(folder: Path, network: ForceNetwork, config: ImitationConfig,
         )  # fmt: skip
 
 
-def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str, *, onnx: bool = False) -> ImitatedForces:
-    """Read the force law of a quadruped from a folder; `onnx` runs the network from its ONNX file.
+def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str) -> ImitatedForces:
+    """Read the force law of a quadruped from a folder.
 
     Raises:
         InputError: The folder holds none, or that of another robot.
@@ -192,8 +167,6 @@ def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str, *, onnx
         )
     GAITS.require(config.gait)
     greatest = config.settings.greatest_force * quadruped.mass * quadruped.gravity
-    if onnx:
-        return ImitatedForces(OnnxSession(folder / ONNX), config, greatest)
     network = ForceNetwork(1.0, config.widths)
     try:
         network.load_state_dict(read_weights(folder / WEIGHTS))

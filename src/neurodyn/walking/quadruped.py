@@ -12,6 +12,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.articulated import RelativeMotion, Tree
+from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import LinkPose, link_poses
 from neurodyn.multibody.vectors import Vector, array, cross
 
@@ -141,7 +142,8 @@ def find_quadruped(
     height = float((radii - stance[:, 2]).mean())
     stance[:, 2] = 0.0
     jacobian = np.array([foot_jacobian(tree, poses, leg) for leg in legs], float)
-    foot_inertia = np.stack([_foot_inertia(tree, poses, leg, of) for leg, of in zip(legs, jacobian, strict=True)])
+    inertia = TreeInertia(tree, poses)
+    foot_inertia = np.stack([_foot_inertia(inertia, leg, of) for leg, of in zip(legs, jacobian, strict=True)])
     return Quadruped(
         mechanism, tuple(legs), float(mass), _inertia(tree, poses, centre), height, stance, jacobian, foot_inertia,
         efforts,
@@ -250,19 +252,7 @@ def _inertia(tree: Tree, poses: Sequence[LinkPose], centre: Vector) -> np.ndarra
     return total
 
 
-def _foot_inertia(tree: Tree, poses: Sequence[LinkPose], leg: Leg, jacobian: np.ndarray) -> np.ndarray:
-    r"""Return $(J M^{-1} J^T)^{-1}$ of a leg whose base is held."""
-    size = len(leg.links)
-    matrix = np.diag([tree.links[link].armature for link in leg.links])
-    axes = [np.asarray(poses[link].turn @ tree.axis(link), float) for link in leg.links]
-    origins = [np.asarray(poses[link].origin, float) for link in leg.links]
-    for carried in range(size):
-        link = leg.links[carried]
-        turn = np.asarray(poses[link].turn, float)
-        inertia = turn @ np.asarray(tree.inertia(link), float) @ turn.T
-        centre = origins[carried] + turn @ np.asarray(tree.centre(link), float)
-        spins = np.stack(axes[: carried + 1])
-        moves = np.stack([np.cross(axes[k], centre - origins[k]) for k in range(carried + 1)])
-        part = spins @ inertia @ spins.T + tree.links[link].mass * moves @ moves.T
-        matrix[: carried + 1, : carried + 1] += part
-    return np.linalg.inv(jacobian @ np.linalg.solve(matrix, jacobian.T))
+def _foot_inertia(inertia: TreeInertia, leg: Leg, jacobian: np.ndarray) -> np.ndarray:
+    r"""Return $(J M^{-1} J^T)^{-1}$ of a leg whose base is held: M is the leg's block of the mass matrix."""
+    lower = np.array([[inertia.matrix[i][j] if j <= i else 0.0 for j in leg.dofs] for i in leg.dofs], float)
+    return np.linalg.inv(jacobian @ np.linalg.solve(lower + np.tril(lower, -1).T, jacobian.T))
