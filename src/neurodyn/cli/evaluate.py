@@ -315,12 +315,10 @@ def _export_code(run: str, to: str, out: Path | None) -> None:
 def _export_policy(policy: str, to: str, out: Path | None) -> None:
     """Write a policy as the checkpoint of another trainer."""
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import PRETRAINED_POLICY
+    from neurodyn.core.artifacts import export_folder
 
-    ships = policy.startswith(PRETRAINED_POLICY)
-    beside = Path(f"{policy.removeprefix(PRETRAINED_POLICY)}-{to}") if ships else Path(policy) / to
     with ProgressBar(f"exporting {policy}"):
-        written = POLICY_FORMATS[to](policy, out or beside)
+        written = POLICY_FORMATS[to](policy, out or export_folder(policy, to))
     print(f"checkpoint: {written}; its runner's settings: params/agent.yaml beside it")
 
 

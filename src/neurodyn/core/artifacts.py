@@ -474,39 +474,41 @@ def pretrained_policy_names() -> list[str]:
 
 def resolve_run(run: str | Path) -> Path:
     """Return the run directory for a path or "pretrained:NAME", or raise an InputError if there is none."""
-    known = pretrained_names()
-    shipped = [PRETRAINED + name for name in known]
-    if str(run).startswith(PRETRAINED):
-        name = str(run).removeprefix(PRETRAINED)
-        if name not in known:
-            raise InputError(f"no pretrained model {name!r}{suggestion(name, known)}; valid: {choices(shipped)}")
-        return _PRETRAINED_ROOT / name
-    path = Path(run)
-    restore_folder(path / "model")
-    if not (path / "model" / "spec.json").is_file():
-        reason = _no_folder(path, shipped) or "holds no model (model/spec.json is missing)"
-        raise InputError(
-            f"{path}: {reason}; expected a run directory written by `neurodyn train`, or one of {choices(shipped)}"
-        )
-    return path
+    if not str(run).startswith(PRETRAINED):
+        restore_folder(Path(run) / "model")
+    wanted = "model", "model/spec.json", "a run directory written by `neurodyn train`"
+    return _resolved(str(run), PRETRAINED, pretrained_names(), _PRETRAINED_ROOT, wanted)
 
 
 def resolve_policy(policy: str | Path) -> Path:
     """Return the policy folder for a path or "pretrained-policy:NAME", or raise an InputError if there is none."""
-    known = pretrained_policy_names()
-    shipped = [PRETRAINED_POLICY + name for name in known]
-    if str(policy).startswith(PRETRAINED_POLICY):
-        name = str(policy).removeprefix(PRETRAINED_POLICY)
-        if name not in known:
+    wanted = "policy", "config.json", "a folder written by `neurodyn policy train`"
+    return _resolved(str(policy), PRETRAINED_POLICY, pretrained_policy_names(), _POLICY_ROOT, wanted)
+
+
+def _resolved(name: str, prefix: str, known: list[str], root: Path, wanted: tuple[str, str, str]) -> Path:
+    """Return the folder of a path or of a shipped name; `wanted` says what it holds, in which file, and what it is."""
+    shipped, (what, file, folder) = [prefix + one for one in known], wanted
+    if name.startswith(prefix):
+        own = name.removeprefix(prefix)
+        if own not in known:
             valid = choices(shipped) if known else "a folder; none ships"
-            raise InputError(f"no pretrained policy {name!r}{suggestion(name, known)}; valid: {valid}")
-        return _POLICY_ROOT / name
-    path = Path(policy)
-    if not (path / "config.json").is_file():
-        reason = _no_folder(path, shipped) or "holds no policy (config.json is missing)"
+            raise InputError(f"no pretrained {what} {own!r}{suggestion(own, known)}; valid: {valid}")
+        return root / own
+    path = Path(name)
+    if not (path / file).is_file():
+        reason = _no_folder(path, shipped) or f"holds no {what} ({file} is missing)"
         ships = f", or one of {choices(shipped)}" if known else ""
-        raise InputError(f"{path}: {reason}; expected a folder written by `neurodyn policy train`{ships}")
+        raise InputError(f"{path}: {reason}; expected {folder}{ships}")
     return path
+
+
+def export_folder(run: str | Path, target: str) -> Path:
+    """Return where an export goes by default: RUN/TARGET, or ./NAME-TARGET for what ships with the package."""
+    text = str(run)
+    if text.startswith((PRETRAINED, PRETRAINED_POLICY)):
+        return Path(f"{text.partition(':')[2]}-{target}")
+    return Path(run) / target
 
 
 def _no_folder(path: Path, shipped: list[str]) -> str:

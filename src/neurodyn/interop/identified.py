@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
-from neurodyn.core.artifacts import PRETRAINED, atomic_folder, read_json, require_writable
+from neurodyn.core.artifacts import atomic_folder, export_folder, read_json, require_writable
 from neurodyn.core.config import read_config
 from neurodyn.core.description.drive import Drive, DriveNetwork
 from neurodyn.core.description.mechanism import Link, Mechanism
@@ -433,7 +433,8 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
     """
     SIMULATORS.require(to)
     identified = read_identified(run, networks=to in WITH_NETWORKS)
-    folder = Path(out) if out is not None else _default_folder(run, to)
+    usual = export_folder(run, to) if isinstance(run, str | Path) else Path(f"{run.spec.robot}-{to}")
+    folder = usual if out is None else Path(out)
     if folder.exists():
         raise InputError(f"{folder}: exists; valid: the path of a folder that does not (--out)")
     require_writable(folder)
@@ -473,10 +474,3 @@ def _network_alone(network: TrainedNetwork, *, declared: bool) -> IdentifiedRobo
     drives = {n: d for n, d in mechanism.drives.items() if n not in network.joints}
     step = robot.dt / robot.simulator.substeps
     return IdentifiedRobot(network.run, robot, mechanism, drives, network=network, step=step)
-
-
-def _default_folder(run: Dynamics | str | Path, to: str) -> Path:
-    if not isinstance(run, str | Path):
-        return Path(f"{run.spec.robot}-{to}")
-    text = str(run)
-    return Path(f"{text.partition(':')[2]}-{to}") if text.startswith(PRETRAINED) else Path(run) / to

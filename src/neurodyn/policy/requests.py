@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from neurodyn.core.config import Config
 from neurodyn.core.requests import IN_PYTHON, Flag
+from neurodyn.learn.requests import RunOptions
 
 if TYPE_CHECKING:
     from neurodyn.control.resolve import ResolvedDynamics
@@ -22,7 +23,7 @@ SEED, EPISODES = 500, 256
 """Default seed and number of episodes for comparing policies."""
 
 
-class TrainPolicyRequest(Config, frozen=True, kw_only=False):
+class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     """Training of a policy, by names.
 
     Attributes:
@@ -62,9 +63,6 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
             An unsupported return is reported in any case.
         seed: Seed of weights, actions, commands and starts.
         device: Compute device: cpu, cuda, cuda:1 ...
-        resume: Continue an interrupted training.
-        logger: Tracker beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of rsl_rl as
-            MODULE:CLASS. A resumed run keeps its own.
     """
 
     task: str
@@ -90,11 +88,9 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
     stop_when_exploiting: bool = False
     seed: int | None = None
     device: Annotated[str, Flag("device")] = "cpu"
-    resume: bool = False
-    logger: Annotated["Logger | None", Flag("logger")] = None
 
 
-class DistillPolicyRequest(Config, frozen=True, kw_only=False):
+class DistillPolicyRequest(RunOptions, frozen=True, kw_only=False):
     """Training of a student, with the robot's observations, by a teacher that also sees the randomised quantities.
 
     Attributes:
@@ -113,8 +109,6 @@ class DistillPolicyRequest(Config, frozen=True, kw_only=False):
         seed: Seed of weights, actions, commands and starts.
         device: Compute device: cpu, cuda, cuda:1 ...
         task: FILE.py:CLASS, for a teacher of your own task, whose code runs only if you name it; or NAME@ROBOT.
-        resume: Continue an interrupted training.
-        logger: Tracker beside metrics.jsonl, as in `neurodyn policy train`.
     """
 
     teacher: Annotated[str | Path, Flag(str, "policy")]
@@ -131,8 +125,6 @@ class DistillPolicyRequest(Config, frozen=True, kw_only=False):
     seed: int | None = None
     device: Annotated[str, Flag("device")] = "cpu"
     task: str | None = None
-    resume: bool = False
-    logger: Annotated["Logger | None", Flag("logger")] = None
 
 
 class PolicyTrainingJob(Config, frozen=True, kw_only=False):
@@ -274,7 +266,7 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
     overwrite: bool = False
 
 
-class OnlineRequest(Config, frozen=True, kw_only=False):
+class OnlineRequest(RunOptions, frozen=True, kw_only=False):
     """Policy and model that learn in alternation.
 
     Attributes:
@@ -292,8 +284,6 @@ class OnlineRequest(Config, frozen=True, kw_only=False):
             `OnlineSettings`.
         device: Compute device of models and policies: cpu, cuda, cuda:1 ...
         resume: Continue an interrupted loop, optionally with more --rounds or --patience.
-        logger: Tracker beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of rsl_rl as
-            MODULE:CLASS. A resumed run keeps its own.
         stages: From the name of a step ("round 1, model") to its progress display.
         report: Called with a line after each round.
     """
@@ -307,7 +297,5 @@ class OnlineRequest(Config, frozen=True, kw_only=False):
     policy: Annotated[str | Path | None, Flag(str | None)] = None
     settings: Annotated["OnlineSettings | Path | None", Flag(Path | None)] = None
     device: Annotated[str, Flag("device")] = "cpu"
-    resume: bool = False
-    logger: Annotated["Logger | None", Flag("logger")] = None
     stages: Annotated["Callable[[str], Progress] | None", IN_PYTHON] = None
     report: Annotated[Callable[[str], None] | None, IN_PYTHON] = None

@@ -259,7 +259,7 @@ class SweepTrial:
         values: What is its own.
         training: Verb.
         arguments: Arguments, as plain data.
-        settings: Resolved settings, as plain data.
+        settings: Resolved settings.
     """
 
     number: int
@@ -267,7 +267,7 @@ class SweepTrial:
     values: Values
     training: str
     arguments: dict[str, Any]
-    settings: dict[str, Any]
+    settings: Config
 
     @property
     def name(self) -> str:
@@ -359,7 +359,7 @@ class SweepPlan:
         plain["seed"] = seed
         said = ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
         settings = from_dict(plain, type(base), f"{self._where}: with {said}")
-        return SweepTrial(number, seed, values, self.sweep.training, arguments, as_lists(to_dict(settings)))
+        return SweepTrial(number, seed, values, self.sweep.training, arguments, settings)
 
     def _entry(self, name: str, entry: Any) -> tuple[Any, ...] | Range:
         where = f"{self._where}: space: {name}"

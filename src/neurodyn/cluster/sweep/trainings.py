@@ -52,10 +52,6 @@ class Training(ABC):
         """
 
     @abstractmethod
-    def settings_type(self, given: Any) -> type[Config]:
-        """Return the type of its settings."""
-
-    @abstractmethod
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """Train, or go on with a run that was killed.
 
@@ -117,12 +113,6 @@ class Identify(Training):
         require_problem(problem, found)
         return found
 
-    def settings_type(self, given: Any) -> type[Config]:
-        """See `Training`."""
-        from neurodyn.identify.settings import IdentificationSettings
-
-        return IdentificationSettings
-
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
         from neurodyn.identify.run import identify
@@ -165,12 +155,6 @@ class Discover(Training):
             read_base(given.base, robot)
         return settings
 
-    def settings_type(self, given: Any) -> type[Config]:
-        """See `Training`."""
-        from neurodyn.identify.discovery import DiscoverySettings
-
-        return DiscoverySettings
-
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
         from neurodyn.identify.discovery_run import discover_robot
@@ -208,10 +192,6 @@ class Train(ModelTraining):
         require_device(given.device)
         return plan_training(self.asked(given))[0]
 
-    def settings_type(self, given: Any) -> type[Config]:
-        """See `Training`."""
-        return _settings_type(given.kind)
-
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
         from neurodyn.learn.train import train
@@ -238,24 +218,11 @@ class Finetune(ModelTraining):
             require_match(model, store.header.spec, None, name)
         return settings
 
-    def settings_type(self, given: Any) -> type[Config]:
-        """See `Training`."""
-        from neurodyn.dynamics.artifact import kind_of
-
-        return _settings_type(kind_of(given.run))
-
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
         from neurodyn.learn.train import finetune
 
         require_usable(finetune(self.asked(given, out, size=settings, resume=resume)).verdict)
-
-
-def _settings_type(kind: str) -> type[Config]:
-    """Return the type of the settings with which a kind of dynamics is trained."""
-    from neurodyn.dynamics.kinds import KINDS
-
-    return KINDS[kind].settings.get()
 
 
 class PolicyTrain(Training):
@@ -276,12 +243,6 @@ class PolicyTrain(Training):
         from neurodyn.policy.train import open_training
 
         return open_training(self.asked(given)).settings
-
-    def settings_type(self, given: Any) -> type[Config]:
-        """See `Training`."""
-        from neurodyn.policy.algorithms import ALGORITHMS
-
-        return ALGORITHMS[given.algorithm].settings
 
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""

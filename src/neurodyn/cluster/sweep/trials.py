@@ -5,7 +5,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import tempfile
 import time
 import warnings
@@ -13,8 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from neurodyn.cluster.connection import connected, require_ray
 from neurodyn.cluster.sweep.spec import SweepPlan, SweepTrial, Values
@@ -62,9 +59,8 @@ def run_trial(trial: SweepTrial, folder: Path) -> TrialOutcome:
         return known
     training, begin = TRAININGS[trial.training], time.perf_counter()
     given = from_dict(trial.arguments, training.arguments)
-    settings = from_dict(trial.settings, training.settings_type(given))
     try:
-        training.run(given, settings, folder, resume=(folder / "config.yaml").exists())
+        training.run(given, trial.settings, folder, resume=(folder / "config.yaml").exists())
         figure = training.figure(given, folder)
         if figure.value is None:
             raise InputError(f"its {training.what} is not finite")
@@ -201,7 +197,8 @@ def run_trials(
         InputError: Ray is not installed, no cluster answers, it is too small for a trial, or its head dies.
     """
     ray = require_ray()
-    with connected(address, None if workers is None else workers * cores), _silence(), _scratch() as folder:
+    scratch = tempfile.TemporaryDirectory(prefix="neurodyn-tune-", ignore_cleanup_errors=True)
+    with connected(address, None if workers is None else workers * cores), _silence(), scratch as folder:
         resources: dict[str, float] = {"CPU": cores}
         if device != "cpu":
             resources["GPU"] = 1
@@ -217,7 +214,7 @@ def run_trials(
             "reuse_actors": True,
         }
         run_options = tune.RunConfig(
-            name="sweep", storage_path=str(folder), verbose=0,
+            name="sweep", storage_path=folder, verbose=0,
             failure_config=tune.FailureConfig(max_failures=_LOSSES),
         )  # fmt: skip
         trainable = tune.with_resources(_trainable(tune, cores, memory), resources)
@@ -244,7 +241,7 @@ def _searcher(tune: Any, queue: TrialQueue) -> Any:
             if trial is None:
                 return Searcher.FINISHED
             self._running[trial_id] = trial
-            return {"trial": msgspec.to_builtins(vars(trial)), "folder": str(queue.folder_of(trial).resolve())}
+            return {"trial": trial, "folder": str(queue.folder_of(trial).resolve())}
 
         def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
             trial = self._running.pop(trial_id)
@@ -271,7 +268,7 @@ def _trainable(tune: Any, cores: int, memory: float | None) -> Any:
             limit_process(memory, cores)
 
         def step(self) -> dict[str, Any]:
-            trial = SweepTrial(**self.config["trial"])
+            trial: SweepTrial = self.config["trial"]
             try:
                 outcome = run_trial(trial, Path(self.config["folder"]))
             except Exception as error:  # the other trials go on
@@ -320,12 +317,3 @@ def _silence() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="neurodyn-tune-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -10,9 +10,8 @@ import torch
 
 from neurodyn import robots
 from neurodyn.core.artifacts import (
-    PRETRAINED,
-    PRETRAINED_POLICY,
     atomic_folder,
+    export_folder,
     is_policy,
     read_json,
     read_weights,
@@ -292,13 +291,11 @@ def export_code(run: str, to: str, out: Path | None = None) -> Path:
     Raises:
         InputError: There is no such run, part of it has no C form, or the folder exists.
     """
-    ships = run.startswith((PRETRAINED, PRETRAINED_POLICY))
-    own = run.partition(":")[2] if ships else Path(run).resolve().name
-    folder = out if out is not None else Path(f"{own}-{to}") if ships else Path(run) / to
+    folder = export_folder(run, to) if out is None else out
     if folder.exists():
         raise InputError(f"{folder}: exists; valid: the path of a folder that does not (--out)")
     require_writable(folder)
-    texts = CODE[to](code_unit(run), identifier(own))
+    texts = CODE[to](code_unit(run), identifier(run.partition(":")[2] or Path(run).resolve().name))
     with atomic_folder(folder) as partial:
         for file, text in texts.items():
             (partial / file).write_text(text, encoding="utf-8")
