@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acting in any dynamics: where episodes start, how frames end, and planning through a model."""
+"""Acting in any dynamics: starts and ends of episodes, and planning through a model."""
 
 from neurodyn.core.registry import lazy
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamics by what a user calls them: "analytic", a run directory, or a model that ships with the package."""
+"""Dynamics by name: "analytic", a run directory, or a model that ships with the package."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from neurodyn.tasks import Task
 
 ANALYTIC = "analytic"
 TASK = "task"
-"""What a user gives for starts that the task draws."""
+"""Setting for starts drawn by the task."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class ResolvedDynamics:
     """Dynamics that a policy can act in.
 
     Attributes:
-        name: What the user calls them.
+        name: Name given by the user.
         dynamics: The dynamics.
-        log: The log that a world model was trained on, or that was given for starts, or several; None for simulators.
+        log: Training log of a world model, or the log or logs given for starts; None for simulators.
     """
 
     name: str
@@ -50,10 +50,10 @@ class ResolvedDynamics:
         return not self.dynamics.measured or simple
 
     def mixed_starts(self, task: Task, seed: int, share: float) -> Starts:
-        """Return starts of which the task draws a share, and the log gives the others.
+        """Return starts with a share drawn by the task and the rest from the log.
 
         Raises:
-            InputError: No episode of the log holds the model's warm-up.
+            InputError: No episode of the log is as long as the model's warm-up.
         """
         assert self.log is not None
         return MixedStarts(
@@ -61,10 +61,10 @@ class ResolvedDynamics:
         )
 
     def starts(self, task: Task, seed: int) -> Starts:
-        """Return where episodes start: in a log where there is one, else where the task says.
+        """Return the starts of episodes: in the log if there is one, else drawn by the task.
 
         Raises:
-            InputError: No episode of the log holds the model's warm-up.
+            InputError: No episode of the log is as long as the model's warm-up.
         """
         if self.log is not None:
             return self.starts_in(self.log, task, seed)
@@ -72,16 +72,16 @@ class ResolvedDynamics:
         return SampledStarts(task, seed, device=self.dynamics.device, bounds=bounds)
 
     def starts_in(self, log: Store | Mixture, task: Task, seed: int) -> LoggedStarts:
-        """Return starts after windows of a log, which hold the model's warm-up.
+        """Return starts after windows of a log as long as the model's warm-up.
 
         Raises:
-            InputError: No episode of the log holds it.
+            InputError: No episode of the log is long enough.
         """
         frames = max(1, self.dynamics.spec.context)
         return LoggedStarts(log, frames, seed, device=self.dynamics.device, ended=self._ended(task))
 
     def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
-        """Return a test of states for being such in which an episode of a task ends."""
+        """Return a test for states in which an episode of a task ends."""
         generator = device_generator(torch.device(self.dynamics.device), 0)
         bounds = episode_bounds(task, self.dynamics)
 
@@ -107,12 +107,12 @@ def open_dynamics(
     Args:
         task: The task.
         name: "analytic", "hybrid", a run directory, or "pretrained:NAME".
-        device: Torch device; of analytic dynamics, Warp's.
-        starts: HDF5 store after whose windows episodes start, or "task" for starts that the task draws; None for a
-            world model's own log, and for starts of the task in simulators.
-        drawn: Whether episodes in models of logs start where the task says, too, where it can draw their states and
-            `starts` is None.
-        flag: What the user named them by, for messages.
+        device: Torch device; Warp's for analytic dynamics.
+        starts: HDF5 store after whose windows episodes start, or "task" for starts drawn by the task; None for a world
+            model's own log, and for the task's starts in simulators.
+        drawn: Whether episodes in models of logs also use the task's starts, if it can draw their states and `starts`
+            is None.
+        flag: Name of the user's flag, for messages.
 
     Raises:
         InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
@@ -150,17 +150,17 @@ def is_declared(name: str) -> bool:
 
 
 def _declared() -> list[str]:
-    """Return the names of dynamics that a declared robot has without a run."""
+    """Return the names of dynamics that need a declared robot but no run."""
     return [kind.name for kind in KINDS.values() if kind.simulate]
 
 
 def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:
-    """Return the dynamics in which a policy is watched while it trains.
+    """Return the dynamics that monitor a policy during training.
 
     Args:
         task: The task.
-        where: Where it trains.
-        asked: As the user calls them; "none" for none; None for the simulator, where it is installed, the robot has an
+        where: Training dynamics.
+        asked: Name given by the user; "none" for none; None for the simulator, if it is installed, the robot has an
             asset, and training is elsewhere.
 
     Raises:
@@ -173,10 +173,10 @@ def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> Re
 
 
 def _require_samples(task: Task, name: str, spec: StateSpec) -> None:
-    """Refuse starts of the task for a model that needs a history, or whose state is not that of a simulator.
+    """Check that a model can start from the task's states.
 
     Raises:
-        InputError: It is such a model.
+        InputError: It needs a history, or its state is not that of a simulator.
     """
     if spec.context > 1:
         raise InputError(f"{name}: reads {spec.context} frames of history; valid: --starts FILE.h5, or its own log")
@@ -190,5 +190,5 @@ def _simulator() -> bool:
     """Return whether the simulator is installed."""
     try:
         return find_spec("newton") is not None
-    except (ImportError, ValueError):  # barred
+    except (ImportError, ValueError):  # the import is blocked
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What episodes return: counted frame by frame, and said of one or several controllers."""
+"""Returns of episodes: counted frame by frame, and summarised for one or several controllers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,7 +12,7 @@ from neurodyn.core.config import Record
 from neurodyn.tasks import Task
 
 _IMPLAUSIBLE = "implausible"
-"""Name of what implausible ends earn, among the terms of a return."""
+"""Name of the reward term of implausible ends."""
 
 
 _KEYS = {
@@ -25,7 +25,7 @@ _KEYS = {
 
 
 class QuantitySensitivity(Record, frozen=True):
-    """How the return depends on a quantity in which the robot differed between episodes.
+    """Sensitivity of the return to a randomised quantity.
 
     Attributes:
         name: The quantity.
@@ -45,23 +45,23 @@ class QuantitySensitivity(Record, frozen=True):
 
 
 class Returns(Record, frozen=True, rename=_KEYS):
-    """What one or several policies reach in some dynamics.
+    """Returns of one or several policies in some dynamics.
 
     Attributes:
-        dynamics: As the user calls them.
-        mean: Mean return of the episodes, of all policies.
+        dynamics: Name given by the user.
+        mean: Mean return of the episodes of all policies.
         std: Its standard deviation between episodes.
         length: Mean length [frames].
         episodes: Number of episodes.
-        failed: Share of them that end in a failure.
-        implausible: Share of them that fail because their state is implausible (`control.task_frames`).
-        success: Share of them that end as they should; UNSET of tasks that have no such end.
-        terms: Mean return of each term of the reward; with implausible ends, if the task charges for them.
-        least: Least mean return of a policy; UNSET of one policy.
-        greatest: Greatest mean return of a policy; UNSET of one policy.
-        worst_tenth: Mean return of the tenth of episodes that return least, where robots differed; else UNSET.
-        sensitivity: What the return depends on, strongest first; UNSET where robots did not differ.
-        drawn: What was drawn for each episode, by name; UNSET where robots did not differ.
+        failed: Share of episodes that end in a failure.
+        implausible: Share of episodes that fail because their state is implausible (`control.task_frames`).
+        success: Share of episodes that end in success; UNSET for tasks without such an end.
+        terms: Mean return of each reward term; with implausible ends, if the task charges for them.
+        least: Lowest mean return of a policy; UNSET for one policy.
+        greatest: Highest mean return of a policy; UNSET for one policy.
+        worst_tenth: Mean return of the worst tenth of the episodes, if robots were randomised; else UNSET.
+        sensitivity: Sensitivities of the return, strongest first; UNSET without randomisation.
+        drawn: Values drawn for each episode, by name; UNSET without randomisation.
         returns: Return of each of these episodes, in the same order.
     """
 
@@ -91,11 +91,11 @@ class EpisodeOutcomes:
         penalised: The same less the penalty, shape [episodes].
         lengths: Frames until the end, shape [episodes].
         failed: Whether the end was a failure, shape [episodes].
-        implausible: Whether it was one because the state was implausible, shape [episodes].
-        succeeded: Whether the task was accomplished, shape [episodes]; None of tasks without success.
+        implausible: Whether it failed because the state was implausible, shape [episodes].
+        succeeded: Whether the task was accomplished, shape [episodes]; None for tasks without success.
         terms: Sum of each term of the reward, shape [episodes].
-        robots: What was drawn for the episodes, shape [episodes, drawn]; None of one robot.
-        drawn: Names of that.
+        robots: Values drawn for the episodes, shape [episodes, drawn]; None for one robot.
+        drawn: Names of these values.
     """
 
     returns: Tensor
@@ -185,13 +185,13 @@ class Episodes:
 
 @dataclass(frozen=True)
 class EpisodeSums:
-    """Running sums over the present episodes, and totals over all.
+    """Running sums over the current episodes, and totals over all.
 
     Attributes:
-        length: Length of the present episodes so far [frames], shape [worlds].
-        returns: Return, penalised return and length of the present episodes, shape [3, worlds].
+        length: Length of the current episodes so far [frames], shape [worlds].
+        returns: Return, penalised return and length of the current episodes, shape [3, worlds].
         uncertain: Epistemic uncertainty, averaged over worlds and summed over all frames so far, shape [].
-        terms: Sum of each reward term over the present episodes, shape [terms, worlds].
+        terms: Sum of each reward term over the current episodes, shape [terms, worlds].
         earned: Sum of each reward term over all episodes that have ended, shape [terms].
     """
 
@@ -213,11 +213,11 @@ class EpisodeTally:
     """Counts the first episode of each of a batch of worlds.
 
     Attributes:
-        running: In which worlds it has not ended yet, shape [worlds], bool.
+        running: Worlds whose episode has not ended yet, shape [worlds], bool.
     """
 
     def __init__(self, task: Task, worlds: int, device: torch.device | str = "cpu") -> None:
-        """Begin to count."""
+        """Start counting."""
         self._task = task
         self.running = torch.ones(worlds, dtype=torch.bool, device=device)
         self._returns, self._lengths = torch.zeros(2, worlds, device=device), torch.zeros(worlds, device=device)
@@ -239,16 +239,16 @@ class EpisodeTally:
         """Count a frame; all shapes [worlds].
 
         Args:
-            reward: What it earned.
+            reward: Rewards of the frame.
             penalised: The same less the penalty.
-            terms: Its terms.
+            terms: Reward terms.
             done: Whether the episode ended.
             failed: Whether it ended in a failure.
-            implausible: Whether it did because its state is implausible.
-            succeeded: Whether the task is accomplished; None where it never is.
+            implausible: Whether it failed because its state is implausible.
+            succeeded: Whether the task is accomplished; None for tasks without success.
 
         Returns:
-            Whether any episode goes on.
+            Whether any episode is still running.
         """
         self._returns += torch.where(self.running, torch.stack([reward, penalised]), 0.0)
         self._lengths += self.running
@@ -269,7 +269,7 @@ class EpisodeTally:
         return self._returns[0]
 
     def outcome(self) -> EpisodeOutcomes:
-        """Return what was counted, on the CPU."""
+        """Return the outcomes so far, on the CPU."""
         return EpisodeOutcomes(
             self._returns[0].cpu(), self._returns[1].cpu(), self._lengths.cpu(), self._failed.cpu(),
             self._implausible.cpu(), None if self._succeeded is None else self._succeeded.cpu(),
@@ -277,6 +277,6 @@ class EpisodeTally:
         )  # fmt: skip
 
     def _charge(self, implausible: Tensor) -> dict[str, Tensor]:
-        """Return what a frame earns that ends implausibly, which no term of the reward does."""
+        """Return the charge for an implausible end, which no reward term contains."""
         charge = self._task.implausible_reward
         return {_IMPLAUSIBLE: charge * implausible} if charge else {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where episodes start: states, pieces of a terrain, and heights that count from the ground.
+"""Starts of episodes: states, pieces of a terrain, and heights above the ground.
 
-On a ground that is not level a task counts heights from the ground below the base, as where the robot starts.
+On uneven ground a task measures heights from the ground below the base, where the robot starts.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.tasks import Task
 
 _TRIES = 100
-"""Draws after which the search for usable starts is given up."""
+"""Most draws in the search for usable starts."""
 
 
 class Starts(Protocol):
@@ -81,10 +81,10 @@ class SampledStarts(Starts):
 
 
 class OneStart(Starts):
-    """One state, again and again."""
+    """One fixed start state."""
 
     def __init__(self, state: State) -> None:
-        """Remember the state, of one world."""
+        """Set the state, of one world."""
         self._state = state
 
     def draw(self, count: int) -> State:
@@ -114,7 +114,7 @@ def plausible_starts(
 
 
 class LoggedStarts(Starts):
-    """Windows of a log: an episode continues where the window ends, and the window is the model's history.
+    """Starts at the end of windows of a log, with the window as the model's history.
 
     Windows are skipped if the logged episode failed in their last state, or if an episode of the task would end there.
     """
@@ -137,8 +137,8 @@ class LoggedStarts(Starts):
             seed: Seed of the draws.
             split: Split of the log to draw from; training by default.
             device: Device of the windows.
-            ended: Tells in which states an episode would end at once, shape [rows]. It receives states and whether
-                each contact of the spec is closed. None to accept all states.
+            ended: Returns in which states an episode would end at once, shape [rows], from states and whether each
+                contact of the spec is closed. None to accept all states.
 
         Raises:
             InputError: No episode of the split is longer than a window.
@@ -220,7 +220,7 @@ class MixedStarts(Starts):
 
 
 def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:
-    """Return a context of `worlds` rows that holds `context` in the given rows and zeros in the others."""
+    """Return a context of `worlds` rows with `context` in the given rows and zeros in the others."""
     wide = {
         name: values.new_zeros(worlds, *values.shape[1:]).index_copy(0, rows, values)
         for name, values in vars(context).items()
@@ -230,12 +230,12 @@ def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Windo
 
 
 SIZE = (104.0, 40.0)
-"""Least edges of a terrain along x and y [m], so that no episode leads over it: an ant runs 42 m along x, ANYmal walks
-17 m along either. The simulator holds a terrain once for each world."""
+"""Least edges of a terrain along x and y [m], so that no episode leaves it: an ant runs 42 m along x, ANYmal walks 17 m
+along either. The simulator stores a terrain once per world."""
 _SHIFT = torch.tensor([9.0, 2.0])
-"""How far from the middle of a terrain episodes start, along x and y [m]."""
+"""Distance of episode starts from the middle of a terrain, along x and y [m]."""
 _REACH, _PLACES = 0.8, 9
-"""The ground is measured up to here from the middle of a robot [m], at so many places along x and y."""
+"""Range of ground measurements around the middle of a robot [m], and number of points along x and y."""
 
 
 def home_ground(task: Task) -> Environment:
@@ -245,9 +245,9 @@ def home_ground(task: Task) -> Environment:
 
 
 def task_ground(task: Task, name: str, worlds: int, seed: int) -> Environment:
-    """Return a ground on which a task's episodes can start, and of which each world has a piece of its own.
+    """Return a ground on which a task's episodes can start, with a separate piece for each world.
 
-    Terrains are made anew with the edges of `SIZE` at least. The ground lies below the robot where this starts.
+    Terrains are regenerated with edges of at least `SIZE`. The ground lies below the robot at its start.
 
     Args:
         task: The task.
@@ -269,7 +269,7 @@ def task_ground(task: Task, name: str, worlds: int, seed: int) -> Environment:
 
 
 def heights_above(quantities: Quantities, ground: Ground) -> Quantities:
-    """Return quantities whose base position has its height above the ground below the base, instead of above zero."""
+    """Return quantities with the base position's height relative to the ground below the base, not to zero."""
     from neurodyn.sim.sampling import ground_height
 
     def height(_: Quantities) -> Tensor:
@@ -293,7 +293,7 @@ def _widened(scene: Scene) -> Scene:
 
 
 def _highest(ground: Ground) -> Tensor:
-    """Return the greatest height of the ground where a robot starts, about the origin of each world [m]."""
+    """Return the greatest height of the ground around the origin of each world, where a robot starts [m]."""
     from neurodyn.sim.sampling import ground_height
 
     assert ground.pose is not None

@@ -2,7 +2,7 @@
 """Frames of a task in some dynamics: the loop body shared by policies, planners and evaluations.
 
 A frame turns actions into controls, advances the dynamics, and computes rewards and failures. Also checks that task and
-dynamics fit together. States may be seen as they are measured, with noise.
+dynamics are compatible. States may be observed with measurement noise.
 """
 
 import math
@@ -96,7 +96,7 @@ def ending(
 
 
 def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
-    """Return the rewards of many frames whose failures are known already; no gradient passes through failures.
+    """Return the rewards of many frames with known failures; no gradient passes through failures.
 
     A reward that is not finite is replaced by the reward of an implausible state, though the episode went on.
 
@@ -130,7 +130,7 @@ class Moment:
     Attributes:
         carry: History of the dynamics.
         state: States.
-        torque: Torques of the last frame [N m or N], shape [worlds, nu]; None where targets drive the robot.
+        torque: Torques of the last frame [N m or N], shape [worlds, nu]; None if targets drive the robot.
         memory: Task memory.
         now: Quantities of the states.
     """
@@ -148,7 +148,7 @@ class TaskFrames:
     Attributes:
         task: The task.
         dynamics: The dynamics.
-        environment: Ground and obstacles; None for dynamics that know only the surroundings of their logs.
+        environment: Ground and obstacles; None for dynamics limited to the surroundings of their logs.
         bounds: Plausible states, outside of which an episode fails.
         quantities: Returns the quantities of a state, from the state, the step that ended in it, and the torques during
             that step [N m or N], shape [worlds, nu]. Step and torques are None at a start.
@@ -163,11 +163,11 @@ class TaskFrames:
         environment: Environment | None = None,
         parameters: WorldParameters | None = None,
     ) -> None:
-        """Prepare a reader of quantities.
+        """Prepare the quantities of states.
 
         Args:
             task: The task.
-            dynamics: Dynamics that fit the task (`require_fit`).
+            dynamics: Dynamics compatible with the task (`require_fit`).
             environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
                 None for the robot's default ground.
             parameters: Quantities of the robot that differ between worlds, which may be edited in place.
@@ -186,7 +186,7 @@ class TaskFrames:
         self._scale = dynamics.epistemic_scale
 
     def no_torque(self, state: State) -> Tensor | None:
-        """Return zero torques before a first frame, shape [worlds, nu]; None where targets drive the robot."""
+        """Return zero torques before a first frame, shape [worlds, nu]; None if targets drive the robot."""
         return state.q.new_zeros(state.worlds, self.dynamics.spec.nu) if self._torques else None
 
     def begin(
@@ -205,11 +205,10 @@ class TaskFrames:
             generator: Random generator of the task, for example of commands.
             memory: Task memory; None for a new episode.
             uncertainty: Whether steps must report their epistemic uncertainty.
-            of_mean: Whether worlds follow the mean of an ensemble, where the dynamics offer it, instead of its members
-                in turn.
+            of_mean: Whether worlds follow the mean of an ensemble, if available, instead of its members in turn.
 
         Raises:
-            InputError: The dynamics do not offer a quantity that the task reads.
+            InputError: The dynamics lack a quantity that the task reads.
         """
         state = present_state(context)
         torque = self.no_torque(state)
@@ -247,10 +246,10 @@ class TaskFrames:
     ) -> tuple[Moment, Step]:
         """Advance one frame without rewards and failures.
 
-        Arguments: see `frame`; actions within the limit. `sent` are those that reach the robot in their place.
+        Arguments: see `frame`; actions within the limit. `sent` are the actions that reach the robot instead, if given.
         """
         control = self.task.control(action if sent is None else sent, at.now, at.memory)
-        if self._torques and (control.target is not None or control.torque is None):  # a controller acts once a frame
+        if self._torques and (control.target is not None or control.torque is None):  # controllers act once a frame
             control = Control.unchecked(torque=frame_torque(self.dynamics.spec, at.state, control))
         advance = self.dynamics.step if tracked else self.dynamics.step_
         carry, step = advance(at.carry, at.state, control)
@@ -290,7 +289,7 @@ class FaultWatch:
             after: State of the worlds at the end of the frame.
             step: Prediction of the dynamics.
             end: Failures of the frame.
-            lengths: Length of the present episodes, this frame included [frames], shape [worlds].
+            lengths: Length of the current episodes, including this frame [frames], shape [worlds].
         """
         if not self._left:
             return
@@ -302,7 +301,7 @@ class FaultWatch:
         frame = int(lengths[world])
         state = step.state
         if not bool(self._frames.bounds.outside(state.q, state.qd, state.channels)[world]):
-            return  # the reward was not finite, which its terms show
+            return  # the reward was not finite, as its terms show
         only = State.unchecked(
             q=state.q[world : world + 1], qd=state.qd[world : world + 1],
             channels=None if state.channels is None else state.channels[world : world + 1],
@@ -314,7 +313,7 @@ class FaultWatch:
         report(fault, self._before(world, frame))
 
     def _before(self, world: int, frame: int) -> Before | None:
-        """Return the last states of a world's episode; None where targets drive it, whose torques are unknown."""
+        """Return the last states of a world's episode; None if targets drive it, as torques are unknown."""
         kept = list(self._recent)[-frame:]
         torques = [torque[world] for _, torque in kept if torque is not None]
         if len(torques) < len(kept):
@@ -331,7 +330,7 @@ class FaultWatch:
 
 
 def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"] = 0.0) -> None:
-    """Refuse dynamics of another robot or time step, an untrained model, and an invalid penalty.
+    """Check that dynamics are for the task's robot and time step, and trained, and that the penalty is valid.
 
     Raises:
         InputError: The penalty is negative, the dynamics report no uncertainty, or the model is not trained.
@@ -362,7 +361,7 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"]
 
 
 class MeasurementNoise(Config, frozen=True):
-    """Standard deviations of what is measured.
+    """Standard deviations of measurement noise.
 
     Attributes:
         position: Of positions and rotations [rad or m].
@@ -378,13 +377,13 @@ class MeasurementNoise(Config, frozen=True):
 
 
 def measured(spec: StateSpec, state: State, noise: MeasurementNoise, generator: torch.Generator) -> State:
-    """Return states as they are measured; quaternions are turned by a random vector, in world axes.
+    """Return states with measurement noise; quaternions are rotated by a random vector, in world axes.
 
     Args:
         spec: Spec of the states.
         state: The states.
-        noise: How far off measurements are.
-        generator: Draws the noise.
+        noise: Standard deviations of the noise.
+        generator: Random generator of the noise.
     """
     if not noise.position and not noise.velocity:
         return state

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Closed-loop evaluation of a planner: a model plans, and a plant, the same or other dynamics, executes.
 
-Its page shows returns, times, errors of the model along the way, and a film.
+Its page shows returns, times, errors of the model along the way, and an animation.
 """
 
 import time
@@ -33,9 +33,9 @@ from neurodyn.report.recording import Ended, Recording, film_of
 from neurodyn.tasks import Memory, Task
 
 HORIZONS = (1, 10)
-"""Frames after which the model is compared with the plant, besides the planner's horizon."""
+"""Horizons at which the model is compared with the plant, besides the planner's horizon [frames]."""
 _WARM_UP = 2
-"""Decisions at the start that are not timed: they compile, and take more iterations."""
+"""Untimed decisions at the start: they compile, and take more iterations."""
 _WORTH_COMPARING = 64
 """Number of states from which the model is rolled out for comparison."""
 
@@ -95,7 +95,7 @@ class ControlResult(Record, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether planner and model suit this plant."""
+        """Whether planner and model work on this plant."""
         if self.fallbacks:
             found = f"in {self.fallbacks:,} decisions no plan was finite, and the last one went on"
             return Verdict("fails", found, "give a model that stays finite, or a shorter --horizon")
@@ -114,7 +114,7 @@ class ControlResult(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Path:
-    """Executed trajectories of all worlds; a world rests after its episode ended.
+    """Executed trajectories of all worlds; a world stands still after its episode ended.
 
     Attributes:
         trajectory: States.
@@ -150,11 +150,11 @@ def run(
         episodes: Number of episodes.
         seed: Seed of starts, commands and noise.
         noise: Measurement noise; None for none.
-        delay: Frames between a decision and its effect; None for those that the planner knows.
+        delay: Frames between a decision and its effect; None for the planner's own.
         frames: Length of an episode; None for the task's.
 
     Raises:
-        InputError: Task and plant do not fit together, the states of model and plant differ, or the delay is negative.
+        InputError: Task and plant are incompatible, the states of model and plant differ, or the delay is negative.
     """
     delay = planner.delay if delay is None else delay
     if delay < 0:
@@ -189,7 +189,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Executed:
-    """Episodes that ran side by side: what came of them, and for each frame CPU time, model frames and gradients."""
+    """Episodes run in parallel: their outcomes, and for each frame CPU time, model frames and gradients."""
 
     outcome: EpisodeOutcomes
     path: Path
@@ -200,7 +200,7 @@ def _run(
     planner: Planner, name: str, plant: ResolvedDynamics, episodes: int, seed: int, noise: MeasurementNoise, delay: int,
     length: int,
 ) -> _Executed:  # fmt: skip
-    """Run episodes side by side; arguments: see `run`. Costs are those of one episode."""
+    """Run episodes in parallel; arguments: see `run`. Costs are those of one episode."""
     task = planner.task
     at, context, loop = _begin(planner, plant, episodes, seed)
     begun = at.state, at.memory
@@ -251,7 +251,7 @@ def _run(
 
 
 def _joined(paths: list[Path]) -> Path:
-    """Return paths of several lengths as one; the shorter ones rest at their end."""
+    """Return paths of several lengths as one; the shorter ones stand still at their end."""
     if len(paths) == 1:
         return paths[0]
     frames = max(one.control.shape[1] for one in paths)
@@ -281,7 +281,7 @@ def _begin(
 
 
 def _target(task: Task, before: Moment, action: Tensor) -> Tensor | None:
-    """Return the targets of the frame that starts at `before`; None where torques drive the robot."""
+    """Return the targets of the frame that starts at `before`; None if torques drive the robot."""
     if before.torque is not None:
         return None
     return task.control(action.clamp(-task.limit, task.limit), before.now, before.memory).target
@@ -290,7 +290,7 @@ def _target(task: Task, before: Moment, action: Tensor) -> Tensor | None:
 def _restarted(
     at: Moment, context: State | Window, begun: tuple[State, Memory], ended: Tensor, loop: TaskFrames
 ) -> Moment:
-    """Put worlds whose episode ended back at their start, so that their state stays valid."""
+    """Put worlds whose episode ended back to their start, so that their state stays valid."""
     if not bool(ended.any()):
         return at
     state, memory = begun[0].where(ended, at.state), at.memory.renewed(ended, begun[1])
@@ -335,7 +335,7 @@ def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
 
 
 LONGEST = 10.0
-"""Length of the film on the page [s]."""
+"""Length of the animation on the page [s]."""
 
 
 def write_control_report(path: FilePath, task: Task, result: ControlResult, found: Path) -> None:
@@ -369,7 +369,7 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
 
 
 def control_tables(result: ControlResult) -> list[Table]:
-    """Return what the episodes earned, what planning cost, and how far the model is from the plant."""
+    """Return tables of the episodes' returns, the cost of planning, and the distance of the model from the plant."""
     row = result.result
     returns = Table(
         f"{result.task}: {result.planner} in {result.model}, on {result.plant}",
@@ -395,7 +395,7 @@ def control_tables(result: ControlResult) -> list[Table]:
 
 
 def control_film(task: Task, result: ControlResult, found: Path) -> Recording:
-    """Return a film of the first two episodes, or of one twice; each rests where it ended."""
+    """Return an animation of the first two episodes, or of one twice; each stands still at its end."""
     other = min(1, len(found.trajectory.q) - 1)
     dt = task.declaration().dt
     frames = 1 + min(found.control.shape[1], round(LONGEST / dt))

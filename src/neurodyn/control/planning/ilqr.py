@@ -3,7 +3,7 @@ r"""Iterative linear-quadratic regulation (iLQR) with limits on actions.
 
 Expands dynamics to first order and rewards to second order around a plan, and improves the plan by a backward pass.
 
-With \(z = (\delta q, \delta \dot q, u_{-1})\), the displacement of the state and the action before, the expansion is
+With \(z = (\delta q, \delta \dot q, u_{-1})\), the displacement of the state and the previous action, the expansion is
 \(z' = F\,[z; \delta u]\) with the reward \(g^T [z; \delta u] - \tfrac12 [z; \delta u]^T C\,[z; \delta u]\).
 """
 
@@ -58,7 +58,7 @@ class ExpandedFrame:
         action: Actions, shape [rows, actions].
         end: Worlds at the end of the frame.
         weight: Discount of the reward.
-        rest: Discount of everything after the frame.
+        rest: Discount of all later rewards.
         counts: Whether the episode had not ended, shape [rows], bool.
     """
 
@@ -123,7 +123,7 @@ def _controls(
 
 
 def _rewards(frames: TaskFrames, after: State, torque: Tensor, memory: Memory, action: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradient of rewards, and Hessian of minus rewards, by (displacement after, action before, action)."""
+    """Return gradient of rewards, and Hessian of minus rewards, by (next displacement, previous action, action)."""
     spec, width = frames.dynamics.spec, action.shape[1]
 
     def reward(row: Tensor, shift: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ def _quadratic(
 
 
 def _augmented(moved: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Return F, and the Jacobian of (displacement after, action before, action) by (z, change of the action)."""
+    """Return F, and the Jacobian of (next displacement, previous action, action) by (z, change of the action)."""
     rows, size, _ = moved.shape
     n = size + width
     motion = moved.new_zeros(rows, n, n + width)
@@ -235,7 +235,7 @@ class IlqrSettings(PlannerSettings, frozen=True):
     knot: int = 4
 
     def check(self) -> None:
-        """Refuse counts below 1 and noise that is not a finite number above 0."""
+        """Raise a ValueError for counts below 1 and noise that is not a finite number above 0."""
         for name in ("starts", "iterations", "first_iterations", "knot"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(0 < self.noise < math.inf, "noise", self.noise, "a finite number above 0")
@@ -249,7 +249,7 @@ class Ilqr(PlanOptimiser):
     needs_gradients = True
 
     def require_model(self, model: Dynamics) -> None:
-        """Refuse a model without gradients or with memory."""
+        """Raise an InputError for a model without gradients or with memory."""
         super().require_model(model)
         if model.spec.context or model.measured:
             raise InputError(

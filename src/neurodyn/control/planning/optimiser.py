@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What action sequences return in a model, and the registry of algorithms that improve them."""
+"""Returns of action sequences in a model, and the registry of algorithms that improve them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,19 +19,19 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks import Memory
 
 Value = Callable[[Tensor], Tensor]
-"""A critic: from observations, shape [rows, observations], to what is still to come, shape [rows]."""
+"""A critic: from observations, shape [rows, observations], to the remaining return, shape [rows]."""
 
 _JUDGED = 1 << 15
-"""Rows of all frames that are judged in one batch at most: more only take memory."""
+"""Most rows of frames whose rewards are computed in one batch: more only take memory."""
 
 
 @dataclass
 class PlanningCost:
-    """What planning has cost.
+    """Cost of planning.
 
     Attributes:
-        frames: Frames that the model predicted, of all worlds and candidates.
-        gradients: Those of them that were differentiated.
+        frames: Frames predicted by the model, over all worlds and candidates.
+        gradients: Number of them that were differentiated.
     """
 
     frames: int = 0
@@ -39,14 +39,14 @@ class PlanningCost:
 
 
 class Imagination:
-    """The worlds from which plans start, as often as a planner asks.
+    """The worlds in the model, from which a planner can start any number of roll-outs.
 
     Attributes:
         frames: Task and model.
-        generator: Draws what the task draws.
+        generator: Random generator of the task.
         value: A critic; None for none.
-        spent: Where costs are counted.
-        worlds: How many worlds there are.
+        spent: Accumulated cost.
+        worlds: Number of worlds.
     """
 
     def __init__(
@@ -61,18 +61,17 @@ class Imagination:
         value: Value | None = None,
         spent: PlanningCost | None = None,
     ) -> None:
-        """Prepare.
+        """Prepare the worlds.
 
         Args:
             frames: Task and model.
-            context: The worlds; their state, or the window that ends in it.
-            memory: The task's memory of them.
+            context: States of the worlds, or windows that end in them.
+            memory: Task memory of the worlds.
             settings: Horizon, discount and penalty.
-            generator: Draws what the task draws.
-            pending: Actions that are on their way already and act first, whatever a plan says, shape
-                [worlds, frames, actions]; None for none.
+            generator: Random generator of the task.
+            pending: Delayed actions that act first in any plan, shape [worlds, frames, actions]; None for none.
             value: A critic; None for none.
-            spent: Where costs are counted.
+            spent: Accumulated cost.
         """
         self.frames, self._context, self._memory, self._settings = frames, context, memory, settings
         self.generator, self._pending, self.value = generator, pending, value
@@ -86,16 +85,16 @@ class Imagination:
 
     @property
     def limit(self) -> float:
-        """Size beyond which actions are cut off."""
+        """Magnitude at which actions are clipped."""
         return self.frames.task.limit
 
     @property
     def fixed(self) -> int:
-        """Frames whose actions are on their way already."""
+        """Number of frames whose actions are already decided."""
         return 0 if self._pending is None else self._pending.shape[1]
 
     def start(self, candidates: int, *, tracked: bool = False) -> "Roll":
-        """Return `candidates` copies of each world, one after another, to be stepped."""
+        """Return a roll-out of `candidates` copies of each world, one after another."""
         rows = torch.arange(self.worlds).repeat_interleave(candidates).to(self._memory.action.device)
         penalised = self._settings.penalty > 0
         moment = self.frames.begin(
@@ -106,11 +105,11 @@ class Imagination:
         return Roll(self, moment, pending, tracked=tracked)
 
     def returns(self, plans: Tensor, *, tracked: bool = False) -> Tensor:
-        """Return what plans return, shape [worlds, candidates].
+        """Return the returns of plans, shape [worlds, candidates].
 
         Args:
             plans: Actions, shape [worlds, candidates, frames, actions].
-            tracked: Whether gradients by the plans are wanted.
+            tracked: Whether gradients by the plans are needed.
         """
         roll = self.start(plans.shape[1], tracked=tracked)
         actions = plans.flatten(0, 1).unbind(1)
@@ -126,37 +125,37 @@ class Roll:
     """One roll-out of all candidates, frame by frame.
 
     Attributes:
-        moment: Where the candidates are; the one before is used up unless the roll is tracked.
+        moment: Current state of the candidates; the previous one is overwritten unless the roll-out is tracked.
         alive: Candidates whose episode has not ended, shape [rows], bool.
         weight: Discount of the next frame.
     """
 
     def __init__(self, of: Imagination, moment: Moment, pending: Tensor | None, *, tracked: bool) -> None:
-        """Begin at a moment."""
+        """Start at a moment."""
         self._of, self.moment, self._pending, self._tracked = of, moment, pending, tracked
         self._first = moment.state
         self.alive = torch.ones(len(moment.state.q), dtype=torch.bool, device=moment.state.q.device)
         self._frame, self.weight = 0, 1.0
 
     def acting(self, action: Tensor, ahead: int = 0) -> Tensor:
-        """Return what acts in the next frame, or some frames later, under a planned action, shape [rows, actions]."""
+        """Return the action of the next frame, or of one `ahead`, for a planned action, shape [rows, actions]."""
         frame = self._frame + ahead
         return self._pending[:, frame] if self._pending is not None and frame < self._of.fixed else action
 
     def step(self, action: Tensor) -> Tensor:
-        """Act for one frame; return what it adds to the return of each row, shape [rows]."""
+        """Act for one frame; return its contribution to the return of each row, shape [rows]."""
         of, action = self._of, self.acting(action)
         then, step, end = of.frames.frame(self.moment, action, of.generator, tracked=self._tracked)
         gain = self._added(self._earned(step, end)[None], end.failed[None], then)[0]
-        # What has ended rests where it began: its numbers count no longer, and must stay numbers.
+        # Ended candidates stay at their start: their values no longer count, but must stay finite.
         self.moment = replace(then, state=then.state.where(self.alive, self._first))
         return gain
 
     @torch.no_grad()
     def steps(self, actions: Sequence[Tensor]) -> Tensor:
-        """Act for some frames, which are judged in one batch; return what each adds, shape [frames, rows].
+        """Act for some frames, judged in one batch; return the contribution of each, shape [frames, rows].
 
-        Candidates whose episode has ended go on, for nothing.
+        Candidates whose episode has ended continue without reward.
         """
         of, before, after = self._of, [], []
         acted = [self.acting(action, ahead).clamp(-of.limit, of.limit) for ahead, action in enumerate(actions)]
@@ -178,7 +177,7 @@ class Roll:
         return end.reward - penalty * of.frames.task.penalty_scale * uncertain.masked_fill(end.implausible, 0.0)
 
     def _added(self, earned: Tensor, failed: Tensor, then: Moment) -> Tensor:
-        """Return what frames add to the return, shape [frames, rows], given what they earn, and where they fail."""
+        """Return the contributions of frames to the return, shape [frames, rows], from their rewards and failures."""
         of, settings, gains = self._of, self._of._settings, []
         for gain, fails in zip(earned, failed, strict=True):
             gains.append(self.weight * torch.where(self.alive, gain, 0.0))
@@ -205,16 +204,16 @@ class PlanOptimiser(ABC):
     needs_gradients: ClassVar[bool] = False
 
     def __init__(self, settings: Any, generator: torch.Generator) -> None:
-        """Prepare.
+        """Prepare the planner.
 
         Args:
             settings: Its settings.
-            generator: Draws candidates.
+            generator: Random generator of candidates.
         """
         self.settings, self.generator = settings, generator
 
     def require_model(self, model: Dynamics) -> None:
-        """Refuse a model that it cannot plan in, with an InputError."""
+        """Raise an InputError for a model that it cannot plan in."""
         if self.needs_gradients and not model.differentiable:
             raise InputError(
                 f"{model.kind} dynamics of {model.spec.robot!r} have no gradients to plan by; valid: a planner that "
@@ -229,7 +228,7 @@ class PlanOptimiser(ABC):
         Args:
             imagination: The worlds in the model.
             plan: Plans of the worlds, shape [worlds, frames, actions].
-            first: Whether the plan is none yet.
+            first: Whether there is no previous plan.
         """
 
 
@@ -241,7 +240,7 @@ PLANNERS: "Registry[type[PlanOptimiser]]" = Registry(
     gradient="neurodyn.control.planning.sampling:Gradient",
     ilqr="neurodyn.control.planning.ilqr:Ilqr",
 )
-"""Planners by the name that a user gives them."""
+"""Planners by name."""
 
 
 def best(returns: Tensor, plans: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A planner as an object.
 
-From states to what the robot is to do now, frame by frame, with the frames that the model remembers.
+Maps states to the robot's current commands, frame by frame, with the history that the model needs.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ class History:
     """The last frames of a batch of worlds, whose episodes may have started at different times."""
 
     def __init__(self, frames: int) -> None:
-        """Keep so many frames; models without a memory need none."""
+        """Keep `frames` frames; models without a memory need none."""
         self._frames = frames if frames > 1 else 0
         self._states: deque[State] = deque(maxlen=self._frames + 1)
         self._controls: deque[Tensor] = deque(maxlen=self._frames)
@@ -48,19 +48,19 @@ class History:
         self._states.append(state)
 
     def restart(self, mask: Tensor) -> None:
-        """Forget the past of some worlds, shape [worlds], bool: their next state is a first one."""
+        """Clear the history of some worlds, shape [worlds], bool: their next state is a first one."""
         self._ages = self._ages.masked_fill(mask, -1)
 
     @property
     def first(self) -> Tensor:
-        """Worlds whose present state is a first one, shape [worlds], bool."""
+        """Worlds whose current state is a first one, shape [worlds], bool."""
         return self._ages == 0
 
     def groups(self) -> Iterator[tuple[Tensor, State | Window, bool]]:
-        """Yield worlds of which equally much is known.
+        """Yield groups of worlds with equally long histories.
 
         Yields:
-            Rows of the worlds; their present states, with what is known of their past; whether these are first ones.
+            Rows of the worlds; their current states, with their history; whether these are first states.
         """
         ages = self._ages.clamp(max=max(1, len(self._controls)))
         for age in ages.unique().tolist():
@@ -69,7 +69,7 @@ class History:
             yield rows, context if len(rows) == len(ages) else context.rows(rows), age == 0
 
     def _context(self, frames: int) -> State | Window:
-        """Return the present states with so many frames of their past."""
+        """Return the current states with `frames` frames of history."""
         present = self._states[-1]
         if not frames:
             return present
@@ -92,14 +92,14 @@ class Planner:
         ```
 
     Attributes:
-        task: What is to be done.
-        model: Where it is tried out.
+        task: The task.
+        model: Dynamics in which it plans.
         settings: Settings of the planner.
-        delay: Frames between a decision and its effect, which the planner knows.
-        decided: What was decided last, shape [worlds, actions]; None before the first decision.
-        action: The action that acts in the present frame: the same, or one of earlier where there is a delay.
-        spent: What planning has cost so far.
-        fallbacks: Decisions in which no candidate had a finite return, and the last plan went on.
+        delay: Frames between a decision and its effect, as known to the planner.
+        decided: Last decided action, shape [worlds, actions]; None before the first decision.
+        action: Action of the current frame: the last decided one, or with a delay an earlier one.
+        spent: Cost of planning so far.
+        fallbacks: Decisions without a candidate of finite return, which continued the last plan.
     """
 
     def __init__(
@@ -114,17 +114,17 @@ class Planner:
         value: Value | None = None,
         **flags: Any,
     ) -> None:
-        """Prepare.
+        """Prepare the planner.
 
         Args:
             model: Any dynamics of the task's robot.
-            task: What is to be done; a task, or its name.
+            task: A task, or its name.
             planner: Name of the planner (`control.planning.optimiser.PLANNERS`).
             settings: Its settings, or a file with them; None for the task's.
-            environment: What the worlds are in; None for the robot's default ground.
-            delay: Frames after which an action acts, which the planner knows.
-            value: A critic that says what is still to come after a plan; None for none.
-            flags: Settings that replace single ones, by name.
+            environment: Ground and obstacles; None for the robot's default ground.
+            delay: Frames between a decision and its effect, known to the planner.
+            value: A critic of the return after a plan; None for none.
+            flags: Single settings to override, by name.
 
         Raises:
             InputError: There is no such planner, it cannot plan in the model, or a value is not valid.
@@ -153,7 +153,7 @@ class Planner:
         self.reset()
 
     def reset(self) -> None:
-        """Forget plans and history: the next state starts an episode."""
+        """Clear plans and history: the next state starts an episode."""
         self.decided: Tensor | None = None
         self.action: Tensor | None = None
         self._plan: Tensor | None = None
@@ -164,18 +164,18 @@ class Planner:
 
     @torch.no_grad()
     def act(self, state: State, memory: Memory | None = None) -> Control:
-        """Return the control of the frame that begins in `state`.
+        """Return the control of the frame that starts in `state`.
 
         Args:
-            state: The present states.
-            memory: The task's memory of the worlds, with commands; None to let the planner keep one, with commands that
-                it draws (`command` replaces them).
+            state: The current states.
+            memory: Task memory of the worlds, with commands; None to let the planner keep one, with commands that it
+                draws (`command` replaces them).
         """
         self._history.add(state, self._torque)
         now = self._frames.quantities(state, None, self._last_torque(state))
         self._memory = self._remembered(now) if memory is None else memory
         plan = self._shifted(state)
-        if self._pending is None and self.delay:  # nothing acts until the first decision does
+        if self._pending is None and self.delay:  # nothing acts before the first decision takes effect
             self._pending = plan.new_zeros(len(plan), self.delay, plan.shape[2])
         found = torch.empty_like(plan)
         for rows, context, first in self._history.groups():
@@ -201,9 +201,9 @@ class Planner:
         self._memory = replace(self._memory, command=command)
 
     def restart(self, mask: Tensor) -> None:
-        """Start episodes anew in some worlds, shape [worlds], bool, as `reset` does in all.
+        """Start new episodes in some worlds, shape [worlds], bool, as `reset` does in all.
 
-        Their next state is a first one: without a plan, a past, a memory of the task, and actions on their way.
+        Their next state is a first one: without plan, history, task memory and delayed actions.
         """
         if self._plan is None:
             return
@@ -213,7 +213,7 @@ class Planner:
         self._history.restart(mask)
 
     def _remembered(self, now: Quantities) -> Memory:
-        """Return the task's memory of worlds that are in `now`, where nobody else keeps it."""
+        """Return the planner's own task memory of worlds in `now`."""
         if self._memory is None or self.action is None:
             return self.task.begin(now, self._generator)
         memory, first = self.task.advance(self._memory, now, self.action, self._generator), self._history.first
@@ -226,19 +226,19 @@ class Planner:
         )  # fmt: skip
 
     def _last_torque(self, state: State) -> Tensor | None:
-        """Return the torques of the frame that ended [N m or N], shape [worlds, nu]; None where targets drive."""
+        """Return the torques of the last frame [N m or N], shape [worlds, nu]; None if targets drive the robot."""
         if self._torque is None or self.model.spec.control_kind != "torque":
             return self._frames.no_torque(state)
         return self._torque
 
     def _shifted(self, state: State) -> Tensor:
-        """Return the last plan one frame on, its last action repeated; zeros at first."""
+        """Return the last plan shifted by one frame, with its last action repeated; zeros at first."""
         if self._plan is None:
             return state.q.new_zeros(state.worlds, self.settings.horizon, len(self.task.actions))
         return torch.cat([self._plan[:, 1:], self._plan[:, -1:]], 1)
 
     def _acting(self, decided: Tensor) -> Tensor:
-        """Return the action that acts now, where one that is decided now acts after the delay."""
+        """Return the action of the current frame, given one `decided` now that acts after the delay."""
         if self._pending is None:
             return decided
         acting = self._pending[:, 0]
@@ -246,7 +246,7 @@ class Planner:
         return acting
 
     def _logged(self, state: State, control: Control) -> Tensor:
-        """Return what acts during the frame, as the model's history holds it."""
+        """Return the control of the frame in the form of the model's history."""
         if self.model.spec.control_kind == "torque":
             return frame_torque(self.model.spec, state, control)
         assert control.target is not None

@@ -2,7 +2,7 @@
 """Planners that draw plans, or improve them by gradients through the model.
 
 MPPI (Williams et al. 2017), the cross-entropy method, annealed noise as in DIAL-MPC (arXiv 2409.15610), and projected
-Adam from several starts, in which a start whose gradient is not finite keeps its plan.
+Adam from several starts, in which a start with a non-finite gradient keeps its plan.
 """
 
 import math
@@ -21,8 +21,8 @@ def smooth_noise(shape: tuple[int, ...], knot: int, generator: torch.Generator, 
     Args:
         shape: Shape, whose last two axes are frames and actions.
         knot: Frames between two knots; 1 for white noise.
-        generator: Draws it.
-        like: Tensor of its dtype and on its device.
+        generator: Random generator.
+        like: Tensor with the dtype and device.
     """
     frames = shape[-2]
     if knot == 1:
@@ -39,13 +39,13 @@ class MppiSettings(SamplingSettings, frozen=True):
     """Settings of MPPI.
 
     Attributes:
-        temperature: Difference of returns at which a candidate weighs e times less (lambda).
+        temperature: Difference of returns that reduces a candidate's weight by a factor of e (lambda).
     """
 
     temperature: float = 1.0
 
     def check(self) -> None:
-        """Refuse a temperature that is not above 0."""
+        """Raise a ValueError for a temperature that is not above 0."""
         super().check()
         require(self.temperature > 0, "temperature", self.temperature, "above 0")
 
@@ -75,9 +75,9 @@ class CemSettings(SamplingSettings, frozen=True):
 
     Attributes:
         elites: Share of the candidates to which the distribution is fitted.
-        floor: Least standard deviation of the distribution, as a share of its first.
-        finest: Noise of the finest candidate, as a share of the coarsest one's, with all sizes between them: a round
-            both searches and refines. 1 for noise of one size.
+        floor: Least standard deviation of the distribution, as a share of its initial one.
+        finest: Noise of the finest candidate, relative to the coarsest one's, with all sizes between them: a round both
+            searches and refines. 1 for noise of one size.
     """
 
     samples: int = 128
@@ -87,7 +87,7 @@ class CemSettings(SamplingSettings, frozen=True):
     finest: float = 1.0
 
     def check(self) -> None:
-        """Refuse shares that are none."""
+        """Raise a ValueError for invalid shares."""
         super().check()
         require(0 < self.elites < 1, "elites", self.elites, "between 0 and 1")
         for name in ("floor", "finest"):
@@ -95,7 +95,7 @@ class CemSettings(SamplingSettings, frozen=True):
 
 
 class Cem(PlanOptimiser):
-    """CEM as of Rubinstein (1999), with the best plan of all among the candidates of each round."""
+    """Cross-entropy method (Rubinstein 1999), with the best plan so far among the candidates of each round."""
 
     settings_type = CemSettings
     settings: CemSettings
@@ -136,14 +136,14 @@ class AnnealedSettings(SamplingSettings, frozen=True):
     frame_decay: float = 1.0
 
     def check(self) -> None:
-        """Refuse a temperature and decays that are not above 0."""
+        """Raise a ValueError for a temperature and decays that are not above 0."""
         super().check()
         for name in ("temperature", "round_decay", "frame_decay"):
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
 
 
 class Annealed(PlanOptimiser):
-    """Weighted means of candidates, whose noise falls."""
+    """Weighted means of candidates with decreasing noise."""
 
     settings_type = AnnealedSettings
     settings: AnnealedSettings
@@ -168,19 +168,19 @@ class Annealed(PlanOptimiser):
 
 
 _DECAYS = (0.7, 0.95)
-"""Adam's moments forget fast: plans change from decision to decision."""
+"""Decays of Adam's moments, which forget fast because plans change from decision to decision."""
 
 
 class GradientSettings(PlannerSettings, frozen=True):
     """Settings of planning by gradients.
 
     Attributes:
-        starts: Plans that are improved side by side; one is the last plan, the others are drawn around it.
+        starts: Plans improved in parallel; one is the last plan, the others are drawn around it.
         steps: Steps of a decision.
         first_steps: Steps of the first decision of an episode.
-        rate: Greatest change of an action in a step, as a share of the greatest action.
-        noise: Standard deviation of the other starts around the last plan, as a share of the greatest action.
-        clip: Greatest norm of the gradient of a plan.
+        rate: Largest change of an action per step, relative to the action limit.
+        noise: Standard deviation of the other starts around the last plan, relative to the action limit.
+        clip: Limit of the gradient norm of a plan.
     """
 
     starts: int = 8
@@ -191,7 +191,7 @@ class GradientSettings(PlannerSettings, frozen=True):
     clip: float = 10.0
 
     def check(self) -> None:
-        """Refuse counts below 1, and steps of no size."""
+        """Raise a ValueError for counts below 1, and for invalid step sizes."""
         for name in ("starts", "steps", "first_steps"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         for name in ("rate", "noise", "clip"):
@@ -205,10 +205,10 @@ class Gradient(PlanOptimiser):
     settings: GradientSettings
     needs_gradients = True
     stuck: int = 0
-    """Plans whose gradient was not finite, in all steps so far."""
+    """Number of plans with a non-finite gradient, in all steps so far."""
 
     def improve(self, imagination: Imagination, plan: Tensor, *, first: bool) -> Tensor:
-        """Return the best plan that was met."""
+        """Return the best plan found."""
         settings, limit = self.settings, imagination.limit
         drawn = torch.randn(
             len(plan), settings.starts, *plan.shape[1:], generator=self.generator, dtype=plan.dtype, device=plan.device
@@ -241,7 +241,7 @@ class Gradient(PlanOptimiser):
 
     @staticmethod
     def _moved(plans: Tensor, gradient: Tensor, moments: Tensor, number: int, rate: float) -> Tensor:
-        """Return plans after Adam's step uphill (Kingma and Ba, ICLR 2015)."""
+        """Return plans after an ascent step of Adam (Kingma and Ba, ICLR 2015)."""
         for moment, value, decay in zip(moments, (gradient, gradient.square()), _DECAYS, strict=True):
             moment.lerp_(value, 1 - decay)
         mean, square = (moment / (1 - decay**number) for moment, decay in zip(moments, _DECAYS, strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that all planners share; what is a planner's own stands in its file."""
+"""Settings shared by all planners; a planner's own are in its file."""
 
 import math
 from pathlib import Path
@@ -9,19 +9,19 @@ from neurodyn.core.config import Config, from_dict, load_preset, require_numbers
 from neurodyn.core.errors import InputError, require
 
 DEFAULT_PLANNER = "cem"
-"""Planner where none is named."""
+"""Default planner."""
 
 _PRESETS = Path(__file__).resolve().parent / "presets"
 
 
 class PlannerSettings(Config, frozen=True):
-    """What every planner needs to know.
+    """Settings of every planner.
 
     Attributes:
         horizon: Frames of a plan.
-        discount: Discount of a frame.
+        discount: Discount per frame.
         penalty: Weight of the model's epistemic uncertainty, in the unit of the task's `penalty_scale` (lambda).
-        seed: Seed of everything random.
+        seed: Seed of all random numbers.
     """
 
     horizon: int = 40
@@ -38,18 +38,18 @@ class PlannerSettings(Config, frozen=True):
         self.check()
 
     def check(self) -> None:
-        """Refuse values of the planner's own that have no meaning, with a ValueError."""
+        """Raise a ValueError for invalid values of the planner's own settings."""
 
 
 class SamplingSettings(PlannerSettings, frozen=True):
-    """What planners that draw candidates share.
+    """Settings of planners that draw candidates.
 
     Attributes:
         samples: Candidates of a round.
         rounds: Rounds of a decision.
-        noise: Standard deviation of the candidates around the plan, as a share of the greatest action.
-        knot: Frames between the knots at which noise is drawn, linear between them; 1 for white noise.
-        first_rounds: Rounds of the first decision of an episode, which starts from no plan.
+        noise: Standard deviation of the candidates around the plan, relative to the action limit.
+        knot: Frames between the knots of the noise, which is linear between them; 1 for white noise.
+        first_rounds: Rounds of the first decision of an episode, which has no previous plan.
     """
 
     samples: int = 256
@@ -59,7 +59,7 @@ class SamplingSettings(PlannerSettings, frozen=True):
     first_rounds: int = 4
 
     def check(self) -> None:
-        """Refuse counts below 1 and noise that is none."""
+        """Raise a ValueError for counts below 1 and invalid noise."""
         require(self.samples >= 2, "samples", self.samples, "at least 2")
         for name in ("rounds", "first_rounds", "knot"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
@@ -70,14 +70,14 @@ S = TypeVar("S", bound=PlannerSettings)
 
 
 def load_settings(kind: type[S], planner: str, task: str, path: Path | None = None, **flags: Any) -> S:
-    """Return settings of a planner: those of a file, else the task's preset, else the defaults; with what was asked.
+    """Return settings of a planner from a file, the task's preset, or the defaults, with the user's flags.
 
     Args:
         kind: The settings.
         planner: Name of the planner.
         task: Name of the task.
-        path: A file of the user's.
-        flags: Settings that a user gives; None for those that were not given.
+        path: User's settings file.
+        flags: The user's flags; None for those that were not given.
 
     Raises:
         InputError: The file is missing or bad, or a value is not valid or not for this planner.

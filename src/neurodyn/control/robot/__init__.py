@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot of the user's in the loop: its interface, the process that it runs in, limits, watchdogs and its log."""
+"""A user's robot in the loop: its interface, its process, limits, watchdogs and log."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot of the user's as dynamics: whatever acts in a simulator acts in it, one episode after the other.
+"""A user's robot as dynamics: policies and planners act on it as in a simulator, one episode after the other.
 
-A step sends the command of a frame and returns what the robot measures at its end; the state that is passed in is that
-of the last measurement. What the robot measures is logged as it comes: a CSV grows by a line a frame, so that it is
-whole up to the frame in which anything died, and beside it lies a column map, with which `neurodyn import` reads it.
-A robot whose rate is a multiple of the task's
-gets each command so many times, and its measurements in between serve the filter of velocities and its limits alone.
+A step sends the command of a frame and returns the robot's measurement at its end; the passed state is that of the last
+measurement. Measurements are logged as they arrive: a CSV grows by a line per frame, so that it is complete up to the
+frame of any crash, and a column map beside it lets `neurodyn import` read it. If a robot's rate is a multiple of the
+task's, it gets each command that many times, and intermediate measurements only serve the velocity filter and the
+limits.
 """
 
 import math
@@ -51,11 +51,11 @@ class RobotLog:
     """Appends frames to a log; each is handed to the operating system before the next begins."""
 
     def __init__(self, path: Path, spec: StateSpec) -> None:
-        """Begin a log, or go on with one of the same robot after its last episode.
+        """Start a log, or continue one of the same robot after its last episode.
 
         Args:
             path: The CSV.
-            spec: State and controls of the robot; its `control_kind` says what commands are.
+            spec: State and controls of the robot; its `control_kind` is the kind of commands.
 
         Raises:
             InputError: The file cannot be written.
@@ -67,10 +67,10 @@ class RobotLog:
         artifacts.require_writable(path)
 
     def begin(self, others: Sequence[str]) -> None:
-        """Begin an episode; `others` are the columns of further measured values.
+        """Start an episode; `others` are the columns of further measured values.
 
         Raises:
-            InputError: The log that is there has other columns.
+            InputError: The existing log has other columns.
         """
         spec = self._spec
         state = [f"{kind}.{name}" for kind, names in _named(spec).items() for name in names]
@@ -84,7 +84,7 @@ class RobotLog:
     def write(
         self, time: float, q: Sequence[float], qd: Sequence[float], control: Sequence[float], others: Sequence[float]
     ) -> None:
-        """Write a frame: a state, and the command that is sent in it."""
+        """Write a frame: a state, and the command sent in it."""
         cells = [f"{value:.9g}" for value in (time, *q, *qd, *control, *others)]
         self._append(",".join([str(self.episode), *cells]))
 
@@ -112,7 +112,7 @@ class RobotLog:
         artifacts.write_text(self.path.with_suffix(".yaml"), to_yaml(column_map(self._spec)))
 
     def _go_on(self, head: list[str]) -> None:
-        """Read the number of the last episode, and drop a last line that is not whole."""
+        """Read the number of the last episode, and remove an incomplete last line."""
         with self.path.open("r+b") as file:
             found = file.readline().decode("utf-8", "replace").strip().split(",")
             if found != head:
@@ -131,7 +131,7 @@ def _named(spec: StateSpec) -> dict[str, tuple[str, ...]]:
 
 
 def column_map(spec: StateSpec) -> ColumnMap:
-    """Return the meaning of a log's columns."""
+    """Return the column map of a log."""
     floating: dict[str, FloatingColumns] = {}
     positions: dict[str, Column] = {}
     velocities: dict[str, Column] = {}
@@ -158,19 +158,20 @@ def column_map(spec: StateSpec) -> ColumnMap:
 
 
 REHEARSED = 3
-"""Frames that loops compute before a robot moves in real time."""
+"""Number of frames that loops compute before a robot moves in real time."""
 _LATE = 0.01
-"""Share of late frames in an episode from which on a notice says so."""
+"""Share of late frames in an episode from which on there is a notice."""
 _LONG = 1.5
 """Length of a step, in frames, from which on it counts as late."""
 
 
 @dataclass(frozen=True)
 class RobotLimits:
-    """What a robot may be told and may do, from its declaration.
+    """Limits of a robot's commands and states, from its declaration.
 
     Attributes:
-        command: Lower and upper bounds of torques [N m or N] or targets [rad or m], shape [nu, 2]; they are cut.
+        command: Lower and upper bounds of torques [N m or N] or targets [rad or m], shape [nu, 2]; commands are
+            clipped.
         bounds: States beyond which the robot is stopped and the episode fails: the declared `range`, and joint limits
             widened by half (`robots.plausible`).
     """
@@ -180,7 +181,7 @@ class RobotLimits:
 
     @classmethod
     def of(cls, robot: Robot, control: str, bounds: PlausibleBounds) -> "RobotLimits":
-        """Return the limits of a robot that takes commands of a kind ("torque", "target" or "command")."""
+        """Return the limits of a robot with commands of one kind ("torque", "target" or "command")."""
         joints = {joint.name: joint for joint in robot.joints}
         if control == "command":
             return cls(torch.tensor(robot.control_intervals()).view(-1, 2), bounds)
@@ -192,7 +193,7 @@ class RobotLimits:
         return cls(torch.tensor(rows).view(-1, 2), bounds)
 
     def cut(self, command: Tensor) -> Tensor:
-        """Return commands within their bounds, shape [..., nu]."""
+        """Return commands clipped to their bounds, shape [..., nu]."""
         return command.clamp(self.command[:, 0].to(command), self.command[:, 1].to(command))
 
 
@@ -201,10 +202,10 @@ class RobotDynamics(Dynamics):
 
     Attributes:
         process: The robot's process.
-        limits: What it may be told and may do.
-        late: Whether the last step in real time lasted longer than a frame and a half, because its command came late.
-        rehearses: Whether the robot stays where it is while a loop computes its first frames, for which nothing is
-            compiled or cached yet: starts are those of the declaration, and steps change nothing.
+        limits: Limits of its commands and states.
+        late: Whether the last step in real time took longer than a frame and a half, because its command came late.
+        rehearses: Whether the robot stays still while a loop computes its first frames, which are slow until everything
+            is compiled and cached: starts are the declared ones, and steps change nothing.
     """
 
     kind = "robot"
@@ -221,10 +222,10 @@ class RobotDynamics(Dynamics):
         Args:
             robot: Its declaration, at the frame length of the task.
             name: FILE.py:CLASS, whose code runs.
-            log: File for the log (.csv), which is gone on with if it is there.
+            log: File for the log (.csv); an existing one is continued.
 
         Raises:
-            InputError: File, class or methods are missing, or the class has a rate that does not fit or other commands.
+            InputError: File, class or methods are missing, or the class has an incompatible rate or other commands.
         """
         spec = robot.spec
         hold = [spec.q_names.index(one) for one in spec.controls] if robot.command != "command" else []
@@ -267,7 +268,7 @@ class RobotDynamics(Dynamics):
 
     @cached_property
     def _declared(self) -> Dynamics | None:
-        """The simulator of the declaration, which knows where the base's centre of mass and the contact points are."""
+        """Simulator of the declaration, which provides the base's centre of mass and the contact points."""
         assert self.robot is not None
         if not self.spec.floating or not self.robot.asset:
             return None
@@ -289,10 +290,10 @@ class RobotDynamics(Dynamics):
         return Environment() if self._declared is None else self._declared.resolve_environment(None)
 
     def start(self) -> State:
-        """Bring the robot to where an episode starts, and return the state there.
+        """Move the robot to the start of an episode, and return its state there.
 
         Raises:
-            RobotStoppedError: Its class raised, hung, or measured what cannot be.
+            RobotStoppedError: Its class raised, hung, or returned invalid measurements.
         """
         if self.rehearses:
             assert self.robot is not None
@@ -312,11 +313,11 @@ class RobotDynamics(Dynamics):
         return self._measured(seen)
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
-        """Return nothing: the robot is where `start` brought it."""
+        """Return None: the robot is where `start` moved it."""
         _require_one(context)
 
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
-        """Send the command of a frame, and return what the robot measures at its end.
+        """Send the command of a frame, and return the robot's measurement at its end.
 
         Beyond its limits the robot is stopped at once and stays in that state, which is implausible, until `start`.
         """
@@ -343,7 +344,7 @@ class RobotDynamics(Dynamics):
         return carry, Step(state=found, applied=command[None])
 
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
-        """Return nothing; see `begin`."""
+        """Return the carry unchanged; see `begin`."""
         return carry
 
     def stop(self) -> None:
@@ -353,13 +354,13 @@ class RobotDynamics(Dynamics):
             assert self._seen is not None
             control = self.process.settings.control
             held = [0.0 if control == "torque" else self._seen[1][place] for place in self._hold]
-            self._write(self._sent if control == "command" else held)  # what `stop` does with actuators is its own
+            self._write(self._sent if control == "command" else held)  # the effect of `stop` on actuators is unknown
             if self._late > max(1.0, _LATE * self._ticks):
                 notice(f"{self.process.name}: {self._late} of {self._ticks - 1} frames of an episode began late; give "
                        "faster decisions, or a lower rate")  # fmt: skip
 
     def rehearse(self, loop: Callable[[], object]) -> None:
-        """Call the loop that will move a robot in real time, before it does; whatever it returns is dropped."""
+        """Run the loop that will move a robot in real time once before it does; its result is dropped."""
         if self.process.settings.realtime:
             self.rehearses = True
             try:
@@ -382,7 +383,7 @@ class RobotDynamics(Dynamics):
         self._unlogged = False
 
     def _measured(self, seen: Observation) -> State:
-        """Return a measured state, in which velocities are estimated that the robot leaves out."""
+        """Return a measured state, with estimates of velocities that the robot leaves out."""
         values, spec, settings = seen.values, self.spec, self.process.settings
         self._clock = seen.clock
         q = self._checked(values, "q", len(spec.q_names))
@@ -395,7 +396,7 @@ class RobotDynamics(Dynamics):
         return State(torch.tensor([q], dtype=torch.float32), torch.tensor([qd], dtype=torch.float32))
 
     def _checked(self, values: dict[str, list[float]], name: str, width: int) -> list[float]:
-        """Return measured values of the right number, all finite; else stop the robot."""
+        """Return measured values if their number is right and all are finite; else stop the robot."""
         found = values.get(name)
         wrong = None
         if found is None:
@@ -414,10 +415,10 @@ class RobotDynamics(Dynamics):
         )
 
     def _differences(self, time: float, q: list[float]) -> list[float]:
-        """Return velocities from the last two positions, through a filter of first order.
+        """Return velocities from the last two positions, through a first-order filter.
 
         v += (t / (t + T)) ((q - q_before) / t - v) after the time t, with T of `velocity_filter`: half a frame and T
-        behind the motion. Angles of continuous joints are taken the shorter way round, rotations as rotation vectors.
+        behind the motion. Angles of continuous joints take the shorter way round, rotations are rotation vectors.
         """
         if self._velocity is None or self._seen is None:
             self._velocity = [0.0] * len(self.spec.qd_names)
@@ -425,7 +426,7 @@ class RobotDynamics(Dynamics):
         past = max(time - self._seen[0], 1e-6)
         now, before = (torch.tensor([one], dtype=torch.float64) for one in (q, self._seen[1]))
         moved = position_difference(self.spec, now, before)
-        if self.spec.floating and self.base_com is not None:  # the centre of mass moves otherwise than the origin
+        if self.spec.floating and self.base_com is not None:  # the centre of mass does not move as the origin does
             com = self.base_com.to(now)[None]
             moved[:, :3] += rotation.rotate(now[:, 3:7], com) - rotation.rotate(before[:, 3:7], com)
         share = past / (past + self.process.settings.velocity_filter)
@@ -443,11 +444,11 @@ class RobotStarts(Starts):
     """Starts of episodes on a robot, which is reset for each."""
 
     def __init__(self, dynamics: RobotDynamics) -> None:
-        """Remember the robot."""
+        """Set the robot."""
         self._dynamics = dynamics
 
     def draw(self, count: int) -> State:
-        """Reset the robot and return where it is; `count` is 1."""
+        """Reset the robot and return its state; `count` is 1."""
         if count != 1:
             raise InputError(f"a robot runs one episode at a time, not {count}")
         return self._dynamics.start()
@@ -458,24 +459,24 @@ class RobotInLoop(ResolvedDynamics):
     """A robot as dynamics that planners and policies can act in, one episode after the other."""
 
     def starts(self, task: Task, seed: int) -> Starts:
-        """Return starts where the robot is after a reset."""
+        """Return starts in the robot's state after a reset."""
         assert isinstance(self.dynamics, RobotDynamics)
         return RobotStarts(self.dynamics)
 
 
 def robot_file(out: Path) -> Path:
-    """Return the file with every frame of a robot, beside the store that is made of its episodes."""
+    """Return the file with every frame of a robot, beside the store of its episodes."""
     return out.with_name(f"{out.stem}-robot.csv")
 
 
 @contextmanager
 def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoop]:
-    """Open a robot of a user's class for a task; when the context is left, for whatever reason, the robot is safe.
+    """Open a robot of a user's class for a task; the robot is safe whenever the context is left.
 
     Args:
         task: The task.
         name: FILE.py:CLASS (`RobotInterface`), whose code runs.
-        log: File to which all that the robot measures and is told is appended (.csv).
+        log: File to which all measurements and commands are appended (.csv).
 
     Raises:
         InputError: There is no such class, or it is not for the task's robot.
@@ -488,13 +489,13 @@ def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoo
 
 
 def log_file(out: str | Path | None) -> Path:
-    """Return the file of a robot's log: OUT/robot.csv, or one in this folder that is named after the time."""
+    """Return the file of a robot's log: OUT/robot.csv, or one in this folder named after the time."""
     return Path(f"robot-{time.strftime('%Y%m%d-%H%M%S')}.csv") if out is None else Path(out) / "robot.csv"
 
 
 @contextmanager
 def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[ResolvedDynamics]:
-    """Open what a planner acts in: dynamics by name, or a robot of a user's class, whose log is `log_file(out)`.
+    """Open a planner's plant: dynamics by name, or a robot of a user's class, whose log is `log_file(out)`.
 
     Raises:
         InputError: There is no such plant.

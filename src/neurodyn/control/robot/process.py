@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other side of a robot's process: starts it, asks it for frames, and ends it if it does not answer."""
+"""Parent side of a robot's process: starts it, requests frames, and ends it if it does not answer."""
 
 import json
 import queue
@@ -17,18 +17,18 @@ from neurodyn.core.errors import InputError, suggested_file
 from neurodyn.core.registry import is_file, split_name
 
 _OPENING = 60.0
-"""Longest time that the user's class may take to be imported and made [s]."""
+"""Longest time for importing and constructing the user's class [s]."""
 _GRACE = 3.0
-"""Time that the process gets beyond what the class allows itself, in which it stops the robot [s]."""
+"""Extra time for the process beyond the class's own limit, in which it stops the robot [s]."""
 
 
 class RobotStoppedError(InputError):
-    """The robot's class raised, hung or answered what cannot be; the robot was stopped, and its log is kept."""
+    """The robot's class raised, hung or gave an invalid answer; the robot was stopped, and its log is kept."""
 
 
 @dataclass(frozen=True)
 class RobotSettings:
-    """What a robot's class declares; see `RobotInterface`."""
+    """Settings declared by a robot's class; see `RobotInterface`."""
 
     rate: float
     realtime: bool
@@ -40,12 +40,12 @@ class RobotSettings:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a robot measured.
+    """A measurement of a robot.
 
     Attributes:
         values: Measured values by name, each a list.
-        clock: When, on a clock that only goes forward [s].
-        late: Frames of this episode so far that began late, because the command before them came late.
+        clock: Time on a monotonic clock [s].
+        late: Frames of this episode so far that started late, because the command before them came late.
     """
 
     values: dict[str, list[float]]
@@ -54,11 +54,11 @@ class Observation:
 
 
 class RobotProcess:
-    """A robot of a user's class in a process of its own; a context manager that stops the robot when it is left.
+    """A robot of a user's class in its own process; a context manager that stops the robot on exit.
 
     Attributes:
         name: FILE.py:CLASS.
-        settings: What the class declares.
+        settings: Settings declared by the class.
     """
 
     settings: RobotSettings
@@ -69,10 +69,10 @@ class RobotProcess:
 
         Args:
             name: FILE.py:CLASS.
-            hold: Places in q of the driven joints.
+            hold: Indices in q of the driven joints.
 
         Raises:
-            InputError: There is no such file or class, it has no such methods, or what it declares is not valid.
+            InputError: There is no such file or class, it lacks methods, or its settings are not valid.
         """
         if not is_file(name):
             raise InputError(f"{name}: no class of a robot; valid: FILE.py:CLASS")
@@ -104,11 +104,11 @@ class RobotProcess:
         return self._process.pid
 
     def reset(self) -> Observation:
-        """Bring the robot to where an episode starts, and return what it measures there."""
+        """Move the robot to the start of an episode, and return its measurement there."""
         return self._observed({"do": "reset"}, self.settings.reset_seconds + self.settings.patience, "reset()")
 
     def command(self, values: Sequence[float]) -> Observation:
-        """Command torques or targets, shape [nu], and return what is measured a frame later.
+        """Command torques or targets, shape [nu], and return the measurement a frame later.
 
         Raises:
             RobotStoppedError: The robot's class raised or hung, or no command came in time.
@@ -117,7 +117,7 @@ class RobotProcess:
         return self._observed({"do": "command", "values": list(values)}, limit, "command() and observe()")
 
     def stop(self) -> None:
-        """Make the robot safe, and wait until it is. What was answered before is dropped."""
+        """Make the robot safe, and wait until it is. Earlier answers are dropped."""
         if self._send({"do": "stop"}):
             with suppress(RobotStoppedError):
                 self._answer(self.settings.patience + _GRACE, "stop()")
@@ -149,7 +149,7 @@ class RobotProcess:
         raise RobotStoppedError(f"{self.name}: stopped: {answer.get('why', self._silence)}")
 
     def _answer(self, limit: float, what: str) -> dict[str, Any]:
-        """Return the answer to the last order; what was answered to others is dropped."""
+        """Return the answer to the last order; answers to others are dropped."""
         while True:
             answer = self._next(limit, what)
             if answer["is"] == "silence":
@@ -190,7 +190,7 @@ class RobotProcess:
         self._answers.put(None)
 
     def _end(self) -> None:
-        """End the process: in order if it still listens, else by force; another one stops a robot that it left."""
+        """End the process, by force if it does not react; a new process stops a robot that it left moving."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -202,7 +202,7 @@ class RobotProcess:
             self._stop_anew()
 
     def _stop_anew(self) -> None:
-        """Make the class once more in another process, which stops the robot when it ends."""
+        """Construct the class again in a new process, which stops the robot when it ends."""
         if self._replaced or not hasattr(self, "settings"):
             return
         self._replaced = True

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a class says and does through which neurodyn moves a robot, FILE.py:CLASS, and the process that calls it.
+"""Interface of a robot's class, FILE.py:CLASS, through which neurodyn moves a robot, and the process that calls it.
 
-The process calls the user's class at its rate, and makes the robot safe when anyone falls silent.
+The process calls the user's class at its rate, and makes the robot safe when either side falls silent.
 
-Orders arrive as lines of JSON on standard input, answers leave on standard output. The robot is stopped when an order
-says so, when standard input ends (the other process died), when no command comes in time, when a call raises or hangs,
-and on SIGTERM. Ctrl-C is for the other process, which stops the robot in order.
+Orders arrive as JSON lines on standard input, answers leave on standard output. The robot is stopped when an order says
+so, when standard input ends (the other process died), when no command comes in time, when a call raises or hangs, and
+on SIGTERM. Ctrl-C is for the other process, which stops the robot in order.
 """
 
 import json
@@ -34,21 +34,21 @@ METHODS = ("reset", "observe", "command")
 class RobotInterface(Protocol):
     """A robot, or a simulated one, that neurodyn moves in closed loop. A class needs no base class.
 
-    It is made without arguments in a process of its own, which calls its methods (`stop` from another thread where
-    another call hangs). Where that process dies or hangs for good, another one makes the class again and calls `stop`:
+    It is constructed without arguments in its own process, which calls its methods (`stop` from another thread if
+    another call hangs). If that process dies or hangs for good, a new one constructs the class again and calls `stop`:
     the constructor must not move the robot. Any exception stops the robot and ends the command; its text is shown.
 
-    Positions and velocities have the order, units and frames of the declared robot (`neurodyn robots ROBOT`): of a
+    Positions and velocities have the order, units and frames of the declared robot (`neurodyn robots ROBOT`): for a
     floating base the position of its origin [m], a quaternion x, y, z, w, the velocity of its centre of mass [m/s] and
     its angular velocity [rad/s], all in world axes.
 
     Attributes:
         rate: Frames per second [Hz]: that of the task's robot, or a multiple, at which commands are repeated.
-        realtime: Whether time goes on by itself. If not, `command` lasts until a frame has passed in the simulation.
+        realtime: Whether time passes by itself. If not, `command` lasts until a frame has passed in the simulation.
         control: Whether commands are torques [N m or N], target positions for the robot's own controller [rad or m], or
-            "command" for what the actuators of the declaration take; then `stop` is needed.
-        patience: Longest time that `observe` or `command` may take, and that a robot in real time goes on without a new
-            command [s]; by default five frames, at least 0.2 s, and 30 s if not `realtime`.
+            "command" for inputs of the declared actuators; then `stop` is needed.
+        patience: Longest time that `observe` or `command` may take, and that a robot in real time moves on without a
+            new command [s]; by default five frames, at least 0.2 s, and 30 s if not `realtime`.
         reset_seconds: Longest time that `reset` may take [s]; by default 60.
         velocity_filter: Time constant of the filter of velocities that `observe` leaves out [s]; by default a frame.
     """
@@ -61,24 +61,24 @@ class RobotInterface(Protocol):
     velocity_filter: float | None = None
 
     def reset(self) -> None:
-        """Bring the robot to where an episode starts, and return once it is there."""
+        """Move the robot to the start of an episode, and return once it is there."""
         ...
 
     def observe(self) -> Mapping[str, Any]:
-        """Return what is measured now.
+        """Return the current measurements.
 
-        "q" has shape [nq]; "qd", shape [nv], may be left out (filtered differences of q then), and "time" [s] where the
-        frame number says it. Whatever else there is, numbers or 1-D arrays of equal length in every frame, is only
-        logged.
+        "q" has shape [nq]; "qd", shape [nv], may be left out (then filtered differences of q are used), and so may
+        "time" [s] if it follows from the frame number. Further entries, numbers or 1-D arrays of equal length in every
+        frame, are only logged.
         """
         ...
 
     def command(self, values: np.ndarray) -> None:
-        """Take torques, targets or commands, shape [nu], within the declared limits, until the next command."""
+        """Apply torques, targets or commands, shape [nu], within the declared limits, until the next command."""
         ...
 
     def stop(self) -> None:
-        """Make the robot safe at once. Without this method it gets zero torques, or where it is as targets.
+        """Make the robot safe at once. Without this method it gets zero torques, or its current position as targets.
 
         It may be called from another thread while `observe` or `command` hangs, and more than once.
         """
@@ -87,23 +87,23 @@ class RobotInterface(Protocol):
 
 _FRAMES, _LEAST_PATIENCE, _SIMULATED_PATIENCE = 5, 0.2, 30.0
 _LOOK = 0.005
-"""Time between two looks of the watchdog [s]."""
+"""Time between two checks of the watchdog [s]."""
 _GRACE = 1.0
-"""Time that a stop gets before the process ends [s]."""
+"""Time for a stop before the process ends [s]."""
 STOPPED, _UNSTOPPED = 3, 4
 """Exit codes of a process in which a call hung, and whose `stop` returned or hung, too."""
 _END: dict[str, Any] = {"do": "close"}
 
 
 class Worker:
-    """Serves one robot until it is told to close."""
+    """Serves one robot until it is ordered to close."""
 
     def __init__(self, robot: Any, hold: list[int], answer: Callable[[dict[str, Any]], None]) -> None:
-        """Read what the class declares; an InputError if it cannot be right.
+        """Read the class's settings; raises an InputError if they are invalid.
 
         Args:
             robot: An object of the user's class.
-            hold: Places in q of the driven joints, whose positions become the targets of a robot that stops.
+            hold: Indices in q of the driven joints, whose positions become the targets of a robot that stops.
             answer: Sends an answer.
         """
         self._robot, self._hold, self._answer = robot, hold, answer
@@ -118,7 +118,7 @@ class Worker:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def serve(self, orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
-        """Follow orders; returns when there are no more."""
+        """Execute orders until there are no more."""
         while True:
             wait = None
             if self._driven and self._realtime:
@@ -147,7 +147,7 @@ class Worker:
             self._observe()
         elif self._running:
             self._frame(order["values"])
-        else:  # stopped in the meantime, which the other process was told
+        else:  # stopped in the meantime; the other process knows
             self._answer({"is": "stopped", "to": self._order})
 
     def _frame(self, values: list[float]) -> None:
@@ -171,7 +171,7 @@ class Worker:
         q = plain.get("q")
         self._q = q if isinstance(q, list) else None
         now = time.monotonic()
-        # Ticks keep their distance, so that delays of the operating system do not add up.
+        # Ticks keep their distance, so that delays of the operating system do not accumulate.
         self._tick = due if 0.0 <= now - due < self._period else now
         self._answer({"is": "observed", "values": plain, "clock": now, "late": self._late, "to": self._order})
 
@@ -195,7 +195,7 @@ class Worker:
             self._call = None
 
     def _watch(self) -> None:
-        """End the process when a call of the user's takes too long, after a stop from this thread."""
+        """Stop the robot from this thread and end the process when a call to the user's class takes too long."""
         while True:
             time.sleep(_LOOK)
             call = self._call
@@ -214,7 +214,7 @@ class Worker:
 
 
 def _settings(robot: Any) -> dict[str, Any]:
-    """Return what a class declares, with defaults filled in."""
+    """Return the settings declared by a class, with defaults filled in."""
     rate = getattr(robot, "rate", None)
     if not _positive(rate):
         raise InputError(f"rate is {rate!r}; valid: frames per second, above 0 [Hz]")
@@ -239,7 +239,7 @@ def _positive(value: object) -> TypeGuard[float]:
 
 
 def _plain(seen: Any) -> dict[str, Any]:
-    """Return measured values as lists, scalars as lists of one; an InputError if they are no such values."""
+    """Return measured values as lists, scalars as lists of one; raises an InputError for invalid values."""
     if not hasattr(seen, "items"):
         raise InputError(f"observe() returned {type(seen).__name__}; valid: a dict with at least 'q'")
     found = {}
@@ -257,9 +257,9 @@ def _plain(seen: Any) -> dict[str, Any]:
 
 
 def make(file: str, kind: str) -> Any:
-    """Return a robot of a user's class; an InputError says what is missing."""
+    """Return a robot of a user's class; an InputError names missing parts."""
     path = Path(file).resolve()
-    sys.path.insert(0, str(path.parent))  # as a script finds the modules beside it
+    sys.path.insert(0, str(path.parent))  # finds modules beside it, as a script does
     made = own_class(path, kind, "robot", object)
     missing = [name for name in METHODS if not callable(getattr(made, name, None))]
     if missing:
@@ -273,7 +273,7 @@ def make(file: str, kind: str) -> Any:
 
 
 def said(error: BaseException) -> str:
-    """Return an exception of the user's class in a line, with where it was raised."""
+    """Return an exception of the user's class in a line, with its location."""
     if isinstance(error, InputError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
@@ -289,10 +289,10 @@ def _read(orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
 
 
 def main() -> None:
-    """Serve the robot FILE CLASS; HOLD are the places of its driven joints in q, as JSON."""
+    """Serve the robot FILE CLASS; HOLD are the indices of its driven joints in q, as JSON."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what the user's class prints must not mix with the answers
+    os.dup2(2, 1)  # output of the user's class must not mix with the answers
     lock = threading.Lock()
 
     def answer(message: dict[str, Any]) -> None:
@@ -306,7 +306,7 @@ def main() -> None:
     except Exception as error:  # the user's file may raise anything
         answer({"is": "refused", "why": said(error)})
         return
-    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()  # a handler of signals may put into it
+    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()  # signal handlers may put into it
     signal.signal(signal.SIGTERM, lambda *_: orders.put(_END))
     threading.Thread(target=_read, args=(orders,), daemon=True).start()
     answer({"is": "ready", **worker.settings})
