@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks by name, those of any robot by NAME@ROBOT, and tasks of your own by file and class."""
+"""Tasks by name, tasks of any robot by NAME@ROBOT, and user tasks by file and class."""
 
 from collections.abc import Callable
 
@@ -42,11 +42,11 @@ TASKS_OF_ROBOTS: "Registry[Callable[[str], Task]]" = Registry(
     push="neurodyn.tasks.objects:Push",
     velocity="neurodyn.tasks.velocity:Velocity",
 )
-"""Classes of tasks of any robot that declares what they need, by name; with a robot they are called NAME@ROBOT."""
+"""Classes of tasks for any robot that declares their needs, by name; with a robot the name is NAME@ROBOT."""
 
 
 def of_robot(name: str) -> bool:
-    """Return whether a name is NAME@ROBOT, so that the task's robot may be a folder of the user's."""
+    """Return whether a name is NAME@ROBOT, with which the robot may be a user's folder."""
     return name not in TASKS and "@" in name and name.partition("@")[0] in TASKS_OF_ROBOTS
 
 
@@ -56,14 +56,14 @@ def names() -> list[str]:
 
 
 def load(name: str) -> "Task":
-    """Return a task. The code of a file runs here, so that a name in an artifact must not come here unasked.
+    """Return a task. Runs the code of a file, so names from artifacts must not get here without the user's consent.
 
     Args:
         name: Name of a task, "NAME@ROBOT" for one of any robot, by its name or path, or "FILE.py:CLASS" for a subclass
-            of `Task` in a file of yours.
+            of `Task` in your file.
 
     Raises:
-        InputError: There is no such task, or its robot lacks what it needs.
+        InputError: There is no such task, or its robot lacks a requirement.
     """
     if is_file(name):
         return _own(name)
@@ -79,14 +79,14 @@ def load(name: str) -> "Task":
 
 
 def _own(name: str) -> "Task":
-    """Return a task from a file; it is called by the file's full path, so that a policy for it finds it again."""
+    """Return a task from a file, named by the file's full path, so that a policy for it finds it again."""
     from neurodyn.tasks.task import Task
 
     path, kind = split_name(name)
     own = own_class(path, kind, "task", Task)
     try:
         task = own()
-    except TypeError as error:  # an abstract method is missing, or the constructor asks for arguments
+    except TypeError as error:  # an abstract method is missing, or the constructor has arguments
         raise InputError(f"{path}: task {kind!r} cannot be made ({error})") from None
     task.name = f"{path}:{kind}"
     return task

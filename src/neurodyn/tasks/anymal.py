@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ANYmal walking forward or sideways at 1 m/s (NeRD, arXiv 2508.15755).
 
-And following commanded velocities (Robotic World Model, arXiv 2501.10100).
+Also following commanded velocities (Robotic World Model, arXiv 2501.10100).
 """
 
 import msgspec
@@ -18,16 +18,16 @@ from neurodyn.tasks.velocity import ASKED, UPRIGHT, VelocityTracking, observed_c
 KP, KD = 85.0, 2.0
 """Gains of the joint controller [N m/rad, N m s/rad]."""
 RANGE = 0.5
-"""Greatest offset of a joint's target from the nominal pose [rad]."""
+"""Largest offset of a joint's target from the nominal pose [rad]."""
 LOWEST = 0.4
-"""Height of the base below which it has fallen [m]."""
+"""Base height below which the robot has fallen [m]."""
 _JOINTS = tuple(f"{leg}_{joint}" for leg in ("LF", "RF", "LH", "RH") for joint in ("HAA", "HFE", "KFE"))
 
 
 class AnymalWalk(Task):
     r"""$r = \max(0,\ e^{-|v_{xy} - v^*|^2} + 0.5\,e^{-w_{up}^2} - 2.5 \cdot 10^{-5} \sum \tau^2)$.
 
-    Velocities are in base axes. An episode ends where base or knees touch the ground, or the base is too low.
+    Velocities are in base axes. An episode ends when base or knees touch the ground, or the base is too low.
 
     Attributes:
         velocity: The target v* [m/s].
@@ -53,15 +53,15 @@ class AnymalWalk(Task):
         self._robot = self.declaration()
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
-        """Draw the robot's resets, looking along x."""
+        """Draw the robot's resets, facing along x."""
         return reset_states(self._robot, worlds, generator, heading=(0.0, 0.0))
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
-        """Return joint targets about the nominal pose."""
+        """Return joint targets around the nominal pose."""
         return Control(target=torch.add(self.nominal(action), action, alpha=RANGE), **gains(action))
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return velocities, gravity, joints about the nominal pose, and the last action."""
+        """Return velocities, gravity, joints relative to the nominal pose, and the last action."""
         return torch.cat(
             [
                 quantities["base_linear_velocity"], quantities["base_angular_velocity"],
@@ -72,7 +72,7 @@ class AnymalWalk(Task):
         )  # fmt: skip
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return the reward; one term, because it is cut off at zero as a whole."""
+        """Return the reward as one term, because it is clipped at zero as a whole."""
         wanted = constant(self.velocity, action)
         off = (quantities["base_linear_velocity"][:, :2] - wanted).square().sum(-1)
         # The rate about the vertical: gravity in base axes points down.
@@ -81,7 +81,7 @@ class AnymalWalk(Task):
         return {"track": (torch.exp(-off) + 0.5 * torch.exp(-turn.square()) - 2.5e-5 * effort).clamp_min(0.0)}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where base or knees touch the ground, or the base is too low."""
+        """Return whether base or knees touch the ground, or the base is too low."""
         touching = (quantities.contacts(self.contacts) > 0.5).any(-1)
         return touching | (quantities["base_height"][:, 0] < LOWEST)
 
@@ -106,19 +106,19 @@ class AnymalSide(AnymalWalk):
 
 
 SCALE = 0.5
-"""Target of a joint less its nominal position, for an action of 1 [rad]."""
+"""Joint target offset from the nominal position for an action of 1 [rad]."""
 WIDTH = 0.25
-"""Square of the velocity error at which a tracking reward has fallen to 1/e."""
+"""Squared velocity error at which a tracking reward has fallen to 1/e."""
 _BASE = "BASE"
 _FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
 _KNEES = ("LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
 
 
 class AnymalVelocity(VelocityTracking):
-    """Track velocities vx, vy and a turning rate wz in base axes, with little effort and good steps.
+    """Track velocities vx, vy and yaw rate wz in base axes, with little effort and good steps.
 
     Attributes:
-        others: Bodies that are not to touch the ground.
+        others: Bodies that should not touch the ground.
     """
 
     name = "anymal-velocity"
@@ -133,15 +133,15 @@ class AnymalVelocity(VelocityTracking):
     noise = (
         *((0.1,) * 3), *((0.2,) * 3), *((0.05,) * 3), *((0.0,) * 3), *((0.01,) * 12), *((1.5,) * 12), *((0.0,) * 12),
     )  # fmt: skip
-    """Half the width of the uniform noise that is added to each column of an observation in training."""
+    """Half the width of the uniform noise added to each column of an observation in training."""
     actions = _JOINTS
     action_scale = (SCALE,) * len(_JOINTS)
     action_meaning = "target of each joint less its nominal position [rad]"
     frames = 500
     limit = 4.0
     dt = 0.02
-    # As all terms of the reward it is a rate. Independent members disagree on 45 columns together about five times as
-    # much as heads on a shared trunk, which the lambda of arXiv 2504.16680 is for.
+    # A rate, as all reward terms. Independent members disagree on 45 columns together about five times as much as heads
+    # on a shared trunk, for which the lambda of arXiv 2504.16680 was chosen.
     penalty_scale = 0.02 / 5
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ class AnymalVelocity(VelocityTracking):
         return self._rewarded(terms, action)
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where the robot has fallen: far from upright, or its trunk on the ground where that is known."""
+        """Return whether the robot has fallen: far from upright, or with its trunk on the ground if that is known."""
         fallen = quantities["projected_gravity"][:, 2] > UPRIGHT
         if _BASE in quantities.contact_names:
             fallen = fallen | (quantities.contacts((_BASE,))[:, 0] > 0.5)
@@ -201,9 +201,9 @@ _D_FEET, _D_THIGHS = (tuple(f"{leg}_{body}" for leg in _D_LEGS) for body in ("FO
 
 
 class AnymalDFlat(AnymalVelocity):
-    """The same on ANYmal D, as its logs and published networks have it: joints and contacts in their order.
+    """Velocity tracking on ANYmal D, with the joint and contact order of its logs and published networks.
 
-    The robot has no asset, so that it is learned from logs alone.
+    The robot has no asset, so it is learned from logs alone.
     """
 
     name = "anymal-d-flat"
@@ -212,5 +212,6 @@ class AnymalDFlat(AnymalVelocity):
     contacts = (*_D_FEET, *_D_THIGHS)
     observations = observed_columns(_D_JOINTS, _D_JOINTS, _D_JOINTS)
     actions = _D_JOINTS
-    # Members are heads on a shared trunk, which the lambda of arXiv 2504.16680 is for; a rate, as the reward's terms.
+    # Members are heads on a shared trunk, for which the lambda of arXiv 2504.16680 was chosen; a rate, as the reward
+    # terms.
     penalty_scale = 0.02

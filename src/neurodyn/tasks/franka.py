@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
+"""Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
 
 import math
 
@@ -12,15 +12,15 @@ from neurodyn.geometry.tensors import constant
 from neurodyn.tasks.task import Memory, Task, uniform
 
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
-"""Greatest torques [N m]."""
+"""Torque limits [N m]."""
 STEP = 0.03125
-"""Greatest change of a joint's target in a frame, from where the joint is [rad]."""
+"""Largest offset of a joint's target from its position in a frame [rad]."""
 KP = (600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0)
 KD = (5.0, 5.0, 5.0, 5.0, 3.0, 2.5, 1.5)
 TARGETS = ((0.3, 0.7), (-0.35, 0.35), (0.05, 0.45))
-"""Where targets lie [m]."""
+"""Ranges of targets [m]."""
 SPREAD = 0.1
-"""Greatest offset of a joint from the usual pose at a start [rad]."""
+"""Largest offset of a joint from the usual pose at a start [rad]."""
 NEAR = 0.02
 """Distance at which a target counts as reached [m]."""
 _EXPONENT = 80.0
@@ -30,7 +30,7 @@ _JOINTS = tuple(f"panda_joint{number}" for number in range(1, 8))
 class FrankaReach(Task):
     r"""$r = -d + 1/(e^{50d} + e^{-50d} + 10^{-4}) + 1/(e^{300d} + e^{-300d} + 10^{-4})$, d the target distance.
 
-    The joints have next to no friction (3 mN m s/rad), so that a policy has to damp them itself and sees their
+    The joints are nearly frictionless (3 mN m s/rad), so that a policy must damp them itself and observes their
     velocities, which NeRD's does not.
     """
 
@@ -42,10 +42,10 @@ class FrankaReach(Task):
     )  # fmt: skip
     actions = _JOINTS
     frames = 128
-    implausible_reward = -205.0  # the arm's end is at most 1.6 m from a target, in each of 128 frames
+    implausible_reward = -205.0  # the end effector is at most 1.6 m from a target, in each of 128 frames
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
-        """Draw poses about the usual one, at rest."""
+        """Draw poses around the usual one, at rest."""
         device = generator.device
         offset = uniform((-SPREAD, SPREAD), worlds * len(_JOINTS), generator).view(worlds, -1)
         return State(self.nominal(offset) + offset, torch.zeros(worlds, len(_JOINTS), device=device))
@@ -70,7 +70,7 @@ class FrankaReach(Task):
         return torch.zeros_like(memory.frame, dtype=torch.bool)
 
     def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where the target is reached."""
+        """Return whether the target is reached."""
         return distance(quantities, memory) < NEAR
 
 
@@ -87,10 +87,10 @@ class FrankaTorque(FrankaReach):
 
 
 class FrankaPosition(FrankaReach):
-    """Reaching by joint targets a little away from where the joints are.
+    """Reaching by joint targets near the current positions.
 
-    Torques are limited, as by NeRD's controller, not actions: those of 1 give the large joints 19 of their 87 N m, with
-    which even plans of whole episodes return 65, less than NeRD's policies.
+    As in NeRD's controller, torques are limited instead of actions: actions of 1 give the large joints 19 of their 87 N
+    m, with which even plans of whole episodes return 65, less than NeRD's policies.
     """
 
     name = "franka-position"
@@ -99,7 +99,7 @@ class FrankaPosition(FrankaReach):
     limit = 8.0
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
-        """Return joint targets whose torques the drives can give."""
+        """Return joint targets whose torques are within the limits."""
         kp, kd, most = (constant(values, action) for values in (KP, KD, TORQUE))
         damping = kd * quantities["joint_velocity"]
         torque = torch.maximum(torch.minimum(kp * STEP * action - damping, most), -most)
@@ -112,6 +112,6 @@ def distance(quantities: Quantities, memory: Memory) -> Tensor:
 
 
 def _bump(d: Tensor, rate: float) -> Tensor:
-    # Far away the exponential would overflow to infinity, and its gradient be 0 times that.
+    # Far away the exponential would overflow to infinity, and its gradient be 0 times infinity.
     exponent = (rate * d).clamp(max=_EXPONENT)
     return 1.0 / (torch.exp(exponent) + torch.exp(-exponent) + 1e-4)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Tasks with the observations and actions of the policies that the authors of NeRD publish (arXiv 2508.15755).
+r"""Tasks with the observations and actions of NeRD's published policies (arXiv 2508.15755).
 
 `TASK@nerd` is TASK with the conventions of their Warp environments: y up, quantities in world axes, their order of
 joints, and for ANYmal their nominal pose and joint controller. Their world axes $(x, y, z)$ are our $(x, z, -y)$, a
-rotation $R$ by $-90^\circ$ about x. Body axes are the same, so that vectors in the world become $R v$ and orientations
-$R \otimes q$. Source: env_ant.py and env_anymal.py of https://github.com/NVlabs/neural-robot-dynamics.
+rotation $R$ by $-90^\circ$ about x. Body axes are the same, so that world vectors become $R v$ and orientations $R
+\otimes q$. Source: env_ant.py and env_anymal.py of https://github.com/NVlabs/neural-robot-dynamics.
 """
 
 import math
@@ -37,7 +37,7 @@ def base_observation(quantities: Quantities) -> Tensor:
 
 
 class _NerdAnt(Ant):
-    """An ant whose observation lacks the heading, and so has 28 components."""
+    """An ant whose observation lacks the heading and so has 28 components."""
 
     observations = (*_BASE, *Ant.observations[11:27], "up")
 
@@ -73,13 +73,13 @@ NOMINAL = dict(
 )  # fmt: skip
 """The authors' nominal pose, whose knees point the other way than ours [rad]."""
 TORQUES = {"HAA": 75.0, "HFE": 60.0, "KFE": 12.0}
-"""Torque of an action of 1, added to the torque of the controller at the nominal pose [N m]."""
+"""Torque for an action of 1, added to the controller's torque at the nominal pose [N m]."""
 
 
 class _NerdAnymal(AnymalWalk):
     r"""$r$ of `AnymalWalk` with velocities in world axes.
 
-    The torque $g\,a + k_p (q_0 - q) - k_d \dot q$ is that of a target $q_0 + g\,a / k_p$.
+    The torque $g\,a + k_p (q_0 - q) - k_d \dot q$ corresponds to a target $q_0 + g\,a / k_p$.
     """
 
     observations = (*_BASE, *JOINTS, *(f"{joint}_velocity" for joint in JOINTS), "up", "heading")
@@ -102,7 +102,7 @@ class _NerdAnymal(AnymalWalk):
         )
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
-        """Return joint targets about the nominal pose, in the robot's order of joints."""
+        """Return joint targets around the nominal pose, in the robot's joint order."""
         offset = columns(constant(self.action_scale, action) * action, self._ours)
         return Control(target=self.nominal(action) + offset, **gains(action))
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks with a free body beside a robot: push it somewhere, or lift it.
+"""Tasks with a free body beside a robot: push it to a goal, or lift it.
 
-A robot declares their settings, `tasks: {lift: {object: cube, ...}}`, known as lift@ROBOT. They read which joints,
-drives and objects there are from the declaration, so that one class serves every robot.
+A robot declares their settings, `tasks: {lift: {object: cube, ...}}`, and the task is then named lift@ROBOT. Joints,
+drives and objects are read from the declaration, so that one class serves every robot.
 
-What acts on the object is the end effector of a robot that declares one, else the origin of a floating base. The policy
-sees everything in the axes of a floating base, in world axes if the base is bolted, and nothing of where in the world
-the robot is.
+The object is moved by the end effector if the robot declares one, else by the floating base, taken at its origin. The
+policy observes everything in the axes of a floating base, or in world axes if the base is bolted, without the robot's
+position in the world.
 """
 
 import math
@@ -37,8 +37,8 @@ class DeclaredSettings(Config, frozen=True):
 
     Attributes:
         frames: Length of an episode [frames].
-        steps: Greatest distance of a servo's target from where it is, by drive, in the units of its command. Other
-            drives take commands within their ranges.
+        steps: Largest offset of a servo's target from its position, by drive, in the units of its command. Other drives
+            take commands within their ranges.
     """
 
     frames: int = 150
@@ -68,7 +68,7 @@ class DeclaredTask(Task):
     action_meaning = "command of a drive: from where it is if it has a step, else from the middle of its range"
 
     def __init__(self, robot: str) -> None:
-        """Prepare the task of a robot, by its name or path.
+        """Prepare the task for a robot, given by name or path.
 
         Raises:
             InputError: There is no such robot, it does not declare the task, or the settings are not valid.
@@ -93,7 +93,7 @@ class DeclaredTask(Task):
         self.action_scale = tuple(self._steps.get(drive, own) for drive, own in zip(self.actions, half, strict=True))
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
-        """Return commands: those of drives with a step from where they are, others within their ranges."""
+        """Return commands: offsets from the current position for drives in `steps`, values within ranges for others."""
         given = self.within_ranges(action)
         if given.target is None or not self._steps:
             return given
@@ -117,7 +117,7 @@ class DeclaredTask(Task):
 
 AXES = "xyz"
 TILT = 1.0
-"""Angle between a floating base's z axis and the vertical at which the robot has fallen [rad]."""
+"""Angle between a floating base's z axis and the vertical from which on the robot has fallen [rad]."""
 _JOINT_RATE = 0.1
 """Factor on joint velocities in observations."""
 
@@ -127,9 +127,9 @@ class ObjectSettings(DeclaredSettings, frozen=True):
 
     Attributes:
         object: Name of its free joint.
-        goal: Where it is to be, drawn for each episode: ranges of x, y (and z to lift it), world axes [m].
-        near: Distance from the goal at which the object is there [m].
-        reach: Distance from the object over which nearness to it counts [m].
+        goal: Goal position, drawn per episode: ranges of x, y (and z to lift it), world axes [m].
+        near: Distance from the goal at which it counts as reached [m].
+        reach: Length scale of the reward for nearness to the object [m].
     """
 
     object: str = ""
@@ -146,7 +146,7 @@ class ObjectSettings(DeclaredSettings, frozen=True):
 
 
 class ObjectTask(DeclaredTask):
-    """The common part of tasks with an object: goals, observation, falls and success."""
+    """Base class of tasks with an object: goals, observation, falls and success."""
 
     settings_type = ObjectSettings
     settings: ObjectSettings  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -195,7 +195,7 @@ class ObjectTask(DeclaredTask):
         return torch.stack([uniform(self.settings.goal[axis], worlds, generator) for axis in self.axes], dim=-1)
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return joints, base, object from what acts on it, goal from the object, its motion, and the last action."""
+        """Return joints, base, object from the actor, goal from the object, the object's motion, and last action."""
         place = self.place(quantities)
         ahead = self.ahead(quantities, memory)
         if ahead.shape[-1] < 3:
@@ -220,24 +220,24 @@ class ObjectTask(DeclaredTask):
         return quantities[f"{self.settings.object}.linear_velocity"]
 
     def actor(self, quantities: Quantities) -> tuple[Tensor, Tensor]:
-        """Return position [m] and velocity [m/s] of what acts on the object, world axes, each of shape [worlds, 3]."""
+        """Return position [m] and velocity [m/s] of the actor on the object, world axes, each of shape [worlds, 3]."""
         if self._handed:
             return quantities["end_effector_position"], quantities["end_effector_velocity"]
         turned = rotation.turn_rows(quantities["base_linear_velocity"][:, None], base_rotation(quantities).mT)
         return quantities["base_position"], turned[:, 0]
 
     def ahead(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return the way from the object to its goal [m], world axes, shape [worlds, axes of the goal]."""
+        """Return the vector from the object to its goal [m], world axes, shape [worlds, axes of the goal]."""
         return memory.command - self.place(quantities)[:, : len(self.axes)]
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where a floating base has fallen; an arm never fails."""
+        """Return whether a floating base has fallen; an arm never fails."""
         if not self._floating:
             return torch.zeros_like(memory.frame, dtype=torch.bool)
         return quantities["projected_gravity"][:, 2] > -math.cos(TILT)
 
     def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where the object is at its goal."""
+        """Return whether the object is at its goal."""
         return length(self.ahead(quantities, memory)) < self.settings.near
 
 
@@ -245,8 +245,8 @@ class PushSettings(ObjectSettings, frozen=True):
     """Settings of `Push`.
 
     Attributes:
-        behind: Distance behind the object, seen from the goal, from which it is pushed [m].
-        speed: Speed at which the object is moved at most for reward [m/s].
+        behind: Distance behind the object, seen from the goal, from which to push it [m].
+        speed: Largest speed that is rewarded [m/s].
     """
 
     behind: float = 0.05
@@ -259,8 +259,10 @@ class Push(ObjectTask):
     r"""Push an object over the ground to a goal.
 
     $r = \frac{1}{2}(1 - \tanh(|p - p_b|/reach)) + \frac{1}{2} v_b + 2 v_g + 1 - \tanh(d/5 near) + 4 e^{-(d/near)^2}
-    - 0.01 |a|^2$: nearness of what pushes (p) to the place behind the object (p_b), its speed towards there ($v_b$),
-    that of the object towards the goal ($v_g$), both over `speed` and at most 1, and the object's distance to it (d).
+    - 0.01 |a|^2$: nearness of the pusher (p) to the point behind the object (p_b), its speed towards that point
+      ($v_b$), the
+    object's speed towards the goal ($v_g$), both relative to `speed` and at most 1, and the object's distance to the
+    goal (d).
     """
 
     settings_type = PushSettings
@@ -268,7 +270,7 @@ class Push(ObjectTask):
     key, axes = "push", "xy"
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return what nearness, both velocities and the goal earn, and what effort costs."""
+        """Return rewards of nearness, both speeds and the goal, and the cost of effort."""
         own, ahead = self.settings, self.ahead(quantities, memory)
         far = length(ahead)
         # At the goal there is no direction, and no need to be behind the object.
@@ -292,7 +294,7 @@ class LiftSettings(ObjectSettings, frozen=True):
     """Settings of `Lift`.
 
     Attributes:
-        rise: Height above where the object starts from which it counts as lifted [m].
+        rise: Height above the object's start from which it counts as lifted [m].
     """
 
     rise: float = 0.04
@@ -317,7 +319,7 @@ class Lift(ObjectTask):
         self._rest = self.declaration().reset_interval("q", f"{self.settings.object}.z")[0]
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return what nearness, height and the goal earn, and what effort costs."""
+        """Return rewards of nearness, height and the goal, and the cost of effort."""
         own, place = self.settings, self.place(quantities)
         far = length(self.ahead(quantities, memory))
         lifted = ((place[:, 2] - self._rest) / own.rise).clamp(0.0, 1.0)

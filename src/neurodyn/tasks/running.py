@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ant, which runs forward, spins, and spins at a given rate (NeRD, arXiv 2508.15755); a planar runner."""
+"""The ant running, spinning, and spinning at a given rate (NeRD, arXiv 2508.15755); a planar runner."""
 
 import torch
 from torch import Tensor
@@ -11,16 +11,16 @@ from neurodyn.geometry.tensors import constant
 from neurodyn.tasks.task import Memory, Task, reset_states
 
 TORQUE = 400.0
-"""Greatest torque of a joint [N m]."""
+"""Torque limit of a joint [N m]."""
 LOWEST = 0.3
-"""Height of the base below which the ant has fallen [m]."""
+"""Base height below which the ant has fallen [m]."""
 SPIN = 5.0
-"""Rate that is to be tracked [rad/s]."""
+"""Target yaw rate of tracking [rad/s]."""
 _JOINTS = ("hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3", "hip_4", "ankle_4")
 
 
 class Ant(Task):
-    """The common part of the ant's tasks: torques, observation, falling, and starts that look along x."""
+    """Base class of the ant's tasks: torques, observation, falling, and starts facing along x."""
 
     robot = "ant"
     needs = (
@@ -37,7 +37,7 @@ class Ant(Task):
     frames = 500
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
-        """Draw the robot's resets, looking along x."""
+        """Draw the robot's resets, facing along x."""
         return reset_states(self.declaration(), worlds, generator, heading=(0.0, 0.0))
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
@@ -56,7 +56,7 @@ class Ant(Task):
         )  # fmt: skip
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where the base is too low."""
+        """Return whether the base is too low."""
         return quantities["base_height"][:, 0] < LOWEST
 
 
@@ -87,7 +87,7 @@ class AntSpinTrack(Ant):
     name = "ant-spin-track"
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return how well the rate is tracked, and uprightness."""
+        """Return the tracking of the rate, and uprightness."""
         wx, wy, wz = world_velocity(quantities)[1].unbind(-1)
         off = (wz - SPIN).square() + 0.1 * wx.square() + 0.1 * wy.square()
         return {"track": 5.0 * torch.exp(-off), "up": 0.1 * up(quantities)}
@@ -111,20 +111,20 @@ def up(quantities: Quantities) -> Tensor:
 
 
 def heading(quantities: Quantities) -> Tensor:
-    """Return the component along the world's x of the base's x axis, shape [worlds]."""
+    """Return the world x component of the base's x axis, shape [worlds]."""
     return base_rotation(quantities)[:, 0, 0]
 
 
 _LEGS = ("hind_hip", "hind_knee", "hind_ankle", "front_hip", "front_knee", "front_ankle")
 _RUNNER_JOINTS = ("x", "z", "pitch", *_LEGS)
 EFFORT = 0.1
-"""Cost of a full effort of all joints."""
+"""Cost of full actions of all joints."""
 
 
 class PlanarRun(Task):
     r"""$r = \dot x + \cos\theta - 0.1\,\overline{a^2}$ with the pitch of the trunk and the mean of squared actions.
 
-    Nothing ends an episode early.
+    Episodes never end early.
     """
 
     name = "planar-run"
@@ -141,11 +141,11 @@ class PlanarRun(Task):
         return Control(torque=action * constant(self.action_scale, action))
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return all joints but how far it has run, and the rates of all."""
+        """Return the positions of all joints except the travelled distance, and all joint velocities."""
         return torch.cat([quantities["joint_position"][:, 1:], quantities["joint_velocity"]], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return progress, how level the trunk is, and what effort costs."""
+        """Return rewards of progress and a level trunk, and the cost of effort."""
         return {
             "progress": quantities["joint_velocity"][:, 0],
             "level": quantities["joint_position"][:, 2].cos(),
@@ -153,5 +153,5 @@ class PlanarRun(Task):
         }
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return that nobody failed: on its back it earns less than by standing."""
+        """Return false everywhere: lying on its back earns less than standing."""
         return torch.zeros_like(quantities["joint_velocity"][:, 0], dtype=torch.bool)

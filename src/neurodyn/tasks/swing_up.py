@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Swinging up and holding: a pole on a cart, and DFKI's double pendulum C.1 by one of its two drives."""
+"""Swinging up and holding: a pole on a cart, and DFKI's double pendulum C.1 with one of its two drives."""
 
 import math
 
@@ -11,11 +11,11 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks.task import Memory, Task
 
 FORCE = 1500.0
-"""Greatest force on the cart [N]."""
+"""Force limit on the cart [N]."""
 TRACK = 4.0
 """Half the length of the rail [m]."""
 CART_FASTEST = 10.0
-"""Speed of the cart or the pole at which an episode ends [m/s or rad/s]."""
+"""Speed of the cart or the pole beyond which an episode ends [m/s or rad/s]."""
 
 
 class CartpoleSwingUp(Task):
@@ -39,7 +39,7 @@ class CartpoleSwingUp(Task):
         return torch.cat([_position(quantities), quantities["joint_velocity"]], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return 5, and what is subtracted from it."""
+        """Return the reward of 5, and the costs."""
         x, theta = _position(quantities).unbind(-1)
         xdot, thetadot = quantities["joint_velocity"].unbind(-1)
         return {
@@ -51,27 +51,27 @@ class CartpoleSwingUp(Task):
         }
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where the cart left the rail, or where something is too fast."""
+        """Return whether the cart left the rail, or a speed is too high."""
         x = quantities["joint_position"][:, 0]
         return (x.abs() > TRACK) | (quantities["joint_velocity"].abs() > CART_FASTEST).any(-1)
 
     def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where the pole stands."""
+        """Return whether the pole is upright and slow."""
         return (_position(quantities)[:, 1].abs() < 0.2) & (quantities["joint_velocity"][:, 1].abs() < 1.0)
 
 
 def _position(quantities: Quantities) -> Tensor:
-    """Return x and theta, which is taken into [-pi, pi)."""
+    """Return x, and theta wrapped to [-pi, pi)."""
     x, theta = quantities["joint_position"].unbind(-1)
     return torch.stack([x, torch.remainder(theta + math.pi, 2 * math.pi) - math.pi], dim=-1)
 
 
 TORQUE = 6.0
-"""Greatest torque of either drive [N m]."""
+"""Torque limit of either drive [N m]."""
 FASTEST = 30.0
-"""Speed of a joint at which an episode ends [rad/s]."""
+"""Speed of a joint beyond which an episode ends [rad/s]."""
 SHARES = (0.4, 0.6)
-"""Lengths of the links as shares of that of the pendulum, .2 and .3 m."""
+"""Lengths of the links as shares of the pendulum's, .2 and .3 m."""
 
 
 class _SwingUp(Task):
@@ -86,7 +86,7 @@ class _SwingUp(Task):
     action_scale = (TORQUE,)
     frames = 500
     driven: int
-    """Place of the joint that is driven."""
+    """Index of the driven joint."""
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return the torques; the other drive is idle."""
@@ -100,7 +100,7 @@ class _SwingUp(Task):
         return torch.cat([torch.stack([q.sin(), q.cos()], -1).flatten(1), qd], -1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return what height earns, and speed and effort cost."""
+        """Return the reward of height, and the costs of speed and effort."""
         q, qd = quantities["joint_position"], quantities["joint_velocity"]
         height = -SHARES[0] * q[:, 0].cos() - SHARES[1] * q.sum(-1).cos()
         return {
@@ -110,11 +110,11 @@ class _SwingUp(Task):
         }
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where a joint is too fast."""
+        """Return whether a joint is too fast."""
         return (quantities["joint_velocity"].abs() > FASTEST).any(-1)
 
     def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where both links stand, within .2 rad and 1 rad/s."""
+        """Return whether both links are upright, within .2 rad and 1 rad/s."""
         q, qd = quantities["joint_position"], quantities["joint_velocity"]
         upright = torch.stack([q[:, 0] + math.pi, q[:, 1]], -1)
         away = torch.remainder(upright + math.pi, 2 * math.pi) - math.pi
@@ -122,7 +122,7 @@ class _SwingUp(Task):
 
 
 class PendubotSwingUp(_SwingUp):
-    """The shoulder drives, the elbow is free."""
+    """The shoulder is driven, the elbow is free."""
 
     name = "pendubot-swingup"
     action_meaning = "torque of the shoulder [N m]"
@@ -130,7 +130,7 @@ class PendubotSwingUp(_SwingUp):
 
 
 class AcrobotSwingUp(_SwingUp):
-    """The elbow drives, the shoulder is free."""
+    """The elbow is driven, the shoulder is free."""
 
     name = "acrobot-swingup"
     action_meaning = "torque of the elbow [N m]"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task is: observation, reward, failure and first states, as pure functions of named quantities."""
+"""Base class of tasks: observation, reward, failure and start states, as pure functions of named quantities."""
 
 import math
 from abc import ABC, abstractmethod
@@ -24,14 +24,14 @@ _ANYWHERE = (-math.pi, math.pi)
 
 
 def reset_states(robot: Robot, worlds: int, generator: torch.Generator, *, heading: Interval | None = None) -> State:
-    """Draw states from the robot's `reset` ranges, its base over the origin of the world.
+    """Draw states from the robot's `reset` ranges, with its base above the world origin.
 
     Args:
         robot: The declared robot; its ball joints start at rest.
         worlds: Number of states.
         generator: Random numbers; its device is that of the states.
-        heading: Range of the angle of a floating base about the vertical [rad]; of robots whose resets give no
-            `rotation`. None for that of the resets.
+        heading: Range of a floating base's angle about the vertical [rad], for robots whose resets give no `rotation`.
+            None for that of the resets.
     """
     q: list[Tensor] = []
     qd: list[Tensor] = []
@@ -56,7 +56,7 @@ def uniform(interval: Interval, worlds: int, generator: torch.Generator) -> Tens
 
 
 def _object_pose(intervals: tuple[Interval, ...], worlds: int, generator: torch.Generator) -> Tensor:
-    """Draw poses of a free body beside a robot, upright: place [m], then heading [rad] as a quaternion."""
+    """Draw upright poses of a free body beside a robot: position [m], then heading [rad] as a quaternion."""
     place = torch.stack([uniform(interval, worlds, generator) for interval in intervals], dim=-1)
     turn = torch.zeros_like(place[:, :3])
     turn[:, 2] = place[:, 3]
@@ -64,7 +64,7 @@ def _object_pose(intervals: tuple[Interval, ...], worlds: int, generator: torch.
 
 
 def _pose(robot: Robot, worlds: int, generator: torch.Generator, heading: Interval) -> Tensor:
-    """Draw poses of a floating base: lifted, and turned about any axis, or about the vertical and then tilted."""
+    """Draw poses of a floating base: lifted, and rotated about any axis, or about the vertical and then tilted."""
     place = torch.zeros(worlds, 3, device=generator.device)
     if robot.reset.height is not None:
         place[:, 2] = uniform(robot.reset.height, worlds, generator)
@@ -89,7 +89,7 @@ class Memory:
     Attributes:
         action: The last action, shape [worlds, actions]; zero at a start.
         command: The command of the robot, shape [worlds, commands].
-        joint_velocity: Velocity of the joints one frame ago [rad/s or m/s], shape [worlds, nj].
+        joint_velocity: Joint velocities one frame ago [rad/s or m/s], shape [worlds, nj].
         air_time: Time that each foot has been in the air [s], shape [worlds, feet].
         frame: Frames since the start, shape [worlds], int64.
     """
@@ -110,7 +110,7 @@ class Memory:
         return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
     def renewed(self, mask: Tensor, fresh: "Memory") -> "Memory":
-        """Return this memory with that of `fresh` where `mask` is true, shape [worlds]."""
+        """Return this memory with the values of `fresh` where `mask` is true, shape [worlds]."""
         values = {}
         for field in fields(self):
             old, new = getattr(self, field.name), getattr(fresh, field.name)
@@ -125,22 +125,22 @@ class Task(ABC):
     Attributes:
         name: Name of the task.
         robot: Name of the robot.
-        needs: Quantities that it reads.
+        needs: Names of the quantities that it reads.
         contacts: Bodies whose contact it reads.
         observations: Names of the columns of an observation.
-        actions: Names of the components of an action, each meant to be within -1 and 1.
+        actions: Names of the components of an action, each nominally within -1 and 1.
         action_scale: Factor on each component, in the units of `action_meaning`.
         action_meaning: Meaning of the scaled action, in words.
         frames: Length of an episode in frames.
         dt: Length of a frame [s]; None for the robot's own.
-        penalty_scale: Reward that a world model's uncertainty of 1 costs in a frame, at lambda = 1.
+        penalty_scale: Cost per frame of a world model's uncertainty of 1, at lambda = 1, in reward.
         foresight: Frames from which `hindsight` infers a command.
-        limit: Size beyond which components of an action are cut off.
-        implausible_reward: Reward of a frame that ends an episode because its state is implausible. Where rewards are
-            costs, it is what an episode can lose at most: otherwise to break the simulator is the best policy.
-        mirrored: Columns of observations whose mirror image their name does not tell, with the column that it is and
-            its sign (`policy.symmetry`).
-        noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
+        limit: Magnitude at which components of an action are clipped.
+        implausible_reward: Reward of a frame that ends an episode because its state is implausible. If rewards are
+            costs, the largest cost of an episode: otherwise breaking the simulator is the best policy.
+        mirrored: Columns of observations whose mirror image does not follow from their name, with the image's column
+            and sign (`policy.symmetry`).
+        noise: Half the width of the uniform noise added to each column of an observation in training; empty for none.
     """
 
     name: str
@@ -162,7 +162,7 @@ class Task(ABC):
 
     @property
     def disturbances(self) -> tuple[str, ...]:
-        """What disturbs every episode, in the words of `--randomise`, as "push.velocity=0:1"; nothing by default."""
+        """Disturbances of every episode, in `--randomise` syntax, such as "push.velocity=0:1"; empty by default."""
         return ()
 
     def declaration(self) -> Robot:
@@ -170,7 +170,7 @@ class Task(ABC):
         return _declared(self.robot, self.dt)
 
     def nominal(self, like: Tensor) -> Tensor:
-        """Return positions of the driven joints in the nominal pose [rad or m], shape [nu], as `like` is typed."""
+        """Return nominal positions of the driven joints [rad or m], shape [nu], with dtype and device of `like`."""
         return constant(self._nominal, like)
 
     @cached_property
@@ -178,10 +178,10 @@ class Task(ABC):
         return self.declaration().nominal_q()
 
     def require(self, quantities: Quantities) -> None:
-        """Refuse dynamics that do not offer what the task reads.
+        """Check that dynamics provide everything the task reads.
 
         Raises:
-            InputError: A quantity or a contact is missing; the message names it and those that there are.
+            InputError: A quantity or a contact is missing; the message names it and the available ones.
         """
         try:
             quantities.require(self.needs)
@@ -195,11 +195,11 @@ class Task(ABC):
                 )
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
-        """Draw first states: those that the robot declares for resets."""
+        """Draw start states: by default the robot's declared resets."""
         return reset_states(self.declaration(), worlds, generator)
 
     def begin(self, quantities: Quantities, generator: torch.Generator) -> Memory:
-        """Return the memory of worlds that start now."""
+        """Return the memory of worlds at the start of an episode."""
         velocity = quantities["joint_velocity"]
         worlds = len(velocity)
         return Memory(
@@ -225,7 +225,7 @@ class Task(ABC):
         )
 
     def hindsight(self, ahead: Quantities) -> Tensor:
-        """Return the command under which the observed motion would have been right, shape [worlds, commands].
+        """Return the command that the observed motion follows, shape [worlds, commands].
 
         Args:
             ahead: Quantities of the `foresight` frames that followed, one after another for each world in turn.
@@ -233,7 +233,7 @@ class Task(ABC):
         return torch.zeros(len(ahead["joint_velocity"]) // self.foresight, 0)
 
     def action_of(self, control: Tensor) -> Tensor:
-        """Return the action that a logged control came from, shape [worlds, actions].
+        """Return the action behind a logged control, shape [worlds, actions].
 
         Raises:
             InputError: The task has no inverse of `control`.
@@ -241,7 +241,7 @@ class Task(ABC):
         raise InputError(f"task {self.name!r} cannot imitate a log: it does not say which action a control came from")
 
     def within_ranges(self, action: Tensor) -> Control:
-        """Return the control that an action between -1 and 1 stands for, over the whole ranges of the robot's controls.
+        """Return the control for an action between -1 and 1, scaled to the full ranges of the robot's controls.
 
         The ranges are those of `Robot.sampling_interval`: of the commands of actuators, or the efforts of torques.
 
@@ -270,12 +270,12 @@ class Task(ABC):
         """Return in which worlds the robot failed, shape [worlds], bool."""
 
     def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor | None:
-        """Return in which worlds the task is accomplished, shape [worlds], bool; None where it never is."""
+        """Return in which worlds the task is accomplished, shape [worlds], bool; None for tasks without success."""
         return None
 
 
 @lru_cache(maxsize=16)
 def _declared(robot: str, dt: float | None) -> Robot:
-    """Return a declared robot at a frame length; read once, because starts are drawn in every frame."""
+    """Return a declared robot at a frame length; cached, as starts are drawn in every frame."""
     declared = load(robot)
     return declared if dt is None else msgspec.structs.replace(declared, dt=dt)

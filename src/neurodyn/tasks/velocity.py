@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following commanded velocities: what all legged robots share, and the task of any robot that declares its legs.
+"""Following commanded velocities: base class for legged robots, and the task of any robot that declares its legs.
 
-Rewards of the latter are those of mjlab's velocity task, with steps rewarded as in Robotic World Model
-(arXiv 2501.10100).
+The latter has the rewards of mjlab's velocity task, with steps rewarded as in Robotic World Model (arXiv 2501.10100).
 """
 
 import math
@@ -24,13 +23,13 @@ from neurodyn.robots.sections import Legs
 from neurodyn.tasks.task import Memory, Task
 
 COMMAND_FRAMES = (100, 120)
-"""Range of frames for which a command holds."""
+"""Range of the number of frames for which a command holds."""
 PUSH_FRAMES = (48, 96)
-"""Range of frames between two pushes."""
+"""Range of the number of frames between pushes."""
 PUSH = 0.5
-"""Greatest change of the base's velocity along x and along y in a push [m/s], for a robot that walks at 1 m/s."""
+"""Largest change of the base's velocity along x and along y in a push [m/s], for a robot that walks at 1 m/s."""
 UPRIGHT = -0.5
-"""The z component of gravity in the axes of the base above which the robot has fallen: 60 degrees."""
+"""The z component of gravity in base axes above which the robot has fallen: 60 degrees."""
 
 # Columns of the memory's command: target velocities, then frames until the next command.
 ASKED, _UNTIL = slice(0, 3), slice(3, 4)
@@ -50,12 +49,12 @@ def observed_columns(joints: tuple[str, ...], rates: tuple[str, ...], actions: t
 
 
 class VelocityTracking(Task):
-    """Track velocities vx, vy and a turning rate wz in base axes.
+    """Track velocities vx, vy and yaw rate wz in base axes.
 
     Attributes:
         feet: Bodies whose steps are counted.
-        fastest: Greatest commanded vx and vy [m/s] and wz [rad/s].
-        standing: Share of commands that ask the robot to stand.
+        fastest: Largest commanded vx and vy [m/s] and wz [rad/s].
+        standing: Share of commands to stand still.
     """
 
     feet: tuple[str, ...]
@@ -73,13 +72,13 @@ class VelocityTracking(Task):
         """Return the positions of all joints in the nominal pose [rad or m], shape [nj]."""
 
     def begin(self, quantities: Quantities, generator: torch.Generator) -> Memory:
-        """Return the memory of worlds that start now, all feet on the ground."""
+        """Return the memory of worlds at the start of an episode, with all feet on the ground."""
         memory = super().begin(quantities, generator)
         return replace(memory, air_time=memory.action.new_zeros(len(memory.action), len(self.feet)))
 
     @property
     def disturbances(self) -> tuple[str, ...]:
-        """Pushes along x and y, for a robot that walks at 1 m/s of up to `PUSH`."""
+        """Pushes along x and y, scaled from `PUSH` for a robot that walks at 1 m/s."""
         most, seconds = PUSH * self.fastest[0], [frames * self._declaration.dt for frames in PUSH_FRAMES]
         return (
             f"push.velocity.[xy]={-most}:{most}",
@@ -87,13 +86,13 @@ class VelocityTracking(Task):
         )
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Draw velocities, and for how long they hold, shape [worlds, 4]."""
+        """Draw velocities and the number of frames for which they hold, shape [worlds, 4]."""
         asked = self._symmetric(worlds, generator)
         standing = torch.rand(worlds, 1, generator=generator, device=generator.device) < self.standing
         return torch.cat([asked.masked_fill(standing, 0.0), _whole(COMMAND_FRAMES, worlds, generator)], dim=-1)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
-        """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
+        """Return the memory after a frame: air times continue or restart, and expired commands are redrawn."""
         contact = quantities.contacts(self.feet) > 0.5
         until = memory.command[:, _UNTIL] - 1.0
         held = torch.cat([memory.command[:, ASKED], until], dim=-1)
@@ -110,31 +109,31 @@ class VelocityTracking(Task):
         return torch.cat([moved, constant((COMMAND_FRAMES[0],), moved).expand(len(moved), 1)], dim=-1)
 
     def action_of(self, control: Tensor) -> Tensor:
-        """Return the action of which `control` are the targets, shape [worlds, actions]."""
+        """Return the action whose targets are `control`, shape [worlds, actions]."""
         return (control - self.nominal(control)) / constant(self.action_scale, control)
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return what the robot measures of itself, its command, and its last action."""
+        """Return the robot's own measurements, its command, and its last action."""
         measured = [quantities[f"base_{kind}_velocity"] for kind in ("linear", "angular")]
         position = quantities["joint_position"] - self.joint_nominal(memory.action)
         joints = [position, quantities["joint_velocity"], memory.action]
         return torch.cat([*measured, quantities["projected_gravity"], memory.command[:, ASKED], *joints], dim=-1)
 
     def _rewarded(self, terms: dict[str, tuple[float, Tensor]], like: Tensor) -> dict[str, Tensor]:
-        """Return terms of a reward, each a rate with its weight, times dt."""
+        """Return reward terms from rates and weights, times dt."""
         weights = constant(tuple((self._declaration.dt * weight,) for weight, _ in terms.values()), like)
         scaled = weights * torch.stack([value for _, value in terms.values()])
         return dict(zip(terms, scaled.unbind(), strict=True))
 
     def _symmetric(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Draw velocities up to the greatest commands, shape [worlds, 3]."""
+        """Draw velocities up to the largest commands, shape [worlds, 3]."""
         drawn = torch.rand(worlds, 3, generator=generator, device=generator.device)
         lowest = tuple(-most for most in self.fastest)
         return torch.lerp(constant(lowest, drawn), constant(self.fastest, drawn), drawn)  # one kernel
 
 
 def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> Tensor:
-    """Draw whole numbers of frames, both ends included, shape [worlds, 1]."""
+    """Draw integer numbers of frames, both ends included, shape [worlds, 1]."""
     lower, upper = frames
     dtype = torch.get_default_dtype()
     return torch.randint(lower, upper + 1, (worlds, 1), generator=generator, device=generator.device, dtype=dtype)
@@ -143,24 +142,24 @@ def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> 
 _FRAME = 0.02
 """Time between two actions [s], or the robot's frame if that is longer."""
 _FROUDE = 0.6
-"""Greatest commanded speed over sqrt(g h), h the height of the base; at most 1 m/s."""
+"""Largest commanded speed over sqrt(g h), with the base height h; at most 1 m/s."""
 _LOWEST = 0.6
-"""Height of the base below which it has fallen, as a share of its nominal height."""
+"""Base height below which the robot has fallen, relative to its nominal height."""
 _ACTION = 0.25
-"""Force of a servo that an action of 1 asks for at rest, as a share of its greatest force (mjlab)."""
+"""Force of a servo for an action of 1 at rest, as a share of its force limit (mjlab)."""
 _LEAST = 0.3
-"""Least change of a servo's command that an action of 1 stands for [rad]: stiff servos would not be explored."""
+"""Least change of a servo's command for an action of 1 [rad]: otherwise stiff servos would not be explored."""
 _STEP = 0.4
-"""Time in the air of a good step [s]."""
+"""Air time of a good step [s]."""
 _LIFT = 0.15
-"""Height to which feet are lifted, as a share of the base's height, at most 0.1 m."""
+"""Height to which feet are lifted, relative to the base's height, at most 0.1 m."""
 _SPREAD_STANDING, _SPREAD_SWING, _SPREAD_OTHER = 0.08, 0.4, 0.15
-"""Deviations from the nominal pose at which its reward has fallen to 1/e: standing; walking, of joints that swing legs
-and of others [rad or m]."""
+"""Deviations from the nominal pose at which its reward has fallen to 1/e: standing; walking, for joints that swing legs
+and for others [rad or m]."""
 
 
 class Velocity(VelocityTracking):
-    """Track velocities on the robot's own legs, as it declares them (`legs`), by targets of its servos.
+    """Track velocities on the robot's declared legs (`legs`), by targets of its servos.
 
     Robots that take torques get a servo in each driven joint, with the gains that hold the nominal pose.
     """
@@ -176,10 +175,10 @@ class Velocity(VelocityTracking):
     standing = 0.1
 
     def __init__(self, robot: str) -> None:
-        """Read the robot, by name or path.
+        """Load the robot, by name or path.
 
         Raises:
-            InputError: It cannot walk: its base is bolted, it declares no legs or no drives.
+            InputError: It cannot walk: its base is bolted, or it declares no legs or no drives.
         """
         declared = load(robot)
         self.legs = legs = _legs_of(declared)
@@ -242,7 +241,7 @@ class Velocity(VelocityTracking):
         return self._rewarded(terms, action)
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where the robot has fallen: far from upright, too low, or with its trunk on the ground."""
+        """Return whether the robot has fallen: far from upright, too low, or with its trunk on the ground."""
         fallen = quantities["projected_gravity"][:, 2] > UPRIGHT
         fallen = fallen | (quantities["base_height"][:, 0] < _LOWEST * self.legs.height)
         if self._others:
@@ -250,23 +249,23 @@ class Velocity(VelocityTracking):
         return fallen
 
     def _posture(self, position: Tensor, moving: Tensor) -> Tensor:
-        """Return how near the joints are to the nominal pose, between 0 and 1, shape [worlds]."""
+        """Return the nearness of the joints to the nominal pose, between 0 and 1, shape [worlds]."""
         away = (position - self.joint_nominal(position)).square()
         spreads = constant((self._spread_standing, self._spread), position)
         return torch.exp(-torch.where(moving[:, None], away * spreads[1], away * spreads[0]).mean(-1))
 
     def _beyond(self, position: Tensor) -> Tensor:
-        """Return by how much joints are in the outer twentieths of their ranges, summed, shape [worlds]."""
+        """Return how far joints are in the outer twentieths of their ranges, summed, shape [worlds]."""
         low, high = constant(tuple(zip(*self._limits, strict=True)), position)
         return ((low - position).clamp_min(0.0) + (position - high).clamp_min(0.0)).sum(-1)
 
     def _steps(self, touching: Tensor, air_time: Tensor) -> Tensor:
-        """Return the time in the air of feet that land now, up to that of a good step, less half of it [s]."""
+        """Return the air time of feet that land now, up to that of a good step, less half of it, relative to it."""
         landed = touching & (air_time > 1.5 * self._declaration.dt)
         return ((air_time.clamp_max(_STEP) - 0.5 * _STEP) * landed).sum(-1) / _STEP
 
     def _low(self, quantities: Quantities, touching: Tensor) -> Tensor:
-        """Return by how much moving feet are off the height to which they are to be lifted, times their speed."""
+        """Return the distance of moving feet from their lifting height, times their speed."""
         off = (self._of_feet(quantities, "contact_height") - self._lift).abs() * ~touching
         return (off * self._of_feet(quantities, "contact_speed")).sum(-1)
 
@@ -278,7 +277,7 @@ _ANY = (-math.inf, math.inf)
 
 
 def _off(asked: Tensor, velocity: Tensor) -> Tensor:
-    """Return the squared error of a horizontal velocity, and of a vertical one that is to be zero, shape [worlds]."""
+    """Return the squared error of the horizontal velocity plus the squared vertical velocity, shape [worlds]."""
     return (asked - velocity[:, :2]).square().sum(-1) + velocity[:, 2].square()
 
 
@@ -323,7 +322,7 @@ def _gains_of(robot: Robot) -> tuple[float, float]:
 
 
 def _with_servos(robot: Robot, kp: float, kd: float) -> Robot:
-    """Return a robot whose driven joints have servos, which act in every step of its simulator."""
+    """Return a robot with servos in its driven joints, which act in every step of its simulator."""
     servos = {
         name: Drive(kind="servo", kp=kp, kd=kd, force_range=(-effort, effort))
         for name, effort in robot.actuated.items()
@@ -339,10 +338,10 @@ def _at_frame(robot: Robot) -> Robot:
 
 
 def _reach(robot: Robot, name: str) -> float:
-    """Return the change of a command that an action of 1 stands for.
+    """Return the change of a command for an action of 1.
 
-    Of a servo, what a quarter of its greatest force bends: scale = effort / (4 kp), as mjlab has it, within 0.3 rad and
-    half of its range. Of another actuator, a quarter of its range.
+    For a servo, the deflection by a quarter of its force limit: scale = effort / (4 kp), as in mjlab, at least 0.3 rad
+    and at most half of its range. For another actuator, a quarter of its range.
     """
     drive = robot.drives.get(name, Drive())
     low, high = robot.sampling_interval("control", name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Legged robots that walk: convex model-predictive control, gaits, and its imitation by a network."""
+"""Walking robots: convex model-predictive control, gaits, and its imitation by a network."""
 
 from neurodyn.core.registry import lazy
 

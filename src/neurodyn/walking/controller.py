@@ -20,7 +20,8 @@ from neurodyn.walking.quadruped import LEGS, Quadruped
 from neurodyn.walking.state import ForceInputs, LegKinematics, QuadrupedState, footholds, force_inputs, heading_turn
 
 CLEARANCE, FREQUENCY = 0.3, 40.0
-"""Largest defaults: swing height relative to the height of the centre of mass, natural swing frequency [rad/s]."""
+"""Upper limits of the defaults: swing height relative to the height of the centre of mass, natural swing frequency
+[rad/s]."""
 OVERLOAD = 1.5
 """Largest swing torque relative to the drives' limits; commands that need more are scaled down.
 
@@ -56,7 +57,7 @@ class Swing:
 
 
 def affordable_swing(quadruped: Quadruped, gait: Gait, settings: MpcSettings) -> Swing:
-    """Return the swing of the settings; values that are not set are reduced to what the drives can do at `SPEED`."""
+    """Return the swing of the settings; values that are not set are reduced to the drives' limits at `SPEED`."""
     height, given = quadruped.height, (settings.clearance, settings.swing_frequency)
     share = 1.0
     if gait.duty < 1.0 and None in given:
@@ -80,7 +81,7 @@ def swing_load(quadruped: Quadruped, gait: Gait, clearance: float, speed: float)
 
 
 def _torques(quadruped: Quadruped, gait: Gait, clearance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return absolute torques of lifting [N m], and of moving on per robot speed [N m s/m], shape [..., 4, 3]."""
+    """Return absolute torques of lifting [N m], and of forward motion per robot speed [N m s/m], shape [..., 4, 3]."""
     progress, still = np.linspace(0.0, 1.0, _SAMPLES), np.zeros((_SAMPLES, 3))
 
     def torques(way: tuple[float, float, float], height: float) -> np.ndarray:
@@ -106,7 +107,7 @@ def swing_motion(
         landing: Landing positions [m], shape [..., 3].
         progress: Progress of the swing, 0 to 1, shape [...].
         duration: Duration of the swing [s].
-        clearance: Lift [m].
+        clearance: Lift height [m].
     """
     share, rate, curve = _least_jerk(progress)
     way = landing - lifted
@@ -135,11 +136,11 @@ LATE = 0.25
 
 
 class QuadrupedController:
-    """Walks at commanded velocities; a batch of worlds, each with its gait clock.
+    """Walks at commanded velocities, in a batch of worlds, each with its own gait clock.
 
     Attributes:
         quadruped: The robot.
-        law: Computes the forces of stance feet.
+        law: Force law of the stance feet.
         gait: The gait.
         settings: Settings.
         swing: Parameters of the swing.
@@ -154,7 +155,7 @@ class QuadrupedController:
     def __init__(
         self, quadruped: Quadruped, law: ForceLaw, gait: Gait, dt: float, settings: MpcSettings | None = None
     ) -> None:
-        """Build the controller, whose `act` is called every dt [s]."""
+        """Build the controller; `act` must be called every dt [s]."""
         self.quadruped, self.law, self.gait, self.dt = quadruped, law, gait, dt
         self.settings = settings or MpcSettings()
         self.swing = affordable_swing(quadruped, gait, self.settings)
@@ -181,7 +182,7 @@ class QuadrupedController:
 
         Args:
             state: Measured states of all worlds.
-            command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3]. Scaled down where
+            command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3]. Scaled down if
                 the drives cannot swing the feet fast enough (`swing.speed`).
         """
         command = self.swing.limited(command, self.quadruped.stance)
@@ -301,9 +302,9 @@ def walker(
     """Build a controller for a plant; return it with the names of its force law and gait.
 
     Args:
-        plant: The plant in which it walks.
+        plant: The plant to walk in.
         gait: Name of a gait; None for trot, or for the imitated gait.
-        settings: Settings, or a file with them (YAML, TOML or JSON); None for the defaults, or for those imitated.
+        settings: Settings, or a file with them (YAML, TOML or JSON); None for the defaults, or for the imitated ones.
         imitation: Folder of a network that computes the forces (`imitate`); None for the quadratic program.
 
     Raises:

@@ -15,7 +15,7 @@ from neurodyn.walking.quadruped import LEGS, Quadruped
 from neurodyn.walking.state import ForceInputs, footholds, turned
 
 Solver = Callable[[np.ndarray, np.ndarray, float, float], np.ndarray | None]
-"""From H, g, the coefficient of friction and the greatest vertical force [N] to x; None where no x was found."""
+"""From H, g, the coefficient of friction and the vertical force limit [N] to x; None if no x was found."""
 
 _FREE = 1e30
 
@@ -27,7 +27,7 @@ def pyramids(count: int, friction: float, greatest: float) -> tuple[np.ndarray, 
     Args:
         count: Number of forces.
         friction: Coefficient of friction.
-        greatest: Greatest vertical force [N].
+        greatest: Vertical force limit [N].
 
     Returns:
         Rows on x, shape [4 count, 3 count], and bounds of the vertical forces and the rows, shape [5 count].
@@ -75,7 +75,7 @@ def solve_osqp(H: np.ndarray, g: np.ndarray, friction: float, greatest: float) -
 
 
 SOLVERS: Registry[Solver] = Registry("solver", daqp=solve_daqp, quadprog=solve_quadprog, osqp=solve_osqp)
-"""Solvers by name; the first comes with the extra "control", the others are installed by whoever wants them."""
+"""Solvers by name; the first comes with the extra "control", the others are installed separately."""
 
 
 def _package(name: str) -> Any:
@@ -90,7 +90,7 @@ def _package(name: str) -> Any:
 
 @lru_cache(maxsize=128)
 def _one_sided(count: int, friction: float, greatest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return C and b of $C^T x >= b$, as quadprog takes constraints."""
+    """Return C and b of $C^T x >= b$, quadprog's form of constraints."""
     rows, lower, upper = pyramids(count, friction, greatest)
     whole = np.vstack([np.eye(count, 3 * count), rows])
     below, above = lower > -_FREE, upper < _FREE
@@ -102,24 +102,24 @@ Weights = tuple[float, float, float, float, float, float, float, float, float, f
 
 
 class MpcSettings(Config, frozen=True):
-    """How a quadruped is controlled; by default as in Di Carlo et al. (IROS 2018) and NeuralSim.
+    """Settings of the quadruped controller; defaults as in Di Carlo et al. (IROS 2018) and NeuralSim.
 
     Attributes:
         horizon: Steps of the prediction.
-        step: Length of one of them [s].
+        step: Length of a step [s].
         weights: Weights of squared errors of roll, pitch, yaw, x, y, z, angular velocity and velocity.
-        effort: Weight of squared forces in weights of the robot, of which 0.18 is 1e-5/N^2 for an A1.
+        effort: Weight of squared forces, with forces in robot weights; 0.18 is 1e-5/N^2 for an A1.
         friction: Coefficient of friction of the pyramids; below that of the ground.
-        greatest_force: Greatest vertical force of a foot, in weights of the robot.
+        greatest_force: Vertical force limit of a foot, in robot weights.
         solver: Name of a solver of quadratic programs (`walking.convex_mpc.SOLVERS`).
-        interval: Time between two decisions on forces [s].
-        clearance: Height to which feet are lifted, in heights of the centre of mass; None for 0.3, or less
-            where the drives do not afford that (`walking.controller`).
-        foot_gain: Placement of feet by the error of velocity [s].
-        swing_frequency: Natural frequency of the control of swinging feet [rad/s]; None for 40, or less where the
-            drives do not afford that. Where clearance and frequency are given, commands are not limited.
-        swing_damping: Damping ratio of the control of swinging feet.
-        yaw_reach: Greatest error of heading that is corrected at once [rad].
+        interval: Time between decisions on forces [s].
+        clearance: Swing height of feet, in heights of the centre of mass; None for 0.3, or less if the drives are too
+            weak (`walking.controller`).
+        foot_gain: Gain of foot placement on the velocity error [s].
+        swing_frequency: Natural frequency of swing-foot control [rad/s]; None for 40, or less if the drives are too
+            weak. If both clearance and frequency are given, commands are not limited.
+        swing_damping: Damping ratio of swing-foot control.
+        yaw_reach: Largest heading error that is corrected at once [rad].
     """
 
     horizon: int = 10
@@ -173,7 +173,7 @@ class RigidBodyPrediction:
     """Builds the quadratic programs of a robot."""
 
     def __init__(self, quadruped: Quadruped, settings: MpcSettings) -> None:
-        """Compute what does not depend on the state of a robot."""
+        """Compute everything that does not depend on the robot's state."""
         n, h = settings.horizon, settings.step
         self._quadruped, self._settings = quadruped, settings
         self._effort = settings.effort / (quadruped.mass * quadruped.gravity) ** 2
@@ -215,10 +215,10 @@ class RigidBodyPrediction:
         return ForceProgram(H, g, step, leg)
 
     def _schedule(self, at: ForceInputs) -> tuple[np.ndarray, np.ndarray]:
-        """Return which feet stand in each step, [worlds, steps, 4], and where from the centre of mass, [..., 3].
+        """Return feet in stance by step, [worlds, steps, 4], and their positions from the centre of mass, [..., 3].
 
-        A foot that stands stays where it is, while the body moves on as commanded; one that is to land is taken to do
-        so where `footholds` says.
+        A standing foot stays in place while the body moves as commanded; a swinging foot is assumed to land at
+        `footholds`.
         """
         gait, command, ahead = at.gait, at.command, self._ahead
         phase = (at.phase[:, None] + ahead[:, None] / gait.period) % 1.0
@@ -229,7 +229,7 @@ class RigidBodyPrediction:
         places = footholds(
             self._quadruped, gait, self._settings.foot_gain, at.velocity, command, np.zeros((at.worlds, 4))
         )
-        # From the centre of mass at the time of landing, heading frame then: the body goes on from there.
+        # Relative to the centre of mass at landing, in the heading frame of that time; the body moves on from there.
         since = np.maximum(ahead[:, None] - landing[:, None], 0.0)
         moved = places[:, None, :, :2] - command[:, None, None, :2] * since[..., None]
         x, y = turned((command[:, 2:] * ahead)[..., None], moved[..., 0], moved[..., 1])
@@ -239,7 +239,7 @@ class RigidBodyPrediction:
         return contact, np.where(standing[..., None], held, planned)
 
     def _errors(self, at: ForceInputs) -> tuple[np.ndarray, np.ndarray]:
-        """Return how far positions and velocities without forces are from the references, [worlds, steps, 6] each."""
+        """Return errors of positions and velocities without forces against the references, [worlds, steps, 6] each."""
         t = self._times[:, None]
         worlds, count = at.worlds, len(t)
         first, second = np.zeros((worlds, count, 6)), np.zeros((worlds, count, 6))
@@ -258,17 +258,17 @@ class RigidBodyPrediction:
 
 
 def _travelled(command: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Return the way of a body that moves as commanded, heading frame at its start [m], shape [worlds, steps, 3]."""
+    """Return the path of a base that tracks the command exactly [m], initial heading frame, [worlds, steps, 3]."""
     half = 0.5 * command[:, 2:] * ahead  # chord of a circle, to second order
     x, y = turned(half, command[:, 0:1] * ahead, command[:, 1:2] * ahead)
     return np.stack([x, y, np.zeros_like(x)], -1)
 
 
 class ForceLaw(Protocol):
-    """Decides on the contact forces of the feet."""
+    """Computes the contact forces of the feet."""
 
     def __call__(self, at: ForceInputs) -> np.ndarray:
-        """Return the forces on the robot, heading frame [N], shape [worlds, 4, 3]; NaN in worlds without a decision."""
+        """Return the forces on the robot, heading frame [N], shape [worlds, 4, 3]; NaN in worlds without a solution."""
         ...
 
 
@@ -276,7 +276,7 @@ class ConvexMpc:
     """Forces by the quadratic program of a single rigid body over a horizon."""
 
     def __init__(self, quadruped: Quadruped, settings: MpcSettings | None = None) -> None:
-        """Take a robot.
+        """Build the controller for a robot.
 
         Raises:
             InputError: There is no such solver.
@@ -287,7 +287,7 @@ class ConvexMpc:
         self._solve = SOLVERS[self.settings.solver]
 
     def __call__(self, at: ForceInputs) -> np.ndarray:
-        """Return the forces of every world; NaN where the solver finds none."""
+        """Return the forces of every world; NaN if the solver finds none."""
         forces = np.full((at.worlds, LEGS, 3), np.nan)
         for world, program in enumerate(self._prediction.programs(at)):
             if not len(program.step):
@@ -302,19 +302,19 @@ class ConvexMpc:
 
 
 class FrictionPyramids:
-    """What feet can exert on the ground; brings forces there in fewer calls of numpy than `np.clip` alone makes."""
+    """Friction pyramids of the feet; projects forces with fewer numpy calls than `np.clip` needs."""
 
     def __init__(self, friction: float, greatest: float) -> None:
-        """Take the coefficient of friction and the greatest vertical force of a foot [N]."""
+        """Set the coefficient of friction and the vertical force limit of a foot [N]."""
         self._slopes = np.array([friction, friction, 1.0], np.float32)
         self._greatest, self._zero = np.array(greatest, np.float32), np.zeros((), np.float32)
 
     def nearest(self, forces: np.ndarray, contact: np.ndarray) -> np.ndarray:
-        """Return forces brought into the pyramids, and to zero where feet swing, shape [..., 4, 3].
+        """Return forces projected into the pyramids, and zero for swinging feet, shape [..., 4, 3].
 
         Args:
             forces: Forces [N], shape [..., 4, 3].
-            contact: Which feet stand, or 1 and 0, shape [..., 4].
+            contact: Which feet stand, bool or 1 and 0, shape [..., 4].
         """
         vertical = np.minimum(np.maximum(forces[..., 2], self._zero), contact * self._greatest)
         most = vertical[..., None] * self._slopes

@@ -24,14 +24,14 @@ WEIGHTS, CONFIG, ONNX = "forces.safetensors", "forces.json", "forces.onnx"
 
 
 class ImitationConfig(Config, frozen=True):
-    """What a network imitates.
+    """The imitated controller, and the network's size.
 
     Attributes:
         robot: Name of the robot.
-        gait: Name of the gait that it walks in.
-        settings: Settings of the controller that it imitates.
-        widths: Widths of its hidden layers.
-        mass: Mass of the robot [kg]; a network is refused for a robot of another mass or height.
+        gait: Name of its gait.
+        settings: Settings of the imitated controller.
+        widths: Widths of the hidden layers.
+        mass: Mass of the robot [kg]; the network is rejected for a robot of another mass or height.
         height: Height of the robot's centre of mass [m].
     """
 
@@ -44,12 +44,12 @@ class ImitationConfig(Config, frozen=True):
 
 
 class ForceNetwork(nn.Module):
-    """Normalised features, ELU layers, forces in shares of the robot's weight."""
+    """Normalised features, ELU layers, forces in robot weights."""
 
     weight: Tensor
 
     def __init__(self, weight: float, widths: tuple[int, ...] = WIDTHS) -> None:
-        """Take the robot's weight [N], the unit of forces."""
+        """Build the network for the robot's weight [N], the unit of forces."""
         super().__init__()
         self.normaliser = Normaliser(FEATURES)
         sizes = (FEATURES, *widths, LEGS * 3)
@@ -64,7 +64,7 @@ class ForceNetwork(nn.Module):
         return self.layers(self.normaliser(features)) * self.weight
 
     def matrices(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the layers as matrices [inputs, outputs] and offsets, normalisation and weight folded in."""
+        """Return the layers as matrices [inputs, outputs] and offsets, with normalisation and weight folded in."""
         linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
         found = [(layer.weight.detach().double().T.clone(), layer.bias.detach().double().clone()) for layer in linear]
         gain, mean = self.normaliser.gain.double(), self.normaliser.mean.double()
@@ -81,8 +81,8 @@ class ImitatedForces:
 
     Attributes:
         network: From features, float32 [worlds, 41], to forces [N], shape [worlds, 12].
-        config: What it imitates.
-        greatest: Greatest vertical force of a foot [N].
+        config: Configuration of the imitation.
+        greatest: Vertical force limit of a foot [N].
     """
 
     network: "Matrices"
@@ -102,12 +102,12 @@ class ImitatedForces:
 class Matrices:
     """A network as products of matrices.
 
-    Each hidden layer has one more unit that is always 1, which ELU leaves as it is: the offset of the next layer is a
-    row of that layer's matrix, and only the first is added.
+    Each hidden layer has an additional unit that is always 1, which ELU keeps: the offset of the next layer is a row of
+    that layer's matrix, and only the first offset is added.
     """
 
     def __init__(self, network: ForceNetwork) -> None:
-        """Take the layers of a network as they are now."""
+        """Copy the current layers of a network."""
         (first, offset), *others = network.matrices()
         self._first, self._offset = np.pad(first, ((0, 0), (0, 1))), np.append(offset, np.float32(1.0))
         self._others = [np.vstack(layer) for layer in others]
@@ -152,7 +152,7 @@ def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str) -> Imit
     """Read the force law of a quadruped from a folder.
 
     Raises:
-        InputError: The folder holds none, or that of another robot.
+        InputError: The folder holds no force law, or that of another robot.
     """
     folder = Path(folder)
     restore_folder(folder)

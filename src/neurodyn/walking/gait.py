@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gaits (when which foot stands and when it swings), and the velocities that are commanded over time."""
+"""Gaits (the stance and swing times of feet), and commanded velocities over time."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ class Gait(Config, frozen=True):
     """A periodic schedule of contacts; legs are front left, front right, hind left, hind right.
 
     Attributes:
-        stance: Time for which a foot stands [s].
-        duty: Share of the period for which it stands; 1 for always.
+        stance: Stance time of a foot [s].
+        duty: Share of the period in stance; 1 for always.
         offsets: Phase of each leg at time zero, in periods; a foot stands from phase 0 on.
     """
 
@@ -35,7 +35,7 @@ class Gait(Config, frozen=True):
 
     @property
     def swing(self) -> float:
-        """Time for which a foot swings [s]."""
+        """Swing time of a foot [s]."""
         return self.period - self.stance
 
     def phase(self, time: np.ndarray | float) -> np.ndarray:
@@ -43,15 +43,15 @@ class Gait(Config, frozen=True):
         return (np.asarray(time)[..., None] / self.period + np.array(self.offsets)) % 1.0
 
     def stands(self, phase: np.ndarray) -> np.ndarray:
-        """Return whether feet stand at these phases, bool, as `phase`."""
+        """Return whether feet stand at these phases, bool, shape of `phase`."""
         return phase < self.duty
 
     def left(self, phase: np.ndarray) -> np.ndarray:
-        """Return the time until a foot next lifts or lands [s], as `phase`."""
+        """Return the time until a foot next lifts or lands [s], shape of `phase`."""
         return (np.where(self.stands(phase), self.duty, 1.0) - phase) * self.period
 
     def progress(self, phase: np.ndarray) -> np.ndarray:
-        """Return how much of its swing a foot has done, 0 to 1, as `phase`; 0 while it stands."""
+        """Return the progress of a foot's swing, 0 to 1, shape of `phase`; 0 in stance."""
         return np.clip((phase - self.duty) / max(1.0 - self.duty, 1e-9), 0.0, 1.0)
 
 
@@ -65,20 +65,20 @@ GAITS: Registry[Gait] = Registry(
 
 
 SPEED, SIDEWAYS, TURNING = 0.6, 0.3, 0.8
-"""Greatest speed, greatest velocity to a side [m/s] and greatest yaw rate [rad/s] of drawn commands."""
+"""Limits of drawn commands: speed, sideways velocity [m/s] and yaw rate [rad/s]."""
 HOLD = 3.0
 """Time for which a drawn command holds [s]."""
 RAMP = (1.0, 1.0, 2.0)
-"""Greatest change of a command in a second [m/s^2, m/s^2, rad/s^2]."""
+"""Largest rate of change of a command [m/s^2, m/s^2, rad/s^2]."""
 
 
 @dataclass(frozen=True)
 class Commands:
-    """What worlds are to do; commands change along ramps.
+    """Commands of a batch of worlds, which change along ramps.
 
     Attributes:
-        targets: Shape [worlds, targets, 3].
-        hold: Time for which each of them holds [s].
+        targets: Target velocities and yaw rates, shape [worlds, targets, 3].
+        hold: Time for which each target holds [s].
     """
 
     targets: np.ndarray
@@ -97,7 +97,7 @@ class Commands:
             worlds: Number of worlds.
             seconds: Length of an episode [s].
             seed: Seed of the commands.
-            share: Factor on the greatest velocities.
+            share: Factor on the velocity limits.
         """
         rng = generator(seed, "walking commands")
         count = max(1, int(np.ceil(seconds / HOLD)))
@@ -111,6 +111,6 @@ class Commands:
         return self.targets[:, min(int(time / self.hold), self.targets.shape[1] - 1)]
 
     def follow(self, command: np.ndarray, time: float, dt: float) -> np.ndarray:
-        """Return the commands a time dt after `command`, on the way to the targets, shape [worlds, 3]."""
+        """Return the commands a time dt after `command`, ramped towards the targets, shape [worlds, 3]."""
         most = np.array(RAMP) * dt
         return command + np.clip(self.at(time) - command, -most, most)

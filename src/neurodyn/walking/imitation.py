@@ -21,18 +21,18 @@ from neurodyn.walking.walk import walk
 
 
 class ImitationSettings(Config, frozen=True):
-    """How a network learns to imitate.
+    """Settings of the imitation.
 
     Attributes:
-        transitions: Decisions of the quadratic program on random commands that it learns from first.
+        transitions: Decisions of the quadratic program on random commands for the first fit.
         rounds: Rounds of DAgger.
-        round_transitions: Decisions of each of them.
+        round_transitions: Decisions per round.
         seconds: Length of an episode in which decisions are gathered [s].
-        push: Standard deviation of changes of velocity by pushes [m/s], every second and in each direction.
-        share: Factor on the commands that are drawn, so that those asked for later lie inside.
+        push: Standard deviation of velocity changes by pushes [m/s], every second and in each direction.
+        share: Factor on the drawn commands, so that those used later lie inside.
         epochs: Passes over the decisions in the first fit, and after the last round; half as many in between.
-        batch: Decisions in a batch.
-        rate: First learning rate; it falls along a cosine.
+        batch: Decisions per batch.
+        rate: Initial learning rate; it falls along a cosine.
     """
 
     transitions: int = 10_000
@@ -56,7 +56,7 @@ class ImitationSettings(Config, frozen=True):
 
 @dataclass
 class Decisions:
-    """Situations and the forces that the quadratic program decides on in them.
+    """Inputs of the quadratic program and the resulting forces.
 
     Attributes:
         features: Shape [decisions, 41] in parts.
@@ -78,17 +78,17 @@ def imitate(
     *,
     seed: int = 0,
 ) -> tuple[ForceNetwork, ImitatedForces]:
-    """Train a network that decides on forces as convex model-predictive control does.
+    """Train a network to compute forces as convex model-predictive control does.
 
     Args:
-        plant: Where the robot walks.
+        plant: The plant to walk in.
         gait: Name of the gait.
-        mpc: Settings of what is imitated.
+        mpc: Settings of the imitated controller.
         settings: Settings of the imitation.
         seed: Seed of commands, pushes and weights.
 
     Raises:
-        InputError: The robot falls before any decision is made.
+        InputError: The robot falls before the first decision.
     """
     mpc, settings = mpc or MpcSettings(), settings or ImitationSettings()
     quadruped = plant.quadruped
@@ -115,7 +115,7 @@ def imitate(
 
 
 class _Labelled:
-    """A law of forces that keeps its situations, and what the teacher decides in them."""
+    """A force law that records its inputs, and the teacher's forces for them."""
 
     def __init__(self, law: ForceLaw, teacher: ConvexMpc) -> None:
         self._law, self._teacher = law, teacher

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a quadruped walks: its dynamics at the rate of the controller, a ground, and states to start from."""
+"""Plant of a walking quadruped: its dynamics at the rate of the controller, a ground, and start states."""
 
 import math
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ from neurodyn.walking.quadruped import Quadruped, find_quadruped
 from neurodyn.walking.state import LegKinematics
 
 LONGEST_FRAME = 0.0051
-"""Longest frame in which legs are controlled [s]."""
+"""Longest frame for controlling legs [s]."""
 _NEAR = 3.0
-"""How far from the middle of a terrain episodes start, along x and y [m]."""
+"""Largest distance of episode starts from the middle of a terrain, along x and y [m]."""
 _REACH = 0.4
-"""The ground is measured up to here from where an episode starts [m]."""
+"""Range of ground measurements around the start of an episode [m]."""
 
 
 @dataclass(frozen=True)
 class WalkingPlant:
-    """Dynamics that a quadruped walks in.
+    """Dynamics for a quadruped to walk in.
 
     Attributes:
-        name: As the user calls the dynamics.
-        robot: The robot, whose frame is the controller's.
+        name: Name of the dynamics given by the user.
+        robot: The robot, with the controller's frame length.
         dynamics: The dynamics.
-        quadruped: The robot as its controller sees it.
+        quadruped: The controller's model of the robot.
         scene: The ground.
         ground: Its name.
     """
@@ -55,9 +55,9 @@ class WalkingPlant:
         return self.dynamics.spec.dt
 
     def starts(self, worlds: int, seed: int) -> tuple[State, Environment]:
-        """Draw states in about the nominal pose just above the ground, and the ground below them.
+        """Draw states near the nominal pose just above the ground, and the ground below them.
 
-        Each world has a place of its own on a terrain.
+        Each world has its own place on a terrain.
         """
         rng, quadruped = generator(seed, "walking starts"), self.quadruped
         spec = self.dynamics.spec
@@ -80,7 +80,7 @@ class WalkingPlant:
         return State(q.to(kind), qd.to(kind)), environment
 
     def _highest(self, pose: torch.Tensor) -> torch.Tensor:
-        """Return the greatest height of the ground about the origin of each world [m]."""
+        """Return the greatest height of the ground around the origin of each world [m]."""
         from neurodyn.sim.sampling import ground_height
 
         along = torch.linspace(-_REACH, _REACH, 9)
@@ -90,7 +90,7 @@ class WalkingPlant:
 
 
 def walking_robot(robot: Robot) -> Robot:
-    """Return a robot with frames short enough for its legs to be controlled; substeps stay about as long."""
+    """Return a robot with frames short enough for controlling legs; the length of substeps stays about the same."""
     parts = max(1, math.ceil(robot.dt / LONGEST_FRAME))
     if parts == 1:
         return robot
@@ -100,7 +100,7 @@ def walking_robot(robot: Robot) -> Robot:
 
 
 def declared_quadruped(robot: Robot) -> Quadruped:
-    """Return a declared robot as its controller sees it.
+    """Return the controller's model of a declared robot.
 
     Raises:
         InputError: The robot is no quadruped.
@@ -132,7 +132,7 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
     if where.scene is None or not where.scene.shapes:
         raise InputError(f"robot {robot.name!r}: has no ground to walk on; declare `grounds` and `ground`")
     simulated = name in KINDS and bool(KINDS[name].simulate) and not (Path(name) / "model").is_dir()
-    dynamics = None if simulated else load(name)  # refused before anything is compiled
+    dynamics = None if simulated else load(name)  # rejected before anything is compiled
     quadruped = declared_quadruped(shorter)
     if dynamics is None:
         dynamics = KINDS[name].simulate.get()(shorter, device="cpu")
@@ -151,7 +151,7 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
 def fallen(quadruped: Quadruped, com: np.ndarray, tilt: np.ndarray, feet: np.ndarray) -> np.ndarray:
     """Return which robots have fallen: tilted beyond 0.8 rad, or at less than half of their height above a foot.
 
-    `com` and `feet` are along world axes [m], `tilt` is roll and pitch [rad], shape [worlds, 2].
+    `com` and `feet` are in world axes [m], `tilt` is roll and pitch [rad], shape [worlds, 2].
     """
     above = com[:, 2] - (feet[..., 2] - quadruped.radii).min(1)
     upright = (np.abs(tilt) < 0.8).all(1) & (above > 0.5 * quadruped.height)

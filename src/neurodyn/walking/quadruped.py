@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quadruped as its controller sees it: one rigid body on four legs of three joints, found in a mechanism."""
+"""A controller's model of a quadruped: one rigid body on four legs of three joints, found in a mechanism."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class Leg:
         name: Name of its first joint.
         links: Indices of its links, from the hip on.
         dofs: Their velocity coordinates.
-        controls: Their places in the control vector.
+        controls: Their indices in the control vector.
         foot: Centre of the foot in the last link's body frame [m].
-        radius: Distance from there to the sole [m].
+        radius: Distance from the centre to the sole [m].
     """
 
     name: str
@@ -44,7 +44,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class Quadruped:
-    """What the controller knows of a robot.
+    """The controller's model of a robot.
 
     Lengths and inertias are those of the nominal pose; the heading frame has a vertical z axis and the base's heading.
 
@@ -54,10 +54,10 @@ class Quadruped:
         mass: Mass [kg].
         inertia: Inertia about the centre of mass, axes of the base [kg m^2], shape [3, 3].
         height: Height of the centre of mass above the soles [m].
-        stance: Where feet stand, from the centre of mass, heading frame, z zero [m], shape [4, 3].
+        stance: Nominal foot positions from the centre of mass, heading frame, z zero [m], shape [4, 3].
         jacobian: Velocities of feet per unit of joint rates, heading frame, shape [4, 3, 3].
-        foot_inertia: Inertia that a foot opposes to forces while the base is held [kg], shape [4, 3, 3].
-        effort: Greatest torques [N m], shape [4, 3].
+        foot_inertia: Inertia of each foot against forces with the base held [kg], shape [4, 3, 3].
+        effort: Torque limits [N m], shape [4, 3].
     """
 
     mechanism: Mechanism
@@ -77,12 +77,12 @@ class Quadruped:
 
     @cached_property
     def gravity(self) -> float:
-        """Size of gravity [m/s^2]."""
+        """Magnitude of gravity [m/s^2]."""
         return float(np.linalg.norm(self.mechanism.gravity))
 
     @property
     def controls(self) -> np.ndarray:
-        """Places of the legs' joints in the control vector, shape [4, 3]."""
+        """Indices of the legs' joints in the control vector, shape [4, 3]."""
         return np.array([leg.controls for leg in self.legs])
 
 
@@ -92,10 +92,10 @@ def find_quadruped(
     """Find base, legs and feet.
 
     Args:
-        mechanism: The robot; its contact points say where feet are: those farthest from the last joint of a leg.
+        mechanism: The robot; feet are the contact points farthest from the last joint of a leg.
         spec: Names and order of state and control.
-        nominal: Positions of the driven joints in a pose that it stands in [rad], shape [nu].
-        effort: Greatest torques of the driven joints [N m], shape [nu].
+        nominal: Positions of the driven joints in a standing pose [rad], shape [nu].
+        effort: Torque limits of the driven joints [N m], shape [nu].
 
     Raises:
         InputError: It has no floating base, or not four legs of three driven revolute joints that end in contact
@@ -161,7 +161,7 @@ def centre_of_mass(tree: Tree, poses: Sequence[LinkPose]) -> tuple[Any, Vector]:
 
 
 def foot_place(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> Vector:
-    """Return where the centre of a foot is, world axes."""
+    """Return the position of a foot's centre, world axes."""
     pose = poses[leg.links[-1]]
     return pose.origin + pose.turn @ tree.in_link_frame(leg.links[-1], array(leg.foot))
 
@@ -199,7 +199,7 @@ def leg_weight(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> list[Any]:
 
 
 def _chains(mechanism: Mechanism) -> list[tuple[int, ...]]:
-    """Return the links of each chain that hangs on the base, from there on; branches make a chain none."""
+    """Return the links of each chain on the base, from the base outwards; a branch is no chain."""
     chains: list[list[int]] = []
     of: dict[int, int] = {}
     for index, link in enumerate(mechanism.links[1:], 1):
@@ -216,7 +216,7 @@ def _chains(mechanism: Mechanism) -> list[tuple[int, ...]]:
 
 
 def _foot(mechanism: Mechanism, link: int, spec: StateSpec) -> tuple[tuple[float, float, float], float]:
-    """Return centre and radius of the foot on a link: of the shape whose points are farthest from the joint."""
+    """Return centre and radius of the foot on a link: the shape with points farthest from the joint."""
     points = [point for point in mechanism.points if point.joint == link]
     if not points:
         raise InputError(
@@ -253,6 +253,6 @@ def _inertia(tree: Tree, poses: Sequence[LinkPose], centre: Vector) -> np.ndarra
 
 
 def _foot_inertia(inertia: TreeInertia, leg: Leg, jacobian: np.ndarray) -> np.ndarray:
-    r"""Return $(J M^{-1} J^T)^{-1}$ of a leg whose base is held: M is the leg's block of the mass matrix."""
+    r"""Return $(J M^{-1} J^T)^{-1}$ of a leg with the base held: M is the leg's block of the mass matrix."""
     lower = np.array([[inertia.matrix[i][j] if j <= i else 0.0 for j in leg.dofs] for i in leg.dofs], float)
     return np.linalg.inv(jacobian @ np.linalg.solve(lower + np.tril(lower, -1).T, jacobian.T))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a quadruped's controller reads from a state: body, feet and leg Jacobians; and the inputs of a force law."""
+"""State of a quadruped as read by its controller: body, feet and leg Jacobians; and the inputs of a force law."""
 
 import math
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ READINGS = {
 
 @dataclass(frozen=True)
 class QuadrupedState:
-    """States of a quadruped; vectors along world axes.
+    """States of a quadruped; vectors in world axes.
 
     Attributes:
-        turn: Rotation of the base to the world, shape [worlds, 3, 3].
+        turn: Rotation from the base to the world, shape [worlds, 3, 3].
         spin: Angular velocity of the base [rad/s], shape [worlds, 3].
         com: Centre of mass of the robot [m], shape [worlds, 3].
         velocity: Velocity of the centre of mass [m/s], shape [worlds, 3].
@@ -82,7 +82,7 @@ class QuadrupedState:
 
 
 def turned(angle: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return plane vectors (x, y), turned by an angle [rad]."""
+    """Return plane vectors (x, y) rotated by an angle [rad]."""
     c, s = np.cos(angle), np.sin(angle)
     return c * x - s * y, s * x + c * y
 
@@ -94,7 +94,7 @@ def heading_turn(yaw: np.ndarray) -> np.ndarray:
 
 
 class LegKinematics:
-    """Reads states; compiled once for a mechanism."""
+    """Computes readings of states; compiled once for a mechanism."""
 
     def __init__(self, quadruped: Quadruped) -> None:
         """Trace the kinematics of a quadruped."""
@@ -104,7 +104,7 @@ class LegKinematics:
         self._program = TracedProgram(ProgramSizes(state=self._width, held=mechanism.nq + mechanism.nv), self._step)
 
     def __call__(self, q: Tensor, qd: Tensor) -> QuadrupedState:
-        """Read states.
+        """Return the readings of states.
 
         Args:
             q: Positions in Newton's convention [rad or m], shape [worlds, nq].
@@ -150,14 +150,14 @@ def leg_readings(quadruped: Quadruped, q: list[Any], qd: list[Any]) -> dict[str,
 
 
 FEATURES = 41
-"""Numbers of `ForceInputs.features`."""
+"""Length of `ForceInputs.features`."""
 CONTACT = slice(25, 29)
-"""Which of them say which feet stand."""
+"""Entries of the features for feet in stance."""
 
 
 @dataclass(frozen=True)
 class ForceInputs:
-    """Inputs of a force law, for a batch of worlds; vectors along the axes of the heading frame.
+    """Inputs of a force law, for a batch of worlds; vectors in the heading frame.
 
     Attributes:
         tilt: Roll and pitch [rad], shape [worlds, 2].
@@ -166,7 +166,7 @@ class ForceInputs:
         spin: Angular velocity of the base [rad/s], shape [worlds, 3].
         velocity: Velocity of the centre of mass [m/s], shape [worlds, 3].
         command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3].
-        feet: Feet from the centre of mass [m], shape [worlds, 4, 3].
+        feet: Foot positions from the centre of mass [m], shape [worlds, 4, 3].
         phase: Phases of the legs, shape [worlds, 4].
         gait: The gait.
     """
@@ -192,10 +192,10 @@ class ForceInputs:
         return self.gait.stands(self.phase)
 
     def features(self) -> np.ndarray:
-        """Return all inputs as numbers, shape [worlds, 41], float32, from which a network imitates the forces."""
+        """Return all inputs as features of an imitating network, shape [worlds, 41], float32."""
         gait, phase, contact = self.gait, self.phase, self.contact
         left, angle = gait.left(phase), 2.0 * np.pi * phase
-        # One concatenation: numbers put into their places one by one take longer than all the rest.
+        # One concatenation: filling in the entries one by one takes longer than all the rest.
         return np.concatenate(
             (self.tilt, self.yaw[:, None], self.height[:, None], self.spin, self.velocity, self.command,
              self.feet.reshape(-1, 12), contact, left, np.sin(angle), np.cos(angle)),
@@ -206,11 +206,11 @@ class ForceInputs:
 def footholds(
     quadruped: Quadruped, gait: Gait, gain: float, velocity: np.ndarray, command: np.ndarray, ahead: np.ndarray
 ) -> np.ndarray:
-    r"""Return where feet should land after a time (Raibert 1986), from the centre of mass then [m], [worlds, 4, 3].
+    r"""Return landing positions of feet after a time (Raibert 1986), from the centre of mass then [m], [worlds, 4, 3].
 
     $$p = R_z(\omega t) h + \tfrac{T}{2}(v^{cmd} + \omega \times h) + k\,(v - v^{cmd})$$
 
-    with the place h of a foot in the nominal stance and the time T of stance.
+    with the nominal position h of a foot and the stance time T.
 
     Args:
         quadruped: The robot.

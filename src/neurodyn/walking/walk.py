@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Episodes of a quadruped that walks as commanded: how well it follows, whether it falls, what decisions cost.
+"""Episodes of a quadruped walking at commanded velocities: tracking errors, falls, and the cost of decisions.
 
-Their page has errors, falls, times, and a film.
+Their page has errors, falls, times, and an animation.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from neurodyn.walking.gait import Commands
 from neurodyn.walking.plant import WalkingPlant, fallen
 
 SETTLING = 1.0
-"""Time at the beginning of an episode that does not count in tracking errors [s]; at most half of it."""
+"""Time at the start of an episode excluded from tracking errors [s]; at most half of it."""
 
 
 class WalkResult(Record, frozen=True):
@@ -34,25 +34,25 @@ class WalkResult(Record, frozen=True):
 
     Attributes:
         robot: Name of the robot.
-        law: What decides on forces.
+        law: Name of the force law.
         gait: Name of the gait.
-        plant: Where it walks, as the user calls it.
+        plant: Name of the plant given by the user.
         ground: Name of the ground.
         seed: Seed of starts and commands.
         episodes: Number of episodes.
         seconds: Length of an episode [s].
         falls: Episodes that ended in a fall.
-        decision_ms: CPU time of a decision on forces for one world, mean [ms].
+        decision_ms: Mean CPU time of a decision on forces for one world [ms].
         decisions: Decisions, over all worlds.
-        fallbacks: Those of them in which no forces were found, and the last ones went on.
-        velocity_error: Size of the difference between the velocity of the centre of mass over a gait cycle, heading
-            frame, and what is commanded over that time; mean over time and episodes, falls excluded from when they
-            happen on [m/s]; UNSET, as all errors, where every episode falls at once.
-        momentary_error: The same without the mean over a cycle [m/s].
+        fallbacks: Decisions without a solution, which kept the last forces.
+        velocity_error: Norm of the difference between the centre-of-mass velocity, averaged over a gait cycle, and the
+            command over that time, heading frame; mean over time and episodes, up to any fall [m/s]. UNSET, as all
+            errors, if every episode falls at once.
+        momentary_error: The same without averaging over a cycle [m/s].
         yaw_rate_error: Mean difference of yaw rates over a gait cycle [rad/s].
-        worst_velocity_error: Greatest `velocity_error` of an episode [m/s].
-        foot_speed: Speed of feet over the ground to which the controller scales commands down, as the drives afford no
-            more [m/s]; errors are from the commands as they were given. UNSET where it does not.
+        worst_velocity_error: Largest `velocity_error` of an episode [m/s].
+        foot_speed: Foot speed over the ground to which the controller scales commands down, as the drives' limit [m/s];
+            errors are against the original commands. UNSET without scaling.
     """
 
     robot: str
@@ -75,7 +75,7 @@ class WalkResult(Record, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the controller can be used."""
+        """Whether the controller is usable."""
         share = self.falls / self.episodes
         found = [
             of_failed(share, "end in a fall", "give a lower --command, another --gait, or even --ground"),
@@ -90,19 +90,19 @@ class WalkResult(Record, frozen=True):
         return judged if judged.grade != "ok" else Verdict("ok", f"no falls in {self.episodes} episodes")
 
     def plain(self) -> dict[str, Any]:
-        """Return the result as JSON holds it, the verdict with it."""
+        """Return the result as plain data for JSON, including the verdict."""
         return {**super().plain(), "verdict": str(self.verdict)}
 
 
 @dataclass(frozen=True)
 class WalkPath:
-    """What happened, in all worlds; a world rests where it fell.
+    """Executed motion of all worlds; a world stands still after a fall.
 
     Attributes:
         trajectory: The states.
         velocity: Velocity of the centre of mass, heading frame [m/s], shape [worlds, frames, 3].
         yaw_rate: Yaw rate [rad/s], shape [worlds, frames].
-        command: Velocities and yaw rate that were commanded, shape [worlds, frames, 3].
+        command: Commanded velocities and yaw rate, shape [worlds, frames, 3].
         standing: Whether it had not fallen, shape [worlds, frames].
         environment: The ground.
     """
@@ -127,17 +127,17 @@ def walk(
     disturb: Callable[[State, int], State] | None = None,
     watch: Callable[[np.ndarray, int], None] | None = None,
 ) -> tuple[WalkResult, WalkPath]:
-    """Walk for one episode in each of a number of worlds, all side by side.
+    """Walk for one episode in each of a number of worlds in parallel.
 
     Args:
-        plant: Where.
-        controller: What walks; it begins anew.
-        commands: What is commanded, by world.
+        plant: The plant to walk in.
+        controller: The controller, which is reset.
+        commands: Commands by world.
         seconds: Length of an episode [s].
         seed: Seed of the starts.
-        names: What the user calls the law of forces, and the gait.
-        disturb: Changes states before they are measured, by frame; for instance as pushes do.
-        watch: Shown which worlds stand after each decision on forces, with the number of the frame.
+        names: Names of the force law and the gait.
+        disturb: Changes states by frame before they are measured, for example by pushes.
+        watch: Called after each decision on forces with the standing worlds and the frame number.
     """
     worlds, frames = len(commands.targets), max(1, round(seconds / plant.dt))
     state, environment = plant.starts(worlds, seed)
@@ -167,7 +167,7 @@ def walk(
         state = step.state
         up = torch.as_tensor(standing)
         states.append(state.where(up, states[-1]))
-        if down.any():  # nobody looks any more, but nothing breaks
+        if down.any():  # the worlds no longer count, but must stay valid
             state = start.where(torch.as_tensor(down), state)
             carry = plant.dynamics.reset(carry, start, torch.as_tensor(down))
             command = np.where(down[:, None], 0.0, command)
@@ -192,11 +192,11 @@ def walk(
 
 
 def tracking_errors(path: WalkPath, settling: int, cycle: int) -> dict[str, float | UnsetType]:
-    """Return how far velocities are from those commanded, by name as in `WalkResult`; UNSET where nothing counts.
+    """Return velocity errors against the commands, by name as in `WalkResult`; UNSET if nothing counts.
 
     Args:
-        path: What happened.
-        settling: Frames at the beginning that do not count.
+        path: Executed motion.
+        settling: Frames excluded at the start.
         cycle: Frames of a gait cycle.
     """
     off = np.concatenate([path.velocity[..., :2] - path.command[..., :2],
@@ -221,18 +221,18 @@ def tracking_errors(path: WalkPath, settling: int, cycle: int) -> dict[str, floa
 
 
 LONGEST = 8.0
-"""Length of the film on the page [s]."""
+"""Length of the animation on the page [s]."""
 
 
 def walk_headline(result: WalkResult) -> str:
-    """Return how well it walks, in a sentence."""
+    """Return the tracking error and the falls, in a sentence."""
     fell = "no falls" if not result.falls else f"falls in {result.falls} of {result.episodes} episodes"
     limited = "" if result.foot_speed is UNSET else f"; commands scaled down to feet of {result.foot_speed:.2g} m/s"
     return f"follows velocities to {_shown(result.velocity_error)} m/s; {fell}{limited}"
 
 
 def walk_tables(result: WalkResult) -> list[Table]:
-    """Return errors and costs."""
+    """Return tables of errors and costs."""
     return [
         Table(
             f"{result.robot}: {result.gait} by {result.law} in {result.plant}, ground {result.ground}",
@@ -249,7 +249,7 @@ def walk_tables(result: WalkResult) -> list[Table]:
 
 
 def walk_film(plant: WalkingPlant, result: WalkResult, path: WalkPath) -> Recording:
-    """Return a film of the first two episodes, or of one twice; each rests where it fell."""
+    """Return an animation of the first two episodes, or of one twice; each stands still after a fall."""
     frames = 1 + min(path.command.shape[1], round(LONGEST / plant.dt))
     other = min(1, result.episodes - 1)
     first, second = (
