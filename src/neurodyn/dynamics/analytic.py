@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CONTACT_FORCE = 1.0
 """Normal force above which a body counts as touching [N]."""
 
-_KEPT = 4  # simulators that are kept for the next call
+_KEPT = 4  # number of simulators cached for later calls
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class SimulatedWorlds:
 
 @dataclass(frozen=True)
 class _Present:
-    """What simulation worlds are set to: as `SimulatedWorlds`, and how often the parameters were edited before."""
+    """Current settings of simulation worlds: as `SimulatedWorlds`, with the edit count of the parameters."""
 
     pose: Tensor | None = None
     gravity: Tensor | None = None
@@ -78,7 +78,7 @@ class AnalyticDynamics(Dynamics):
     kind = "analytic"
 
     def __init__(self, robot: Robot, *, substeps: int | None = None, device: str = "cpu") -> None:
-        """Take a robot.
+        """Prepare the dynamics of a robot.
 
         Args:
             robot: The declared robot.
@@ -102,7 +102,7 @@ class AnalyticDynamics(Dynamics):
         environment = environment or Environment()
         ground = environment.ground
         simulator = self._simulator(present_state(context).worlds, None if ground is None else ground.scene)
-        # Kept as they are now: a caller may change its tensors while it goes on with this carry.
+        # Copied, because the caller may edit its tensors while it continues with this carry.
         pose = None if ground is None or ground.pose is None else ground.pose.detach().clone()
         gravity = None if environment.gravity is None else environment.gravity.detach().clone()
         worlds = SimulatedWorlds(simulator, pose, gravity, environment.parameters)
@@ -124,7 +124,7 @@ class AnalyticDynamics(Dynamics):
         return replace(carry, memory=renewed_memory(carry.memory, self._memory_after(carry, context), mask))
 
     def with_drives(self, drives: Mapping[str, Drive]) -> "AnalyticDynamics":
-        """Return the simulator of the robot with these drives, which act in each of its steps."""
+        """Return the dynamics of the robot with these drives, which act in each solver step."""
         robot = msgspec.structs.replace(self.robot, drives=dict(drives))
         return AnalyticDynamics(robot, substeps=self._substeps, device=self.device)
 
@@ -167,7 +167,7 @@ class AnalyticDynamics(Dynamics):
         return Environment(gravity=torch.tensor(self.robot.gravity))
 
     def require_parameters(self, names: Sequence[str]) -> None:
-        """Leave it to the simulator's worlds to refuse what they cannot differ in."""
+        """Do nothing: the simulator refuses quantities that cannot differ between its worlds."""
 
     @cached_property
     def _seen_points(self) -> ContactPointLayout | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -193,7 +193,7 @@ class AnalyticDynamics(Dynamics):
     def _enter(self, worlds: SimulatedWorlds) -> None:
         """Set the environment of the simulation worlds, unless it is set already."""
         simulator, parameters = worlds.simulator, worlds.parameters
-        before = self._present.get(simulator, _Present())  # as a simulator is built
+        before = self._present.get(simulator, _Present())  # settings of a new simulator
         if worlds.pose is not before.pose:
             simulator.set_ground(worlds.pose)
         if worlds.gravity is not before.gravity:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of every kind as files: RUN/model/{model.safetensors, config.json, spec.json}.
 
-config.json holds everything but the weights, spec.json what the model is a model of. RUN/robot/ holds a robot that does
-not ship with the package, so that the run can be moved.
+config.json holds everything but the weights, spec.json the system that the model describes. RUN/robot/ holds a robot
+that does not ship with the package, so that the run can be moved.
 """
 
 import contextlib
@@ -45,15 +45,15 @@ def load_weights(model: LearnedDynamics, tensors: dict[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Artifact(Generic[C, S, M]):
-    """How models of one kind are written to files, and read again.
+    """File format of models of one kind: how they are written and read.
 
     Attributes:
         kind: Name of the kind.
         config: Type of config.json, with the fields `kind` and `robot`.
         spec: Type of spec.json.
-        build: From config and spec to a model with fresh weights.
-        describe: From a model to its config and spec.
-        tensors: From a model to the contents of model.safetensors.
+        build: Builds a model with fresh weights from config and spec.
+        describe: Returns config and spec of a model.
+        tensors: Returns the contents of a model's model.safetensors.
         restore: Loads the contents of model.safetensors into a model; raises an `InputError` if they do not fit.
     """
 
@@ -132,7 +132,7 @@ def load_simulator(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
     """Load a model whose state is a simulator's; arguments and errors: see `load`.
 
     Raises:
-        InputError: Its state is what a log measures.
+        InputError: Its state is that of a log.
     """
     model = load(run, device=device)
     if model.measured:

@@ -64,7 +64,7 @@ class LearnedDynamics(nn.Module, Dynamics):
 
 
 class EnsembleDynamics(LearnedDynamics):
-    """Dynamics with several networks, of which the worlds of a policy follow some in turn."""
+    """Dynamics with several networks; worlds in which a policy acts follow some of them in turn."""
 
     _turns: Turns
 
@@ -74,7 +74,7 @@ class EnsembleDynamics(LearnedDynamics):
         """Number of networks."""
 
     def following(self, count: int, first: int = 0) -> "EnsembleDynamics":
-        """Return the same model, in whose imagination worlds follow only some members in turn."""
+        """Return the same model, whose imagined worlds follow only some members in turn."""
         other = copy.copy(self)
         other._turns = Turns(count, first)
         return other

@@ -88,7 +88,7 @@ class Batched:
 
     @classmethod
     def unchecked(cls, **values: Any) -> Self:
-        """Return a batch without the checks, for loops that are sure of their shapes."""
+        """Return a batch without checks, for loops with known shapes."""
         made = object.__new__(cls)
         made.__dict__.update(values)
         return made
@@ -144,7 +144,7 @@ class Batched:
 
         Args:
             spec: Names of the coordinates and dt for the labels; None for indices.
-            worlds: Greatest number of worlds to draw.
+            worlds: Maximum number of worlds to draw.
         """
         arrays = _arrays(self)
         figure = new_figure(figsize=(8.0, 0.8 + 2.2 * len(arrays)))
@@ -322,13 +322,13 @@ class Control(Batched):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WorldParameters(Batched):
-    """Named quantities of the robot and its contacts that have a value of their own in every world.
+    """Named quantities of the robot and its contacts with one value per world.
 
-    Dynamics read `numbers` in every frame, so that they may be edited in place between frames, for instance where an
+    Dynamics read `numbers` in every frame, so that they may be edited in place between frames, for instance when an
     episode begins.
 
     Attributes:
-        names: Names of the quantities, as "root.mass" (`neurodyn quantities`).
+        names: Names of the quantities, such as "root.mass" (`neurodyn quantities`).
         numbers: Their values (SI units), shape [worlds, quantities].
     """
 
@@ -360,7 +360,7 @@ class WorldParameters(Batched):
         return cls(tuple(values), torch.stack([column.expand(worlds) for column in columns], 1))
 
     def rows(self, index: Tensor | slice) -> "WorldParameters":
-        """Return the values of some of the worlds; those of a single row hold for all worlds."""
+        """Return the values of some of the worlds; a single row applies to all worlds."""
         return self if len(self.numbers) == 1 else WorldParameters(self.names, self.numbers[index])
 
     def __getitem__(self, name: str) -> Tensor:
@@ -370,7 +370,7 @@ class WorldParameters(Batched):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Environment(Batched):
-    """What surrounds the robot in a batch of worlds, and what differs in them of the robot itself.
+    """Gravity and ground of a batch of worlds, and quantities of the robot that differ between them.
 
     Attributes:
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
@@ -384,13 +384,13 @@ class Environment(Batched):
     parameters: WorldParameters | None = None
 
     def __post_init__(self) -> None:
-        """Take parameters as a mapping, too; see `Batched`."""
+        """Convert parameters that are given as a mapping; see `Batched`."""
         if isinstance(self.parameters, Mapping):
             self.__dict__["parameters"] = WorldParameters.of(self.parameters)
         super().__post_init__()
 
     def to(self, target: torch.device | torch.dtype | str) -> "Environment":
-        """Return the environment on another device or of another dtype; ground shapes move when they are measured."""
+        """Return the environment on another device or of another dtype; ground shapes move when queried."""
         moved, ground = super().to(target), self.ground
         if ground is None or ground.pose is None:
             return moved
@@ -404,8 +404,8 @@ class Window(Batched):
     Attributes:
         q: Positions at the start of each frame and at present [rad or m], shape [worlds, T + 1, nq].
         qd: Velocities at the same times [rad/s or m/s], shape [worlds, T + 1, nv].
-        torque: Controls during the frames: torques [N m or N], or what `StateSpec.control_kind` says, shape
-            [worlds, T, nu].
+        torque: Controls during the frames: torques [N m or N], or as `StateSpec.control_kind` says, shape [worlds, T,
+            nu].
         channels: Further measured values, shape [worlds, T + 1, nx]; None if there are none.
     """
 
@@ -434,7 +434,7 @@ class Step(Batched):
             shape [worlds, nq + nv + nx]; None without an ensemble.
         aleatoric: Standard deviation of the predicted noise, in the units and shape of `epistemic`; None if the
             dynamics do not predict it.
-        applied: Control that a robot was given, within its limits, shape [worlds, nu]; None for the one asked for.
+        applied: Control that was applied to a robot, within its limits, shape [worlds, nu]; None for the requested one.
     """
 
     state: State
@@ -493,7 +493,7 @@ class RecordedEnvironments:
     """Gravity and ground of the episodes in a store, and quantities of the robot in which they differ."""
 
     def __init__(self, store: "Store", device: torch.device | str = "cpu", names: Sequence[str] = ()) -> None:
-        """Take a store; of its parameters those in `names` that it has become parameters of the worlds."""
+        """Read a store; those of its parameters that are in `names` become parameters of the worlds."""
         scene, own = store.header.scene, store.header.fingerprint
         self._ground = None if scene is None else Ground(scene)
         self._gravity = None if own is None else torch.tensor(own.gravity, device=device)
@@ -503,7 +503,7 @@ class RecordedEnvironments:
 
     @classmethod
     def like(cls, environment: Environment) -> "RecordedEnvironments":
-        """Return environments with gravity and scene of another environment, and other poses."""
+        """Return environments with gravity and scene of another environment, and other poses of the scene."""
         found = cls.__new__(cls)
         found._ground, found._gravity, found._device = environment.ground, environment.gravity, "cpu"
         found._names, found._columns = (), []

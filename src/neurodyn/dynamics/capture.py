@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames with fixed buffers, for loops without allocation, steps and gradients captured as CUDA graphs.
 
-Trees of tensors such as carries are copied, written, saved and restored.
+Also copies, writes, saves and restores trees of tensors such as carries.
 """
 
 import threading
@@ -47,7 +47,7 @@ class FixedFrame(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Take over weights of the model that have changed or moved since the last run."""
+        """Update to weights of the model that have changed or moved since the last run."""
         ...
 
     def reset(self, mask: Tensor | None) -> None:
@@ -72,7 +72,7 @@ class KeptFrames:
         return KeptFrames, ()
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the frame of a key, made at the first request."""
+        """Return the frame of a key, created on first request."""
         frames: dict[Any, Any] = self._local.__dict__
         if key not in frames:
             while len(frames) >= _MOST:
@@ -87,7 +87,7 @@ class KeptFrames:
 
 
 _MOST = 4
-"""Number of frames that are kept."""
+"""Maximum number of cached frames."""
 
 
 class EagerFrame:
@@ -157,7 +157,7 @@ _WARM_UP = 3
 
 
 class CaptureError(NeurodynError):
-    """Raised if a step does not do the same in every call, so that a graph cannot represent it."""
+    """Raised if a step does not repeat the same operations in every call, so that a graph cannot represent it."""
 
 
 @runtime_checkable
@@ -237,7 +237,7 @@ class CapturedStep:
         write(self.state, state)  # undo the warm-up
 
     def fits(self, state: Any, inputs: tuple[Any, ...]) -> bool:
-        """Return whether state and inputs differ from the recorded ones in nothing but the values of their tensors."""
+        """Return whether state and inputs differ from the recorded ones only in the values of their tensors."""
         pairs = ((state, self.state), (inputs, self._inputs))
         return all(_same(_constants(a), _constants(b)) and _like(a) == _like(b) for a, b in pairs)
 
@@ -246,7 +246,7 @@ class CapturedStep:
         write(self.state, state)
 
     def __call__(self, *inputs: Any) -> Any:
-        """Make a step, and return copies of its outputs."""
+        """Run a step, and return copies of its outputs."""
         write(self._inputs, inputs)
         self._recording.replay()
         return copied(self._outputs)
@@ -266,10 +266,10 @@ class CapturedGradient:
         """Record the gradient.
 
         Args:
-            loss: Takes the buffers that hold every later batch, a tree like `batch`; returns the function that computes
-                the loss of what they hold, without reading a number from the device.
+            loss: Takes the buffers of later batches, a tree like `batch`; returns the function that computes the loss
+                of their contents without reading a number from the device.
             batch: A tree of tensors.
-            parameters: What the gradient is taken with respect to.
+            parameters: Parameters to differentiate with respect to.
             record: Records a call.
         """
         self._buffers, self._parameters = copied(batch), [p for p in parameters if p.requires_grad]
@@ -340,7 +340,7 @@ def parts_of(tree: Any) -> list[tuple[Any, Any]] | None:
     if isinstance(tree, dict):
         return list(tree.items())
     if isinstance(tree, WorldParameters):
-        return None  # edited in place by whoever draws robots, and saved there
+        return None  # edited in place and saved by the code that draws robots
     if is_dataclass(tree) and not isinstance(tree, type):
         return [(part.name, getattr(tree, part.name)) for part in fields(tree)]
     return None
@@ -387,7 +387,7 @@ def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
 
 
 _OWN = "__own__"
-"""Stands for a part without state, which `restored_tree` takes from the template."""
+"""Placeholder of a part without state, which `restored_tree` takes from the template."""
 
 
 def saved_tree(tree: Any) -> Any:

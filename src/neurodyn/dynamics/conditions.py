@@ -23,9 +23,9 @@ class Condition(Config, frozen=True):
 
     Attributes:
         name: Name of the quantity.
-        value: Its value where worlds have none of their own (`Environment.parameters`).
-        lower: Least value in the training data.
-        upper: Greatest value in the training data.
+        value: Value for worlds without their own (`Environment.parameters`).
+        lower: Minimum in the training data.
+        upper: Maximum in the training data.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Condition(Config, frozen=True):
 
 
 class ConditionInputs(nn.Module):
-    """Inputs of a network from quantities of the robot: -1 to 1 in the range of the training data.
+    """Inputs of a network from quantities of the robot, scaled to -1 to 1 over the range of the training data.
 
     Attributes:
         specs: The quantities.
@@ -69,7 +69,7 @@ class ConditionInputs(nn.Module):
         return inputs.view(len(inputs), *(1,) * (len(batch) - 1), -1).expand(*batch, -1) if batch else inputs[0]
 
     def normalised(self, numbers: Tensor) -> Tensor:
-        """Return the inputs of values, shape [..., conditions]."""
+        """Return the inputs for values, shape [..., conditions]."""
         return (numbers - self._middle) * self._gain
 
     def of_worlds(self, environment: Environment | None) -> Tensor:
@@ -84,7 +84,7 @@ class ConditionInputs(nn.Module):
         return self.values.expand(given.worlds, -1).index_copy(1, places, numbers)
 
     def require(self, names: Sequence[str], owner: str) -> None:
-        """Raise an `InputError` that names a quantity which is none of the conditions; `owner` begins the message."""
+        """Raise an `InputError` for a quantity that is not among the conditions; `owner` begins the message."""
         for name in names:
             if name not in self.names:
                 raise InputError(
@@ -93,16 +93,16 @@ class ConditionInputs(nn.Module):
 
 
 def world_parameters(conditions: Sequence[Condition], numbers: Tensor | None) -> Environment | None:
-    """Return worlds with values of all conditions, shape [worlds, conditions]; None without any."""
+    """Return an environment with values of all conditions, shape [worlds, conditions]; None without any."""
     if numbers is None or not conditions:
         return None
     return Environment(parameters=WorldParameters(tuple(one.name for one in conditions), numbers))
 
 
 def known_conditions(mixture: "Mixture", conditions: Sequence[Condition]) -> "Mixture":
-    """Return data with those parameters alone that are conditions of a model; with none where some lack one.
+    """Return data with only those parameters that are conditions of a model; without any if some data lack one.
 
-    Where data have none, the model's own values hold.
+    Data without parameters use the model's own values.
     """
     names = [one.name for one in conditions]
     whole = all(name in store.header.parameters for store in mixture.stores for name in names)
@@ -113,7 +113,7 @@ def fitted_conditions(mixture: "Mixture") -> tuple[Condition, ...]:
     """Return the parameters of data as conditions, with the ranges of the training episodes and declared values.
 
     Raises:
-        InputError: A parameter is the same in all episodes, from which nothing can be learned.
+        InputError: A parameter is the same in all episodes, so that nothing can be learned about it.
     """
     from neurodyn.data.header import Split  # loads HDF5, which loading a model does not need
     from neurodyn.data.split import episodes_of
@@ -132,7 +132,7 @@ def fitted_conditions(mixture: "Mixture") -> tuple[Condition, ...]:
 
 
 def with_values(conditions: Sequence[Condition], values: Mapping[str, float], owner: str) -> tuple[Condition, ...]:
-    """Return conditions with other values of worlds without their own; errors: see `ConditionInputs.require`."""
+    """Return conditions with other values for worlds without their own; errors: see `ConditionInputs.require`."""
     ConditionInputs(conditions).require(tuple(values), owner)
     return tuple(
         Condition(name=one.name, value=float(values.get(one.name, one.value)), lower=one.lower, upper=one.upper)

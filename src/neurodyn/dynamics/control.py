@@ -14,7 +14,7 @@ from neurodyn.multibody.drives.drive import pd_torque
 
 
 def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:
-    """Raise an `InputError` if the last axis of torques is not the robot's controls."""
+    """Raise an `InputError` if the last axis of torques does not match the robot's controls."""
     if torque.shape[-1] != len(spec.controls):
         raise _other_width(spec, torque)
 
@@ -27,7 +27,7 @@ def _other_width(spec: StateSpec, torque: Tensor) -> InputError:
 
 
 def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
-    """Return the commands of a frame, shape [worlds, nu]: torques at its start, or what drives take as targets.
+    """Return the commands of a frame, shape [worlds, nu]: torques at its start, or targets of drives.
 
     Raises:
         InputError: Drives take targets and none are given, or torques as well; or the width is wrong.
@@ -45,14 +45,14 @@ def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tens
 
 
 def frame_input(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
-    """Return what a learned model reads in a frame, shape [worlds, nu]: torques at its start, or targets.
+    """Return the control inputs of a learned model in a frame, shape [worlds, nu]: torques at its start, or targets.
 
     A model of targets takes them as `Control(target=...)`, or as rows of a log in `Control(torque=...)`. Errors: see
     `frame_command`.
     """
     given = control.torque
     if given is not None and control.target is None and given.shape[-1] == len(spec.controls):
-        return given  # what a policy gives in most frames
+        return given  # the usual case for policies
     if spec.control_kind != "torque" and given is None:
         return frame_command(spec, state, control)
     return frame_torque(spec, state, control)
@@ -106,7 +106,7 @@ def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> 
         return State(state.q, torch.cat([state.qd[:, :3] + turned, state.qd[:, 3:]], dim=-1), state.channels)
     columns = _pushed_columns(spec)
     assert state.channels is not None
-    if columns == list(range(columns[0], columns[0] + 3)):  # neighbours, as any log has them
+    if columns == list(range(columns[0], columns[0] + 3)):  # adjacent, as in usual logs
         channels = state.channels.clone()
         channels[:, columns[0] : columns[0] + 3].add_(change)
     else:

@@ -97,7 +97,7 @@ class Coordinates(nn.Module):
         Args:
             spec: Names, order, units and dt of state and control.
             com: Centre of mass of a floating base in the base frame [m].
-            object_coms: Those of bodies beside the robot in their frames [m]; the origin where there is none.
+            object_coms: Centres of mass of bodies beside the robot in their frames [m]; by default the origin.
         """
         super().__init__()
         self.spec = spec
@@ -134,7 +134,7 @@ class Coordinates(nn.Module):
         return self.objects_turned(torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1), base)
 
     def objects_turned(self, rates: Velocities, matrix: Matrices | None) -> Velocities:
-        """Return rates with those of objects times a matrix: of a base, world to base; of its transpose, back."""
+        """Return rates with those of objects rotated: world to base by a base's rotation, back by its transpose."""
         if matrix is None or not self.objects:
             return rates
         turned = rates.clone()
@@ -144,7 +144,7 @@ class Coordinates(nn.Module):
         return turned
 
     def object_poses(self, q: Positions, base: Matrices | None) -> list[Tensor]:
-        """Return place [m] and two columns of the rotation of each object, shape [..., 9] each.
+        """Return position [m] and two columns of the rotation of each object, shape [..., 9] each.
 
         They are in base axes, from the base's origin, if the base floats; else in world axes.
         """
@@ -197,7 +197,7 @@ class Coordinates(nn.Module):
         return torch.cat([moved, self._turned(q, dq)[..., 7:]], dim=-1), velocity
 
     def _turned(self, q: Tensor, dq: Tensor) -> Tensor:
-        """Return positions with changes applied, those of objects in world axes; a floating base is left as it was."""
+        """Return positions with changes applied, those of objects in world axes; a floating base is unchanged."""
         q_next = q.clone()
         if self.scalars:
             q_next[..., self.scalars] = q[..., self.scalars] + dq[..., self.scalar_dofs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives in front of dynamics that take torques, of any kind: the result takes the commands of the drives.
+"""Drives in front of dynamics of any kind that take torques; the result takes commands of the drives.
 
 Drives run in steps of about a millisecond. Within a frame they see positions extrapolated with the velocity at its
 start, and the dynamics get the mean of their torques. For springs that oscillate within a frame use hybrid dynamics or
@@ -25,7 +25,7 @@ from neurodyn.geometry.tensors import Controls, WorldMask, columns, index
 from neurodyn.multibody.drives.drive_program import DriveProgram
 
 _STEP = 1e-3
-"""Length of the drives' steps, about [s]."""
+"""Approximate length of the drives' steps [s]."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class DrivenDynamics(Dynamics):
         self._rows, self._dofs = (tuple(part) for part in self._drives.columns)
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> DrivenCarry:
-        """Return the carry; the controls of a window are commands, for which torques are computed again."""
+        """Return the carry; the controls of a window are commands, which are converted to torques."""
         known, memory = self._known(context)
         return DrivenCarry(self.dynamics.begin(known, environment), memory)
 
@@ -131,7 +131,7 @@ class DrivenDynamics(Dynamics):
 for _name in (
     *("network", "caveat", "robot", "device", "trained", "training_range", "epistemic_scale", "parameters"),
     *("contact_points", "contacts_of_simulator", "resolve_environment", "reader", "conditions"),
-):  # as the dynamics behind the drives have them
+):  # delegated to the dynamics behind the drives
     setattr(DrivenDynamics, _name, property(attrgetter(f"dynamics.{_name}")))
 
 
@@ -150,7 +150,7 @@ def driven(dynamics: Dynamics, drives: Mapping[str, Drive]) -> DrivenDynamics:
 
 
 def commanded(dynamics: Dynamics, drives: Mapping[str, Drive]) -> Dynamics:
-    """Return dynamics that take the commands of drives: with the drives inside where they can be, else in front.
+    """Return dynamics that take the commands of drives: with the drives inside if possible, else in front.
 
     Arguments and errors: see `driven`.
     """

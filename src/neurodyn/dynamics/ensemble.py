@@ -16,12 +16,12 @@ def followed(values: Tensor, member: Tensor | None) -> Tensor:
 
 
 LEAST_HELD_OUT = 3
-"""Members of which the last is held out from policies, to judge them: two are left, which disagree."""
+"""Minimum number of members to hold out the last one from policies, to judge them: two that disagree remain."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Members that worlds follow in turn: `count` of them, from the `first` on."""
+    """Members that worlds follow in turn: `count` of them, starting at `first`."""
 
     count: int
     first: int = 0
@@ -32,7 +32,7 @@ class Turns:
         return turn + self.first if self.first else turn
 
     def after(self, member: Tensor) -> Tensor:
-        """Return the members that follow others, shape [worlds]."""
+        """Return the successor of each member in turn, shape [worlds]."""
         turn = (member + (1 - self.first)) % self.count
         return turn + self.first if self.first else turn
 

@@ -36,7 +36,7 @@ KEPT = 32
 """Number of states kept before a fault, in addition to the history that the model needs."""
 
 MOST = 16
-"""Greatest number of faults whose states are written, so that a model that always diverges does not fill the disk."""
+"""Maximum number of faults whose states are written, so that a model that always diverges does not fill the disk."""
 
 _FEW = 1 << 14
 """Array size below which the overhead of torch calls outweighs the memory traffic."""

@@ -102,17 +102,17 @@ class Dynamics(ABC):
 
     @property
     def network(self) -> str:
-        """What computes a step, in one word: "gru", "identified" ..."""
+        """Name of the kind of model that computes a step, in one word: "gru", "identified" ..."""
         return self.kind
 
     @property
     def caveat(self) -> str:
-        """What these dynamics are not, though their kind suggests it; empty for nothing."""
+        """What these dynamics lack of what their kind suggests; empty if nothing."""
         return ""
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
-        """Points that are measured against the ground; None if the dynamics feel none."""
+        """Contact points whose distance to the ground is measured; None if the dynamics have no ground contact."""
         return None
 
     @property
@@ -147,7 +147,7 @@ class Dynamics(ABC):
 
     @property
     def from_logs(self) -> bool:
-        """Whether logs of the robot made the model, which are the truth about it then, not its declared simulator."""
+        """Whether the model was trained on logs of the robot, its ground truth then instead of the simulator."""
         return self.training_range is not None and self.training_range.logged
 
     @property
@@ -166,11 +166,11 @@ class Dynamics(ABC):
         return None
 
     def held_out(self) -> "tuple[Dynamics, Dynamics, str] | None":
-        """Return what policies train in, what judges them and its name: a part that they never train in, if any."""
+        """Return dynamics that policies train in, held-out dynamics that judge them, and the name of these, if any."""
         return None
 
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
-        """Return what a network reads of a frame, normalised, shape [worlds, inputs]; None without a network."""
+        """Return the normalised network inputs of a frame, shape [worlds, inputs]; None without a network."""
         return None
 
     def resolve_environment(self, environment: Environment | None) -> Environment:
@@ -249,7 +249,7 @@ class Dynamics(ABC):
         return path if unread else watch_rollout(self, path, controls, environment)
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
-        """Predict T frames one by one; kinds with a faster way override this."""
+        """Predict T frames one by one; kinds with a faster method override this."""
         require_torques(self.spec, controls)
         leaves = self._leaves(context, controls)
         if environment is not None and environment.parameters is not None:
@@ -306,9 +306,9 @@ class Dynamics(ABC):
         return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
 
     def with_drives(self, drives: Mapping[str, Drive]) -> "Dynamics | None":
-        """Return the same dynamics with drives by joint inside, whose commands are then the controls.
+        """Return the same dynamics with drives inside, by joint, whose commands are then the controls.
 
-        None for dynamics that drives can only be put in front of; `dynamics.driven.commanded` does either.
+        None if drives can only act in front of these dynamics; `dynamics.driven.commanded` handles both cases.
         """
         return None
 
@@ -379,7 +379,7 @@ class Dynamics(ABC):
         """Raise `InputError` if the dynamics do not support a gravity [m/s^2], shape [3] or [worlds, 3]."""
 
     def require_parameters(self, names: Sequence[str]) -> None:
-        """Raise `InputError` if the dynamics do not know quantities that are to differ between worlds."""
+        """Raise `InputError` if the dynamics have no such quantities that can differ between worlds."""
         raise InputError(
             f"{self.kind} dynamics of {self.spec.robot!r}: take no parameters per world ({', '.join(names[:3])}); "
             "valid: dynamics of kind hybrid or analytic, or models that were trained with --conditions"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of dynamics: what can be done with models of each, declared in one place.
+"""Kinds of dynamics, and the operations on models of each, declared in one place.
 
 The parts live in rooms above this one, so a kind names them as "module:attribute" and imports each at its first use.
 """
@@ -40,10 +40,10 @@ T = TypeVar("T")
 
 
 class KindPart(Generic[T]):
-    """Something that can be done with models of a kind, which some kinds lack."""
+    """An operation on models of a kind, which some kinds lack."""
 
     def __init__(self, entry: "T | str | None" = None) -> None:
-        """Take the part itself, or "module:attribute"; None if a kind lacks it."""
+        """Store the part itself, or "module:attribute"; None if a kind lacks it."""
         self._entry = entry
         self._kind: Kind | None = None
         self._name = ""
@@ -85,7 +85,7 @@ class Simulate(Protocol):
 class Identified(Protocol):
     """Returns the quantities identified by a model that comes from a run, with an actuator network beside it.
 
-    `networks` says whether the networks of the model are wanted.
+    `networks` says whether to include the networks of the model.
     """
 
     def __call__(

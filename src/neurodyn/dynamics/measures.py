@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Position errors of roll-outs by joint, predictions of trivial baselines, and roll-outs beside the truth."""
+"""Position errors of roll-outs by joint, predictions of trivial baselines, and roll-outs compared with the truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -160,7 +160,7 @@ _MOST_COORDINATES = 12
 
 @dataclass(frozen=True, eq=False)
 class ComparedRollouts:
-    """Roll-outs beside the truth.
+    """Roll-outs compared with the truth.
 
     Attributes:
         spec: Names, units and dt of the states.
@@ -194,7 +194,7 @@ class ComparedRollouts:
         return self._means(self.predicted, self._frames if horizon is None else horizon)
 
     def plot(self, *, worlds: Sequence[int] = (0,)) -> "Figure":
-        """Draw coordinates over time, the prediction over the truth; an `InputError` for a world that is not there."""
+        """Draw coordinates over time, the prediction over the truth; an `InputError` for a missing world."""
         count = self.truth.q.shape[0]
         for world in worlds:
             if not -count <= world < count:
@@ -250,7 +250,7 @@ class ComparedRollouts:
 def compared(
     spec: StateSpec, predicted: Trajectory, truth: Trajectory, *, predicted_label: str, truth_label: str
 ) -> ComparedRollouts:
-    """Return roll-outs beside the truth, of which further frames are cut off; an `InputError` if it does not fit."""
+    """Return roll-outs compared with the truth, cut to their length; an `InputError` if it does not fit."""
     frames = predicted.q.shape[1] - 1
     mine, theirs = list(predicted.q.shape), list(truth.q.shape)
     if [mine[0], mine[2]] != [theirs[0], theirs[2]] or theirs[1] < mine[1]:

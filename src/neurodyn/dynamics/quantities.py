@@ -53,7 +53,7 @@ _TORQUE = "joint_torque"
 _Derived = TypeVar("_Derived")
 
 Maker = Callable[["Quantities"], Tensor]
-"""Computes one quantity from the state of those that it is given; may ask for others."""
+"""Computes one quantity from the state of the given quantities; may read others."""
 
 _NO_STATE = State.unchecked(q=torch.zeros(0, 0), qd=torch.zeros(0, 0), channels=None)
 
@@ -65,7 +65,7 @@ class Quantities(Mapping[str, Tensor]):
     Attributes:
         owner: Provider of the quantities, in words.
         makers: Functions that compute them.
-        contact_names: Bodies of the columns of "contact".
+        contact_names: Bodies in the columns of "contact".
         state: The state that makers read; empty if they read none.
         known: Given quantities, which take precedence over makers.
     """
@@ -79,7 +79,7 @@ class Quantities(Mapping[str, Tensor]):
     _derived: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return a quantity, shape [worlds, ...]; an `InputError` names the known ones if there is no such."""
+        """Return a quantity, shape [worlds, ...]; an `InputError` names the known ones if it is unknown."""
         if name in self.known:
             return self.known[name]
         if name not in self._values:
@@ -244,7 +244,7 @@ def _channels(spec: StateSpec) -> dict[str, Maker]:
     for index, channel in enumerate(spec.channels):
         where.setdefault(channel.quantity, []).append(index)
     makers = {name: _columns(tuple(indices)) for name, indices in where.items()}
-    # What is measured or predicted has not quite length one; a model far from its data, not at all.
+    # Measured or predicted vectors are only roughly of unit length; those of a model far from its data, not even that.
     return makers | {name: _unit(makers[name]) for name in (_DIRECTION, "base_orientation") if name in makers}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models and logs beside their robot: built as when they were made, and what the declaration adds to a log."""
+"""Checks that models and logs still match their robot, and logs completed from its declaration."""
 
 import dataclasses
 from importlib.util import find_spec
@@ -58,7 +58,7 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
 
 
 def built_articulation(robot: Robot) -> Fingerprint:
-    """Return the identity of a robot as built today."""
+    """Return the identity of a robot as currently built."""
     return _built(robot)[0]
 
 
@@ -66,7 +66,7 @@ def _unchanged(robot: Robot, store: Store) -> bool:
     """Return whether the robot has the sources that the robot of the data was built from."""
     try:
         return store.header.sources is not None and store.header.sources == source_digest(robot)
-    except (InputError, OSError):  # whoever builds it says what is wrong
+    except (InputError, OSError):  # the builder reports the cause
         return False
 
 
@@ -77,7 +77,7 @@ def _contact_point_differences(own: ContactPointLayout | None, now: ContactPoint
 
 
 def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, ContactPointLayout | None]:
-    """Return the robot as built today: identity, declared contact points, and contact points of soft constraints."""
+    """Return the robot as currently built: identity, declared contact points, and those of soft constraints."""
     from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
     from neurodyn.sim.simulators import articulation
 
@@ -90,7 +90,8 @@ def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, Contac
 def as_declared(robot: Robot, store: Store) -> Store:
     """Return a log with the mechanism, contact points and ground of its robot as declared, for known physics.
 
-    The mechanism has the log's controller in its drives. Simulated data and whatever a log holds itself stay.
+    The mechanism has the log's controller in its drives. Simulated data, and anything that a log holds itself, are
+    unchanged.
 
     Raises:
         InputError: The robot has no asset, or its simulator is not installed.

@@ -40,7 +40,7 @@ class HybridConfig(Config, frozen=True):
 
 
 class HybridSpec(Config, frozen=True):
-    """Contents of spec.json: what the model is a model of.
+    """Contents of spec.json: the system that the model describes.
 
     Attributes:
         state: Names, order, units and dt.

@@ -165,7 +165,7 @@ class ClosedLoop(nn.Module):
 
 
 DrivenModel = HybridDynamics | ClosedLoop
-"""A model that the controls of a log drive: by torques, or by targets through a controller."""
+"""A model driven by the controls of a log: by torques, or by targets through a controller."""
 
 
 def pd_law(joints: DrivenJoints, gains: Mapping[str, Tensor]) -> Tensor:

@@ -113,11 +113,11 @@ class TrackedFrames:
         self._values: tuple[Tensor | None, Tensor, Tensor] | None = None
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """Copy and pickle without what is kept."""
+        """Drop cached values on copy and pickle."""
         return TrackedFrames, ()
 
     def after(self, dynamics: "HybridDynamics", environment: Environment, state: State, torque: Tensor) -> State | None:
-        """Return the states one frame later; None where more is to be differentiated, or the ground is no plane.
+        """Return the states one frame later; None if more is to be differentiated, or the ground is not a plane.
 
         Torques [N m or N] have shape [worlds, nu]; the environment is resolved.
         """

@@ -36,7 +36,7 @@ from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nomi
 from neurodyn.multibody.trace.program import Rows, chained
 
 FIXED_WORLDS = 64
-"""Greatest number of worlds for which fixed buffers are preferred to several threads or another device."""
+"""Maximum number of worlds for which fixed buffers are preferred to several threads or another device."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class HybridDynamics(LearnedDynamics):
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
-        """Points that are measured against the ground; None if the model feels none."""
+        """Contact points whose distance to the ground is measured; None if the model has no ground contact."""
         return contact_layout(self.mechanism, rigid=True) if self._feels_ground else None
 
     def _chain(self) -> Sequence[ChainJoint]:
@@ -215,7 +215,7 @@ class HybridDynamics(LearnedDynamics):
     step_ = torch.no_grad()(step)
 
     def parallel(self, environment: Environment) -> bool:
-        """Return whether threads may `simulate` at once in a resolved environment: on planes, in free space; a CPU."""
+        """Return whether threads may run `simulate` in parallel in a resolved environment: CPU, plane or free space."""
         return (self.compute_device or "cpu") == "cpu" and self._mode(environment) == "plane"
 
     def _frame_between_buffers(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
@@ -284,7 +284,7 @@ class HybridDynamics(LearnedDynamics):
     def with_drives(self, drives: Mapping[str, Drive]) -> "HybridDynamics | None":
         """Return the model with these drives in its mechanism, where they act in every substep.
 
-        None for a model with networks that see the controls, which are to stay torques.
+        None for a model with networks that see the controls, which have to remain torques.
         """
         if any(name.startswith("control.") for one in self.config.blueprint.augmentations for name in one.inputs):
             return None
@@ -296,10 +296,10 @@ class HybridDynamics(LearnedDynamics):
     def freeing(self, names: Sequence[str]) -> "HybridDynamics":
         """Return the model with further free quantities, in which worlds can differ (`Environment.parameters`).
 
-        Each keeps its value. The model itself is returned where all of them are free already.
+        Each keeps its value. If all of them are free already, the model itself is returned.
 
         Raises:
-            InputError: A quantity is unknown, or a result of the step instead of a number of the robot.
+            InputError: A quantity is unknown, or is computed in the step instead of being a number of the robot.
         """
         more = [name for name in dict.fromkeys(names) if name not in self._free_names]
         values = nominal(self.mechanism, self.config.contact) if more else {}
@@ -314,7 +314,7 @@ class HybridDynamics(LearnedDynamics):
         return self._copied(self.spec, self.mechanism, (*self.physical.specs, *added)) if more else self
 
     def _copied(self, spec: StateSpec, mechanism: Mechanism, parameters: Sequence[Parameter]) -> "HybridDynamics":
-        """Return the model with other drives or more free quantities; the first of these are those of this model."""
+        """Return the model with other drives or more free quantities; `parameters` begin with those of this model."""
         model = HybridDynamics(
             spec, mechanism, self.config, tuple(parameters), self.fingerprint, self.scene,
             declaration=self.declaration, threads=self._threads,
@@ -376,7 +376,7 @@ class HybridDynamics(LearnedDynamics):
         return HybridFixedFrame(self, self._engine(mode).program, worlds, environment, like)
 
     def versions(self, environment: Environment) -> list[object]:
-        """Return values that differ whenever parameters, weights, gravity or ground poses have changed."""
+        """Return values that change whenever parameters, weights, gravity or ground poses change."""
         ground = environment.ground
         pose = None if ground is None else ground.pose
         given = None if environment.parameters is None else environment.parameters.numbers
@@ -398,7 +398,7 @@ class HybridDynamics(LearnedDynamics):
         return held, self._given(environment, len(q), self._values(environment)), self.weights
 
     def require_ground(self) -> None:
-        """Raise an `InputError` if the model feels no ground."""
+        """Raise an `InputError` if the model has no ground contact."""
         if not self._feels_ground:
             lack = "" if self.config.contact is None else " with contact points"
             raise InputError(
@@ -565,7 +565,7 @@ class HybridDynamics(LearnedDynamics):
         return q
 
     def _values(self, environment: Environment, parameters: Tensor | None = None) -> Tensor:
-        """Return the values of the free quantities, the model's own if None, with those of worlds that differ."""
+        """Return the free quantities, by default the model's, overridden by the values of worlds that differ."""
         values, given = self.physical() if parameters is None else parameters, environment.parameters
         if given is None:
             return values

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is trained of a hybrid model: free quantities as unbounded numbers for optimisers, and first weights.
+"""Trainable parts of a hybrid model: free quantities as unbounded numbers for optimisers, and initial weights.
 
 A parameter with two bounds goes through a sigmoid, one with a single bound through a softplus, and one without bounds
 is only scaled. If all six entries of a link's inertia are free, they come from a Cholesky factor L of the second moment
-of mass about the centre of mass, S = L L^T and I = tr(S) 1 - S, so that every choice of numbers is the inertia of some
-body (Wensing, Kim and Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameter
+of mass about the centre of mass, S = L L^T and I = tr(S) 1 - S, so that any numbers give a physically possible inertia
+(Wensing, Kim and Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameter
 identification"). Their entries cannot have bounds.
 """
 
@@ -25,7 +25,7 @@ _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 _TRIANGLE = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
 _THIN = 1e-6
-"""Least second moment of mass across any axis, as a share of their sum."""
+"""Minimum second moment of mass across any axis, as a share of their sum."""
 
 
 class Parameters(nn.Module):
@@ -44,7 +44,8 @@ class Parameters(nn.Module):
         """Prepare the free quantities.
 
         Raises:
-            InputError: The whole inertia of a link is free, and an entry has bounds or no body has the nominal inertia.
+            InputError: The whole inertia of a link is free, and an entry has bounds or the nominal inertia is
+                impossible.
         """
         super().__init__()
         self.specs = tuple(specs)
@@ -72,12 +73,12 @@ class Parameters(nn.Module):
         return torch.stack([c for c in columns if c is not None], -1) if columns else moved
 
     def raw_of(self, values: Tensor) -> Tensor:
-        """Return the inverse of `forward`, shape [..., parameters]; an `InputError` if no body has an inertia."""
+        """Return the inverse of `forward`, shape [..., parameters]; an `InputError` for an impossible inertia."""
         return self._inverse(values, 1e-12) - self._start
 
     @torch.no_grad()
     def set_values(self, values: Tensor) -> None:
-        """Take physical values, shape [parameters]."""
+        """Set the free quantities to physical values, shape [parameters]."""
         self.raw.copy_(self.raw_of(values.detach()))
 
     def _inverse(self, values: Tensor, inside: float) -> Tensor:
@@ -176,7 +177,7 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
         for number, (before, after) in enumerate(pairwise(widths)):
             last = number == len(widths) - 2
             size = torch.full((after,), before**-0.5, dtype=torch.float64)
-            if last:  # the rows that feed a memory keep the size of hidden layers
+            if last:  # rows that feed a memory are scaled like hidden layers
                 start = STRUCTURES[augmentation.structure].start
                 size[: augmentation.outputs] = start if augmentation.mode != "replace" else 1e-2
             sizes = torch.cat([size.repeat_interleave(before), size])

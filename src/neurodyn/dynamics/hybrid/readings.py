@@ -18,7 +18,7 @@ from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 MATRIX = 9
-"""Numbers of a rotation in what is observed: its matrix, row by row."""
+"""Length of a rotation in an observation: its matrix, row by row."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SensorModel:
         Args:
             dynamics: The model.
             mounted: The sensors.
-            free: Names of their quantities that are given with every call.
+            free: Names of their quantities that are passed in every call.
             values: Values of their other quantities that differ from nominal.
 
         Raises:
@@ -87,7 +87,7 @@ class SensorModel:
         self.dt = dynamics.spec.dt
         self._links = [_link_of(dynamics, one) for one in self.mounted]
         self._programs: dict[int, tuple[Engine, TracedProgram]] = {}
-        self._program(dynamics.plane_engine)  # what a user named wrongly is refused now
+        self._program(dynamics.plane_engine)  # reports wrong names early
 
     def __call__(
         self,

@@ -57,7 +57,7 @@ class BaseMotion(ABC):
         whole: Whether the network starts from a correction of zero.
         pushed: Whether the network outputs impulses (`dynamics.neural.impulses`) in place of changes of the base's
             velocity.
-        title: What it is, for a reader of results.
+        title: Description for readers of results.
     """
 
     whole = False
@@ -127,7 +127,7 @@ class FreeBase(BaseMotion):
 
 
 class PushedBase(FreeBase):
-    """The same motion, moved by what a network pushes at contact points."""
+    """Motion without contacts, plus the impulses that a network applies at contact points."""
 
     pushed = True
     title = "compiled motion, moved by momentum"
@@ -183,7 +183,7 @@ class Base(Config, frozen=True):
         substeps: Steps in a frame, as many as the simulator takes.
         values: Identified quantities that replace values of the mechanism, by name; "gravity.z" is the magnitude of
             gravity [m/s^2] in any direction.
-        limits: Whether limits and friction of joints are soft constraints where the robot has no contact points, too.
+        limits: Whether limits and friction of joints are soft constraints even if the robot has no contact points.
     """
 
     kind: str
@@ -248,7 +248,7 @@ def predict_base(
 
 
 def _one_gravity(environment: Environment, strength: float = GRAVITY) -> tuple[float, ...]:
-    """Return the common gravity of all worlds [m/s^2], shape [3], where standard gravity is of this strength."""
+    """Return the common gravity of all worlds [m/s^2], shape [3]; `strength` is that of standard gravity."""
     like = torch.zeros(1, dtype=torch.float64)
     return tuple((strength * down(like, environment)).flatten()[:3].tolist())
 

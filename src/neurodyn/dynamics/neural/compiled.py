@@ -33,7 +33,7 @@ class CompiledFrame:
         members_q_next: Next positions by each ensemble member, shape [members, worlds, nq].
         members_qd_next: Next velocities by each ensemble member, shape [members, worlds, nv].
         x: Network inputs, shape [worlds, inputs].
-        y: Network outputs behind `q_next` and `qd_next`, shape [worlds, outputs].
+        y: Network outputs that lead to `q_next` and `qd_next`, shape [worlds, outputs].
         members_y: Network outputs of each ensemble member, shape [members, worlds, outputs].
         network: The compiled network; None if torch runs it.
         capturable: Whether `run` consists of launches only.
@@ -118,14 +118,14 @@ class CompiledFrame:
             self._pose.copy_(environment.ground.pose)
 
     def refresh(self) -> None:
-        """Take over parameters of the worlds that were edited in place."""
+        """Update parameters of the worlds that were edited in place."""
         if self._conditions is not None:
             self._condition(self._conditions, self._environment)
 
     def _condition(self, conditions: ConditionInputs, environment: Environment) -> None:
-        """Write the inputs from quantities of the robot, unless they are written already."""
+        """Write the inputs from quantities of the robot, unless they are up to date."""
         numbers = None if environment.parameters is None else environment.parameters.numbers
-        uncounted = numbers is not None and numbers.is_inference()  # whose edits are not counted
+        uncounted = numbers is not None and numbers.is_inference()  # edits of such tensors are not counted
         edits = -1 if numbers is None or uncounted else numbers._version
         if uncounted or self._numbers is None or self._numbers[0] is not numbers or self._numbers[1] != edits:
             self._conditioned.copy_(conditions(environment, self._conditioned.shape[:1]))
@@ -219,8 +219,7 @@ class CompiledFrames:
 
         Returns:
             The state one frame later, the states by each member [spread, worlds, ...] (valid until the next call; None
-                if
-            `spread` is 0), and the network's memory.
+            if `spread` is 0), and the network's memory.
         """
         q, qd = state.q, state.qd
         hidden = memory if isinstance(memory, tuple) else ()

@@ -40,7 +40,7 @@ class ContactConfig(Config, frozen=True):
 
     Attributes:
         margins: Distance between each contact point's surface and the ground below which the network sees it [m].
-        objects: Shapes of free bodies beside the robot that its contact points are measured against, too.
+        objects: Shapes of free bodies beside the robot, to which its contact points are measured too.
         candidates: Index of the contact point, and of the shape in `objects`, of each such pair.
     """
 
@@ -57,7 +57,7 @@ def default_margins(layout: ContactPointLayout, margin: float | None = None) -> 
 
 
 _TURN = 0.99 * 2.0 * math.pi
-"""Range from which on a joint with limits is taken to turn all the way round [rad]."""
+"""Range above which a joint with limits counts as able to turn all the way round [rad]."""
 
 
 class Limit(Config, frozen=True):
@@ -103,7 +103,7 @@ class EncodingConfig(Config, frozen=True):
 
 
 def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
-    """Refuse constants of another robot, which only edited files have."""
+    """Refuse constants of another robot, which occur only in edited files."""
     if len(config.kappa) != spec.nv:
         raise InputError(f"encoding: kappa has {len(config.kappa)} numbers; valid: {spec.nv}")
     scalars = [place.q.start for place, joint in zip(spec.places, spec.joints, strict=True) if joint.scalar]
@@ -211,7 +211,7 @@ class Encoding(nn.Module):
 
     @property
     def compiles(self) -> bool:
-        """Whether there are kernels for a whole frame; objects are torch alone."""
+        """Whether there are kernels for a whole frame; objects and impulses are computed by torch alone."""
         return not self.coordinates.objects and self.impulses is None
 
     @property
@@ -414,7 +414,7 @@ def fit_encoding(
         margin: Sensing distance of contact points [m]; None to derive it from their radii.
         base: See `EncodingConfig`.
         mechanism: The robot's tree of links; needed only for a base motion.
-        touching: Shapes that touch each other, among which those of objects are seen.
+        touching: Pairs of shapes that can touch; those with objects become inputs.
         conditions: Quantities of the robot in the inputs.
     """
     excess = dq.double() / spec.dt - (0.0 if base else qd.double())

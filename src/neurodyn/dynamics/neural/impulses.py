@@ -6,8 +6,8 @@ change of the base's velocity, with b its rows and j those of the joints:
 
 $$M_{bb} \Delta v_b = \sum_i J_{i,b}^T p_i - M_{bj} \Delta v_j$$
 
-Whatever the network says, contact points only push, near the ground alone, and sideways within a cone, and nothing
-else moves the whole robot. What no contact could do is therefore nothing that a policy could exploit.
+Whatever the network outputs, contact points only push, only near the ground, and sideways within a cone, and nothing
+else moves the whole robot. A policy can therefore not exploit motions that no contact could cause.
 """
 
 from collections.abc import Callable
@@ -44,16 +44,16 @@ _REACH = 0.02
 """Gap over which a contact point's impulse fades [m]."""
 
 _STEEPEST = 1.0
-"""Largest ratio of friction to normal impulse, that of rubber on a dry floor.
+"""Maximum ratio of friction to normal impulse, that of rubber on a dry floor.
 
-A coefficient that is learned with the weights ends at half of an ant's .625.
+A coefficient learned with the weights converges to half of an ant's .625.
 """
 
 _INSTANT = 0.8
-"""Share of a frame after which the joints are where the impulses act.
+"""Fraction of a frame at whose joint positions the impulses act.
 
-Of an ant that runs into its joint limits in the air, the base's change of velocity from that of the joints errs least
-there, by a twentieth; at the end of the frame by an eighth, and one-sidedly, which a policy would exploit.
+For an ant that hits its joint limits in the air, the base's velocity change computed from the joints' has its smallest
+error there, a twentieth; at the end of the frame it is an eighth and biased, which a policy would exploit.
 """
 
 _SHIFT = 2.0
@@ -61,7 +61,7 @@ _SHIFT = 2.0
 
 
 class Impulses(nn.Module):
-    """From network outputs to the changes that other models output: dqd in base axes, and r.
+    """Converts network outputs to the changes that other models output: dqd in base axes, and r.
 
     Attributes:
         points: Number of contact points.
@@ -98,12 +98,12 @@ class Impulses(nn.Module):
 
     @property
     def untold(self) -> int:
-        """Number of outputs, the first ones, that no data hold: impulses."""
+        """Number of leading outputs for which data hold no targets: impulses."""
         return POINT_OUTPUTS * self.points
 
     @property
     def known(self) -> slice:
-        """Columns of dqd and r that are outputs as they are."""
+        """Columns of dqd and r that the network outputs directly."""
         return slice(_BASE, None)
 
     def _traced(self) -> "ProgramFrame":
@@ -119,7 +119,7 @@ class Impulses(nn.Module):
         return ProgramSizes(state=self._mechanism.nq + nv, control=nv - _BASE, held=_PUSH * self.points)
 
     def response(self, inputs: ProgramInputs) -> list[Scalar]:
-        """Trace q and the change of velocity by pushes, each a point and an impulse, and those of the joints."""
+        """Trace q and the change of velocity due to pushes (point and impulse each) and to that of the joints."""
         from neurodyn.multibody.articulated import Tree, Wrenches
         from neurodyn.multibody.points import Kinematics, add_wrench
         from neurodyn.multibody.vectors import array, cross
@@ -170,7 +170,7 @@ class Impulses(nn.Module):
         self, base: BasePrediction, output: Tensor, measured: PointsOverGround | None,
         velocity_change: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
     ) -> Tensor:  # fmt: skip
-        """Return what `forward` does, with points over the ground (None: free space) and the response as given."""
+        """Return what `forward` does, from given points over the ground (None: free space) and response."""
         raw, joints, r = output.split([self.untold, self._mechanism.nv - _BASE, self._mechanism.nv], dim=-1)
         assert base.view is not None
         turn = base.view.rotation
@@ -198,7 +198,7 @@ class Impulses(nn.Module):
 
 
 def _at_impulses(base: BasePrediction) -> Tensor:
-    """Return positions with the joints where the impulses act, shape [..., nq]."""
+    """Return positions with the joints as of the instant of the impulses, shape [..., nq]."""
     assert base.start is not None
     joints = torch.lerp(base.start[..., _BASE + 1 :], base.q[..., _BASE + 1 :], _INSTANT)
     return torch.cat([base.q[..., : _BASE + 1], joints], dim=-1)

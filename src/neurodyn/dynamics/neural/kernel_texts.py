@@ -2,8 +2,8 @@
 """Source texts of the kernels of a frame: from state to network inputs, the network, and from its outputs to the state.
 
 They contain no number of any robot or network: sizes, indices, constants and weights are data behind the addresses in a
-kernel's table. So all models share three kernels, which Warp compiles once per machine. `encode` and `decode` follow
-`dynamics.neural.encoding` and `dynamics.coordinates` line by line, one world per thread; `network` follows
+kernel's table. All models therefore share three kernels, which Warp compiles once per machine. `encode` and `decode`
+follow `dynamics.neural.encoding` and `dynamics.coordinates` line by line, one world per thread; `network` follows
 `nets.predictor`, `nets.gru` and `nets.mlp`.
 
 The network uses a block of threads per world on a GPU, and one thread per group of worlds on a CPU, where a row of
@@ -42,7 +42,7 @@ NETWORK_ARRAYS = ("x", "y", "hidden", "scratch", "limit", "mean", "gain", "y_mea
 """Arrays of reals that follow; after them the weights of short cut, cells and layers, and the layers' widths."""
 
 MEAN_NUMBERS = ("size", "members")
-"""Numbers in the table of `mean`: of the values of a member, and of members."""
+"""Numbers in the table of `mean`: values per member, and members."""
 
 MEAN_ARRAYS = ("y", "mean")
 """Arrays of reals that follow: values of all members, and their mean."""

@@ -68,7 +68,7 @@ class NeuralDynamics(EnsembleDynamics):
 
     Attributes:
         spec: Names, order, units and dt of state and control.
-        encoding: From state and torque to network inputs, and back.
+        encoding: Converts state and torque to network inputs, and network outputs to the next state.
         predictor: Normalisation, one or more networks, and linear skip.
         state_scale: Standard deviation of the training states, shape [nq + nv]; with members only.
         calibration_scales: Factors on the members' disagreement at `MARKS` frames into a roll-out, so that it has the
@@ -114,7 +114,7 @@ class NeuralDynamics(EnsembleDynamics):
 
     @property
     def caveat(self) -> str:
-        """That the base does all and the network nothing, as where validation silenced it; empty where it acts."""
+        """Says that the base acts alone if validation silenced the network; empty if the network acts."""
         if not self.predictor.silent:
             return ""
         motion = self.encoding.motion
@@ -132,7 +132,7 @@ class NeuralDynamics(EnsembleDynamics):
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
-        """Points that are measured against the ground; None if the model feels none."""
+        """Contact points whose distance to the ground is measured; None if the model has no ground contact."""
         return None if self.encoding.contact is None else self.encoding.layout
 
     @property
@@ -151,10 +151,10 @@ class NeuralDynamics(EnsembleDynamics):
         return self.encoding.conditions.specs
 
     def with_conditions(self, values: Mapping[str, float]) -> "NeuralDynamics":
-        """Return a copy of the model with other values of conditions, in worlds that have none of their own.
+        """Return a copy of the model with other values of conditions, for worlds without their own.
 
         Raises:
-            InputError: A name is none of the conditions.
+            InputError: A name is not among the conditions.
         """
         config, spec = describe(self)
         found = with_values(self.conditions, values, self._owner)
@@ -163,7 +163,7 @@ class NeuralDynamics(EnsembleDynamics):
         return other.to(self.encoding.dt).requires_grad_(False).eval()
 
     def require_parameters(self, names: Sequence[str]) -> None:
-        """Raise an `InputError` for quantities that are none of the conditions."""
+        """Raise an `InputError` for quantities that are not among the conditions."""
         self.encoding.conditions.require(names, self._owner)
 
     @property
@@ -177,7 +177,7 @@ class NeuralDynamics(EnsembleDynamics):
         return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
 
     def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
-        """Hold out the last of three or more members; of fewer on a whole base, the base judges."""
+        """Hold out the last of three or more members; with fewer on a complete base, the base judges."""
         found = super().held_out()
         if found is None and self.encoding.base_is_whole and not self.predictor.silent:
             return self, self.base_alone(), "the base alone"
@@ -243,7 +243,7 @@ class NeuralDynamics(EnsembleDynamics):
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
-        """Predict one frame without gradients; the given carry is used up."""
+        """Predict one frame without gradients; the given carry may be overwritten."""
         return self._predict(carry, state, control, self.predictor.step_)
 
     def _predict(
@@ -375,7 +375,7 @@ class NeuralDynamics(EnsembleDynamics):
         return base_prediction, self.encoding.encode(base_prediction, torque, environment)
 
     def require_ground(self) -> None:
-        """Raise an `InputError` if the model feels no ground."""
+        """Raise an `InputError` if the model has no ground contact."""
         if self.encoding.contact is None:
             raise InputError(
                 f"model of {self.spec.robot!r}: was trained without contact points and feels no ground; "
@@ -407,7 +407,7 @@ class ModelConfig(Config, frozen=True):
         encoding: Constants of the encoding.
         robot: Name or path of the declaration that the model was trained for.
         members: Number of networks.
-        caveat: That of the weights, for those who do not read them (`NeuralDynamics.caveat`); absent in older files.
+        caveat: `NeuralDynamics.caveat`, for readers that do not load the weights; absent in older files.
     """
 
     kind: Literal["neural"]
@@ -419,7 +419,7 @@ class ModelConfig(Config, frozen=True):
 
 
 class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
-    """Contents of spec.json: what the model is a model of.
+    """Contents of spec.json: the system that the model describes.
 
     Attributes:
         state: Names, order, units and dt.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World models: an ensemble that learns from logs what a robot measures, with its uncertainty; their files."""
+"""World models: ensembles that predict what a robot measures, with uncertainty, learned from logs; their files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ class WorldModel(EnsembleDynamics):
 
     Attributes:
         spec: Names, order, units and dt of state and control; `context` frames of history are its warm-up.
-        observation: From states to vectors and inputs.
+        observation: Converts states to vectors and inputs.
         conditioning: Inputs from quantities of the robot, which follow the controls.
         net: The members.
         normaliser: Statistics of the inputs.
@@ -86,8 +86,8 @@ class WorldModel(EnsembleDynamics):
         terminates: Whether termination is predicted.
         own_bounds: Whether the log spread of each member and column has its own bounds `log_std_bounds` (lower, upper),
             shape [2, members, 1, size], instead of the wide common ones.
-        termination_shift: Added to the logit of a failure, so that as many forecasts exceed a chance of one half as
-            held-out episodes fail (`world_model.termination`).
+        termination_shift: Added to the logit of a failure, so that as many forecasts exceed a probability of one half
+            as held-out episodes fail (`world_model.termination`).
     """
 
     kind = "world-model"
@@ -159,11 +159,11 @@ class WorldModel(EnsembleDynamics):
         return self.conditioning.specs
 
     def require_parameters(self, names: Sequence[str]) -> None:
-        """Raise an `InputError` for quantities that are none of the conditions."""
+        """Raise an `InputError` for quantities that are not among the conditions."""
         self.conditioning.require(names, f"world model of {self.spec.robot!r}")
 
     def with_conditions(self, control: Tensor, numbers: Tensor | None) -> Tensor:
-        """Return controls [..., worlds, T, nu] with the conditions of their worlds behind them, as networks see them.
+        """Return controls [..., worlds, T, nu] with the conditions of their worlds appended, as networks see them.
 
         `numbers` are values of the conditions, shape [..., worlds, conditions]; None for the model's own.
         """
@@ -173,7 +173,7 @@ class WorldModel(EnsembleDynamics):
         return torch.cat([control, rows[..., None, :].expand(*control.shape[:-1], -1)], -1)
 
     def in_environment(self, control: Tensor, environment: Environment | None) -> Tensor:
-        """Return controls [worlds, T, nu] with the conditions of worlds behind them; see `with_conditions`."""
+        """Return controls [worlds, T, nu] with the conditions of worlds appended; see `with_conditions`."""
         if not self.conditioning.specs:
             return control
         return self.with_conditions(control, self.conditioning.of_worlds(environment))
@@ -199,7 +199,7 @@ class WorldModel(EnsembleDynamics):
         """Return the carry of a batch of worlds; a `State` is a start without history.
 
         Args:
-            context: History that ends in the present state, at best `spec.context` frames.
+            context: History that ends in the present state, preferably of `spec.context` frames.
             environment: None, or parameters alone: a world model only knows the environment of its logs.
             members: The member that each world follows, shape [worlds]; None to take turns.
 
@@ -228,8 +228,7 @@ class WorldModel(EnsembleDynamics):
 
         Returns:
             The next carry, and a step with the mean probabilities of contacts and termination, the standard deviation
-                of
-            the members' means, and the calibrated mean of their predicted standard deviations.
+            of the members' means, and the calibrated mean of their predicted standard deviations.
         """
         x = self.observation.of_state(state)
         given = self.observation.of_control(control, state)
@@ -278,7 +277,7 @@ class WorldModel(EnsembleDynamics):
     def graft(self, carry: WorldCarry, mask: WorldMask, source: WorldCarry, chosen: Tensor) -> WorldCarry:
         """Replace the history of some worlds, which follow their next member; see `MeasuredDynamics.graft`."""
         pairs = zip(carry.hidden, source.hidden, strict=True)
-        if mask.device.type == "cpu":  # which knows at once how few they are
+        if mask.device.type == "cpu":  # the indices need no synchronisation there
             rows = mask.nonzero()[:, 0]
             hidden = tuple(h.index_copy(1, rows, s.index_select(1, chosen[rows])) for h, s in pairs)
         else:
@@ -313,7 +312,7 @@ class WorldModel(EnsembleDynamics):
             )
 
     def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> MemberForecasts:
-        """Let every member follow its own mean.
+        """Roll out every member along its own mean.
 
         Args:
             hidden: Hidden states.
@@ -366,7 +365,7 @@ class WorldModel(EnsembleDynamics):
         return softly_bounded(log_std + self.growth * frames.log()[:, None], bounds)
 
     def require_ground(self) -> None:
-        """Raise an `InputError`: the model feels no ground."""
+        """Raise an `InputError`: the model has no ground contact."""
         raise InputError(
             "a world model knows the environment of its logs and no others; valid: no environment (gravity, ground)"
         )
@@ -418,7 +417,7 @@ class WorldModelConfig(Config, frozen=True):
 
 
 class WorldModelSpec(Config, frozen=True):
-    """Contents of spec.json: what the model is a model of.
+    """Contents of spec.json: the system that the model describes.
 
     Attributes:
         state: Names, order, units and dt of the measured state.

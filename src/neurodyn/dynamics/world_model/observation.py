@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measured state as one vector [q, qd, channels], and as the inputs of a network.
 
-Continuous angles enter by sine and cosine; everything else as it is.
+Continuous angles enter by sine and cosine, everything else unchanged.
 """
 
 import torch

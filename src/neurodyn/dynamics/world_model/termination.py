@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failures predicted by a world model, and how often it predicts them along a log.
 
-A network trained on rare failures estimates how much more likely than usual one is, and the frame of a fall is
-uncertain even if the fall is not: the chance would hardly ever exceed one half. So its logit is shifted until forecasts
-of held-out episodes fail as often as the episodes did.
+A network trained on rare failures estimates by how much one is likelier than usual, and the frame of a fall is
+uncertain even if the fall is not: the probability would hardly ever exceed one half. Its logit is therefore shifted
+until forecasts of held-out episodes fail as often as the episodes did.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.world_model.model import WorldModel
 
 LIKELY = 0.5
-"""Chance of a failure above which a forecast has failed."""
+"""Probability of a failure above which a forecast counts as failed."""
 FRAMES = 100
 """Frames of a forecast in which failures are counted."""
 _WINDOWS = 2048
@@ -31,7 +31,7 @@ class Alarms:
     """Forecasts along windows of a log, up to the end of its episodes.
 
     Attributes:
-        chance: Chance of a failure in each frame, zero beyond the end of the episode, shape [B, T].
+        chance: Probability of a failure in each frame, zero beyond the end of the episode, shape [B, T].
         failed: Whether the episode failed in that frame, shape [B, T], bool.
     """
 
@@ -68,7 +68,7 @@ def alarms_along(model: WorldModel, stores: Iterable[Store], split: int | None, 
 
 
 def fitted_shift(alarms: Alarms) -> float:
-    """Return the shift with which as many held-out forecasts fail as windows did; 0 without failures."""
+    """Return the shift for which as many held-out forecasts fail as windows did; 0 without failures."""
     failures = int(alarms.right.sum())
     if not failures:
         return 0.0
