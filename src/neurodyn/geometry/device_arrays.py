@@ -43,7 +43,7 @@ def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision,
     """Return the kernel arguments `start`, `chain_start` ... `joint_centre`.
 
     With `one_by_one`, the chain of every contact point starts at the root. Otherwise it starts at the body of the
-    previous contact point if that is on the way, or at the body of joint 0.
+    previous contact point if that is on the path, or at the body of joint 0.
     """
     chains, start = [], []
     before = [-1]
@@ -105,7 +105,7 @@ class ShapeArrays:
         self, shared: Sequence[Solid], own: Sequence[Sequence[Solid]], device: str, precision: Precision
     ) -> None:
         solids = [*shared, *(solid for each in own for solid in each)]
-        count = max(len(solids), 1)  # Warp wants arrays of some length
+        count = max(len(solids), 1)  # Warp needs arrays of nonzero length
         starts = np.cumsum([len(shared), *map(len, own)])
         self.worlds = len(own)
         kind, first_face, grid = np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros((count, 4), np.int32)
@@ -177,7 +177,7 @@ class CompiledShapes(OperatorHandle):
     """The shapes of a ground as Warp arrays per device and precision; shared by grounds that differ only in pose."""
 
     def __init__(self, scene: Scene, shared: Sequence[Solid], own: Sequence[Sequence[Solid]]) -> None:
-        """Keep the shapes; arguments: see `geometry.ground.Ground`."""
+        """Store the shapes; arguments: see `geometry.ground.Ground`."""
         super().__init__()
         self._scene, self._shared, self._own = scene, shared, own
         self._arrays: dict[tuple[str, torch.dtype], ShapeArrays] = {}

@@ -54,7 +54,7 @@ def sphere_distance(point: Any, size: Any):
 
 @wp.func
 def capsule_distance(point: Any, size: Any):
-    """All within the radius size[0] of the segment of half length size[1] along z."""
+    """Points within the radius size[0] of the segment of half length size[1] along z."""
     axial = point[2] - wp.clamp(point[2], -size[1], size[1])
     sideways = type(point)(point.dtype(1.0), point.dtype(0.0), point.dtype(0.0))
     far, normal = direction(type(point)(point[0], point[1], axial), sideways)
@@ -178,9 +178,9 @@ def _gap(point: Any, low: Any, high: Any):
 
 @wp.func
 def _search_cell(point: Any, a: Any, size: Any, b: Any, c: Any, d: Any, best: Any, nearest: Any):
-    """Return the least distance and the nearest point after a look at one cell, from the best so far.
+    """Search one cell; return the least distance and the nearest point so far.
 
-    `a` is the vertex of least x and y; b, c and d are the heights of the next along x, along y, and across.
+    `a` is the vertex of least x and y; b, c and d are the heights of the next ones along x, along y, and diagonally.
     """
     x = _gap(point[0], a[0], a[0] + size[0])
     y = _gap(point[1], a[1], a[1] + size[1])
@@ -236,7 +236,7 @@ def heightfield_distance(
     best = wp.copy(reach)
     nearest = wp.copy(point)
     for _attempt in range(2):
-        # The cell below the nearest point of the first is often better, and a good first guess spares the search.
+        # The cell below the nearest point of the first is often better, and a good first guess shortens the search.
         i = _cell_of(nearest[1], half_y, size[1], grid[1] - 1)
         j = _cell_of(nearest[0], half_x, size[0], grid[2] - 1)
         k = grid[0] + i * grid[2] + j
@@ -270,7 +270,7 @@ def heightfield_distance(
 def _search_block(
     heights: wp.array[Any], bounds: Any, grid: wp.vec4i, size: Any, point: Any, i: int, j: int, best: Any, nearest: Any
 ):
-    """Return the least distance and the nearest point after a look at the cells of one block."""
+    """Search the cells of one block; return the least distance and the nearest point so far."""
     half_x = size[0] * size.dtype(grid[2] - 1) * size.dtype(0.5)
     half_y = size[1] * size.dtype(grid[1] - 1) * size.dtype(0.5)
     x = _gap(point[0], size[0] * size.dtype(j * BLOCK) - half_x, size[0] * size.dtype((j + 1) * BLOCK) - half_x)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes around a batch of worlds that contact points are measured against."""
+"""The shapes around a batch of worlds to which contact points are measured."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ class Ground:
         return f"Ground({len(self.scene.shapes) + len(self.shared)} shapes{own})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_compiled": []}  # made anew where it is unpickled
+        return {**vars(self), "_compiled": []}  # compiled again after unpickling
 
     def posed(self, pose: Tensor | None) -> "Ground":
         """Return the same shapes at other poses, shape [worlds, 7]; compiled shapes are shared."""

@@ -30,8 +30,8 @@ _LIBRARY = torch.library.Library("neurodyn", "DEF")
 _NUMBERS = itertools.count()
 _HELD: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _ROOMS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-_USUAL = 1 << 21  # a stack that every thread has left [bytes]
-_AROUND = 1 << 20  # what calls need beside the arrays of a kernel
+_USUAL = 1 << 21  # stack that every thread has available [bytes]
+_AROUND = 1 << 20  # stack for calls, in addition to the arrays of a kernel
 
 
 def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any] = lambda *_: None) -> Any:
@@ -53,7 +53,7 @@ def takes_operator(tensor: Tensor) -> bool:
 
 
 class OperatorHandle:
-    """Base class of objects that are passed to operators by a number, `handle`; `held` finds them while they live."""
+    """Base class of objects passed to operators by number (`handle`); `held` returns the object while it is alive."""
 
     def __init__(self) -> None:
         self._hold()
@@ -77,7 +77,7 @@ def held(number: int) -> Any:
 def start_warp() -> None:
     """Initialise Warp once, without banner (unless NEURODYN_VERBOSE is set) and without warnings of a missing GPU.
 
-    Where the user has no folder for caches, as without a home, kernels are kept among temporary files.
+    Without a user's cache folder, for instance without a home folder, kernels are cached in a temporary one.
     """
     if os.environ.get("NEURODYN_VERBOSE"):
         _initialise()
@@ -88,7 +88,7 @@ def start_warp() -> None:
 
 
 def _own_temporary_folder() -> Path:
-    """Return a folder among temporary files that nobody else can write to: what lies in it is run."""
+    """Return a temporary folder that nobody else can write to, because its contents are executed."""
     user = getattr(os, "getuid", lambda: 0)()
     folder = Path(tempfile.gettempdir()) / f"neurodyn-{user}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -147,13 +147,13 @@ def warp_stream(device: torch.device) -> Any:
 
 @cache
 def _registered(stream: torch.cuda.Stream) -> Any:
-    """Return a stream of torch as one of Warp, which forgets it, and a capture on it, when its own object dies."""
+    """Return torch's stream as Warp's, cached: Warp forgets a stream, and a capture on it, when its own object dies."""
     return wp.stream_from_torch(stream)
 
 
 @contextmanager
 def on_warp_stream(device: torch.device) -> Iterator[None]:
-    """Run torch on Warp's stream within a context in which others (Newton) launch kernels between torch's.
+    """Run torch on Warp's stream within a context in which other code (Newton) launches kernels between torch's.
 
     Both streams wait for each other at entry and exit, except during graph capture.
     """
@@ -215,7 +215,7 @@ class Chain:
     """
 
     def __init__(self, commands: list[Any], device: torch.device, keep: Any = None) -> None:
-        """Take recorded launches; `keep` is kept alive with them, because they hold tensors by address only."""
+        """Store recorded launches; `keep` is kept alive with them, because they hold tensors by address only."""
         self._commands, self._keep = commands, keep
         self._torch_device, self._device = device, wp.device_from_torch(device)
         self._calls = [_packed(command) for command in commands] if self._device.is_cpu else []
@@ -241,18 +241,18 @@ def _packed(command: Any) -> tuple[Any, Any, Any]:
 
 
 def give_room(kernel: Any, size: int) -> None:
-    """Say how large a stack a kernel needs on a CPU [bytes], at most."""
+    """Set the maximum stack size that a kernel needs on a CPU [bytes]."""
     _ROOMS[kernel] = size
 
 
 def cpu_kernel(command: Any) -> Callable[..., None]:
-    """Return the compiled CPU kernel of a recorded launch; a large one runs in a thread with room for its arrays."""
+    """Return the compiled CPU kernel of a recorded launch; a large one runs in a thread with enough stack."""
     run, room = command.hooks.forward, _ROOMS.get(command.kernel, 0)
     return run if room <= _USUAL else _Deep(run, room + _AROUND)
 
 
 class _Deep:
-    """Runs a function in a thread with a large stack, which the system provides as far as it is used."""
+    """Runs a function in a thread with a large stack, of which the system allocates only what is used."""
 
     _starting = threading.Lock()
 

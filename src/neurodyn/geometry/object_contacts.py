@@ -48,8 +48,8 @@ def candidates(
 class ObjectContacts(nn.Module):
     """Contact features of candidates, in the axes of a floating base, else in world axes.
 
-    A candidate is a point of a shape and the distance to another shape, so that a capsule whose ends are points is seen
-    at its ends. Places are relative to the object's centre of mass, velocities to the object.
+    A candidate measures the distance from a contact point of one shape to another shape, so that a capsule with points
+    at its ends is seen only there. Positions are relative to the object's centre of mass, velocities to the object.
 
     Attributes:
         width: Number of features.
@@ -74,8 +74,8 @@ class ObjectContacts(nn.Module):
         Args:
             layout: Contact points of the robot and its objects.
             shapes: Shapes of objects.
-            pairs: Points and shapes that are measured.
-            margins: Distance below which each contact point of the layout is seen [m].
+            pairs: Pairs of points and shapes to measure.
+            margins: Distance below which each contact point of the layout has features [m].
             dt: Length of a frame [s].
         """
         super().__init__()
@@ -128,7 +128,7 @@ class ObjectContacts(nn.Module):
 def _rounded(shape: TouchingShape) -> tuple[tuple[float, float, float], float]:
     """Return the half edges [m] of the box about which a shape is rounded, and the radius [m].
 
-    Ellipsoids, cylinders and meshes are seen as the boxes around them.
+    Ellipsoids, cylinders and meshes are replaced by their bounding boxes.
     """
     first, second, _ = shape.size
     known = {
@@ -155,8 +155,8 @@ def _outward(local: Tensor, half: Tensor, radius: Tensor) -> tuple[Tensor, Tenso
 class TreeContacts(nn.Module):
     """Contact features with the ground of a floating robot and of free bodies beside it, all in the robot's axes.
 
-    The kernel measures one tree of joints in the axes of its base; features of an object are turned from its axes to
-    those of the robot, with places relative to the object's origin.
+    The kernel measures one tree of joints in the axes of its base; features of an object are rotated from its axes to
+    those of the robot, with positions relative to the object's origin.
 
     Attributes:
         width: Number of features.

@@ -41,10 +41,10 @@ class Readings(NamedTuple):
 
 
 class Sight(OperatorHandle):
-    """Radius, margin and frame length of each contact point, as the contact features need them."""
+    """Radius, margin and frame length of each contact point, for the contact features."""
 
     def __init__(self, own: Sequence[tuple[float, float, float]]) -> None:
-        """Take radius [m], margin [m] and frame length [s] of each contact point."""
+        """Store radius [m], margin [m] and frame length [s] of each contact point."""
         super().__init__()
         self._own = own
         self._arrays: dict[tuple[torch.device, torch.dtype], Any] = {}

@@ -52,7 +52,7 @@ def turn_rows(rows: Rows, matrix: Matrices) -> Rows:
 
 def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
     """Return rows @ matrix in full precision on every device."""
-    if rows.device.type == "cpu":  # where matrix products are exact, and fastest
+    if rows.device.type == "cpu":  # matrix products are exact there, and fastest
         return torch.bmm(rows, matrix) if rows.ndim == matrix.ndim == 3 else rows @ matrix
     return (rows.unsqueeze(-1) * (matrix if matrix.ndim == 2 else matrix.unsqueeze(-3))).sum(-2)
 

@@ -17,7 +17,7 @@ Velocities = Float[Tensor, "*#batch nv"]
 Torques = Float[Tensor, "*#batch nu"]
 Controls = Float[Tensor, "worlds frames nu"]
 WorldMask = Bool[Tensor, " worlds"]
-"""Which of the worlds."""
+"""Mask of worlds."""
 
 
 def constant(values: tuple[Any, ...], like: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def index(values: tuple[int, ...], like: Tensor) -> Tensor:
     return made(values, like.device, torch.long)
 
 
-@lru_cache(maxsize=1 << 16)  # more than a process makes: captured graphs read constants by address
+@lru_cache(maxsize=1 << 16)  # never evicts: captured graphs read constants by address
 def made(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return numbers as a tensor, created once; read-only."""
     with torch.inference_mode(False):  # kept for later calls, which may want gradients

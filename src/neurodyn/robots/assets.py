@@ -92,7 +92,7 @@ def asset_path(robot: Robot) -> Path:
 
 
 _DIRECTORIES = ("assetdir", "meshdir", "texturedir", "strippath")
-_WHOLE = ("include", "model")  # elements whose file has elements of an MJCF
+_WHOLE = ("include", "model")  # elements whose file contains MJCF elements
 _PACKAGES = ("package://", "model://")
 
 
@@ -139,9 +139,9 @@ def relocate_mjcf(
 ) -> list[tuple[Path, Path]]:
     """Rewrite the file names in an MJCF or an included file in place.
 
-    Return the paths of the included files and of the MJCFs whose bodies are attached, each with the MJCF that it is a
-    part of: for the latter themselves. Missing files are left unchanged. Asset directories set in the file, or else in
-    the MJCF, are merged into the names.
+    Return the paths of the included files and of the MJCFs whose bodies are attached, each with the MJCF that it
+    belongs to; attached ones belong to themselves. Missing files are left unchanged. Asset directories set in the file,
+    or else in the MJCF, are merged into the names.
 
     Args:
         main: The MJCF.
@@ -255,7 +255,7 @@ def source_digest(robot: Robot) -> str:
 
 
 def asset_digest(robot: Robot, options: Any) -> str:
-    """Return a digest of the files of a robot's asset, of plain data, and of the versions of what builds robots."""
+    """Return a digest of the files of a robot's asset, of plain data, and of the versions of the builders."""
     files = _Files(asset_path(robot).parent, anywhere=True)
     name = _carry_asset(robot, files)
     builders = package_versions("newton", "warp-lang", "mujoco", "mujoco-warp")
@@ -283,7 +283,7 @@ def has_files(scene: Scene) -> bool:
 def bundled_name(home: Path, file: Path, *, anywhere: bool = False) -> str:
     """Return the path of a file within a bundle of the declaration in the folder `home`.
 
-    With `anywhere` it stays the same where both are moved together, as in another environment.
+    With `anywhere`, it stays the same if both are moved together, for instance in another environment.
     """
     home, file = home.resolve(), file.resolve()
     if home in file.parents:
@@ -414,7 +414,7 @@ def _carry_usd(path: Path, files: _Files) -> str:
 def _included(main: Path) -> dict[Path, tuple[ElementTree.Element, Path]]:
     """Return the contents of an MJCF and of all readable files that it includes or attaches, by path.
 
-    With each is the MJCF that it is a part of.
+    Each comes with the MJCF that it belongs to.
     """
     found: dict[Path, tuple[ElementTree.Element, Path]] = {}
     waiting = [(main.resolve(), main)]

@@ -36,7 +36,7 @@ from neurodyn.robots.sections import (
 )
 
 OBJECT_PARTS = ("x", "y", "z", "heading")
-"""Ranges of a free body beside the robot: place of its origin [m], and angle about the vertical [rad]."""
+"""Ranges of a free body beside the robot: position of its origin [m], and angle about the vertical [rad]."""
 
 ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
@@ -131,11 +131,11 @@ class Robot(Config, frozen=True):
         material: Contact material of robot and ground; None for the asset's.
         colliders: Shell patterns of the labels of collision shapes, or of their bodies, that can touch anything; other
             shapes do not collide.
-        self_contacts: Whether these shapes touch each other, too, and with the margins of the asset; with solver
-            mujoco-c alone.
+        self_contacts: Whether these shapes also touch each other, with the margins of the asset; only with solver
+            mujoco-c.
         contacts: Bodies whose contact is observed: shell patterns of the labels of collision shapes, by name.
-        contact_points: Points that are measured against the ground; None for none.
-        legs: How it stands and walks; None for a robot without legs.
+        contact_points: Contact points whose distance to the ground is measured; None for none.
+        legs: Feet and standing height; None for a robot without legs.
         end_effector: The robot's end effector; None without one.
         body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
         supports: Bodies that slide on a horizontal plane, in hybrid dynamics.
@@ -350,7 +350,7 @@ class Robot(Config, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether commands can hold a pose: whether they are targets, or what actuators of the robot's own take."""
+        """Whether commands can hold a pose: they are targets, or commands of the robot's own actuators."""
         return self.command in ("target", "command")
 
     def joint_efforts(self) -> dict[str, float]:
@@ -369,7 +369,7 @@ class Robot(Config, frozen=True):
         return msgspec.structs.replace(self, drives={}, actuated=self.joint_efforts(), sampling=sampling)
 
     def behind(self, controller: Controller) -> "Robot":
-        """Return the robot with a log's controller in its drives, which take position targets then.
+        """Return the robot with a log's controller in its drives, which then take position targets.
 
         Targets are sampled within the joints' limits. Errors: see `core.description.drive.behind_controller`.
         """
@@ -452,7 +452,7 @@ class Robot(Config, frozen=True):
         return (-1.0, 1.0)
 
     def _reach(self, name: str) -> Interval:
-        """Return the limits of a joint; of one without limits half a turn or a metre on both sides."""
+        """Return the limits of a joint; without limits, half a turn or a metre to either side."""
         joint = next(joint for joint in self.joints if joint.name == name)
         if joint.lower is not None and joint.upper is not None:
             return (joint.lower, joint.upper)
@@ -460,7 +460,7 @@ class Robot(Config, frozen=True):
         return (-most, most)
 
     def object_intervals(self, name: str, *, reset: bool) -> tuple[Interval, ...]:
-        """Return the ranges of a free body's place and heading (`OBJECT_PARTS`), for data or for initial states."""
+        """Return the ranges of a free body's position and heading (`OBJECT_PARTS`), for data or for initial states."""
         interval = self.reset_interval if reset else self.sampling_interval
         return tuple(interval("q", f"{name}.{part}") for part in OBJECT_PARTS)
 
@@ -481,13 +481,13 @@ class Robot(Config, frozen=True):
     def nominal_q(self) -> tuple[float, ...]:
         """Return the positions of the driven joints in the nominal pose [rad or m], shape [nu].
 
-        For actuators of the robot's own these are the commands with which servos rest there, within their ranges; zero
-        of actuators without stiffness.
+        For the robot's own actuators these are the commands with which servos rest there, within their ranges, and zero
+        for actuators without stiffness.
         """
         return tuple(self._nominal_command(name) for name in self.actuated)
 
     def _row(self, name: str) -> dict[str, float]:
-        """Return the factor of each joint in the length of a drive; none of one that acts elsewhere."""
+        """Return the factor of each joint in the length of a drive; empty for one that acts elsewhere."""
         drive = self.drives.get(name, Drive())
         if drive.placed:
             return {} if drive.transmission is UNSET else drive.transmission

@@ -38,7 +38,7 @@ class ListedRobot(Config, frozen=True, rename={"simulator": "teacher"}):
     pretrained: tuple[str, ...]  # its shipped models, as `pretrained:NAME`
     installed: bool  # whether the package with its asset is installed
     measured: dict[str, ShippedErrors]  # errors by `pretrained:NAME`
-    caveats: dict[str, str]  # what a model is not, though its kind suggests it, by `pretrained:NAME`
+    caveats: dict[str, str]  # what a model lacks of what its kind suggests, by `pretrained:NAME`
 
 
 def list_robots() -> list[ListedRobot]:
@@ -70,8 +70,8 @@ class ListedPolicy(Config, frozen=True):
 
     name: str  # `pretrained-policy:NAME`
     task: str
-    dynamics: str  # the only ones it was trained in
-    caveat: str  # that of a shipped model which it was trained in
+    dynamics: str  # the only dynamics that it was trained in
+    caveat: str  # that of the shipped model in which it was trained
 
 
 def list_policies() -> list[ListedPolicy]:
@@ -86,7 +86,7 @@ def list_policies() -> list[ListedPolicy]:
 
 
 def _caveat_of(pretrained: str) -> str:
-    """Return the caveat that a shipped model was written with, see `Dynamics.caveat`."""
+    """Return the caveat stored with a shipped model; see `Dynamics.caveat`."""
     return read_json(resolve_run(pretrained) / "model" / "config.json").get("caveat", "")
 
 

@@ -52,7 +52,7 @@ class PlausibleBounds:
         """
         values = torch.cat([part for part in (q, qd, channels, others) if part is not None], dim=-1)
         limits = self._cached.get((values.device, values.dtype, values.shape[-1])) or self._limits(values)
-        return (values.clamp(*limits) != values).any(-1)  # what is not a number equals nothing
+        return (values.clamp(*limits) != values).any(-1)  # NaN equals nothing
 
     def relative_excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
         """Return the distance of each coordinate beyond its bounds over half their width, shape [..., nq + nv + nx].
@@ -73,7 +73,7 @@ class PlausibleBounds:
         return (*self.q_names, *self.qd_names)[column], float(values[row, column])
 
     def within(self, qd: tuple[Interval, ...]) -> "PlausibleBounds":
-        """Return these bounds with given velocity bounds where there were none."""
+        """Return these bounds with given velocity bounds where there are none."""
         return replace(self, qd=tuple(new if old == _UNBOUNDED else old for old, new in zip(self.qd, qd, strict=True)))
 
     def of_spec(self, spec: StateSpec) -> "PlausibleBounds":

@@ -172,8 +172,8 @@ class EndEffector(Config, frozen=True):
     Attributes:
         joint: Name of the joint whose child body carries the point.
         point: Position in that body's frame [m].
-        joints: All moving joints of the robot as built, in the order of its coordinates, with which it is known without
-            a simulator; none for those of the contact points of whatever moves the robot.
+        joints: All moving joints of the robot as built, in the order of its coordinates, so that no simulator is
+            needed; empty for the joints of the contact points of the robot's dynamics.
     """
 
     joint: str
@@ -220,7 +220,7 @@ def _require_positive(what: str, value: float | None) -> None:
 
 
 class Legs(Config, frozen=True):
-    """How a robot with a floating base stands and walks.
+    """Stance and gait of a robot with a floating base.
 
     Attributes:
         feet: Names, among `contacts`, of the bodies on which it stands.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Solvers for Newton's own simulation loops; Newton is imported when one of them is asked for."""
+"""Solvers for Newton's own simulation loops; Newton is imported when one of them is accessed."""
 
 from neurodyn.core.registry import lazy
 

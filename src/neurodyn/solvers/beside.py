@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One robot of a Newton model by a dynamics model, while another solver steps everything else in its worlds."""
+"""A Newton solver that steps one robot by a dynamics model, and everything else in its worlds by another solver."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ from neurodyn.solvers.worlds import arrays_of, count_worlds
 
 
 class SolverBeside(newton.solvers.SolverBase):
-    """Steps all bodies by a solver of Newton's, and then one robot by a model from where it was.
+    """Steps all bodies by a Newton solver, then one robot by a model from its state at the start of the step.
 
-    The model's robot feels the ground of `learned.model`, such as a table that stands there, and nothing that moves;
-    the other bodies feel the robot where it is at the start of a step, and are felt by each other. Drive gains and
-    effort limits of the robot are those of `model`. A step is Warp launches alone, so it can be captured if those of
+    The robot has contact with the ground of `learned.model`, such as a table, but not with moving bodies; the other
+    bodies have contact with each other, and with the robot at its pose at the start of the step. Drive gains and effort
+    limits of the robot are those of `model`. A step consists of Warp launches only, so it can be captured if those of
     both solvers can.
 
     Attributes:
@@ -42,13 +42,13 @@ class SolverBeside(newton.solvers.SolverBase):
 
         Args:
             model: Worlds that hold the robot among other bodies.
-            learned: Solver on a model that holds the robot and the ground alone, in as many worlds.
+            learned: Solver of a model with the same number of worlds, which hold only the robot and the ground.
             others: Solver of `model`.
-            articulation: Which articulation of each world the robot is, in the model's order.
+            articulation: Index of the robot among the articulations of each world, in the model's order.
             substeps: Steps of `others` in a frame of the robot.
 
         Raises:
-            InputError: The articulation is not the robot, or the worlds are not as many or not alike.
+            InputError: The articulation is not the robot, or the worlds differ from each other or in number.
         """
         super().__init__(model)
         whole, alone = arrays_of(model), arrays_of(learned.model)
@@ -137,7 +137,7 @@ class SolverBeside(newton.solvers.SolverBase):
             self._forward_kinematics(state)
 
     def notify_model_changed(self, flags: newton.ModelFlags | int) -> None:
-        """Pass on what has changed to the other solver; of the robot's own model `learned` is to be notified."""
+        """Notify the other solver; `learned` has to be notified directly of changes in the robot's own model."""
         self.others.notify_model_changed(flags)
 
     def require_sound(self) -> None:

@@ -97,7 +97,7 @@ def write_kernel(
 
 @wp.func
 def _refuse(what: int, world: int, index: int, value: float, taken: wp.array[int], refused: wp.array[float]):
-    """Record the first force that the model cannot feel; return NaN for the torques of its world."""
+    """Record the first force that the model does not support; return NaN for the torques of its world."""
     if wp.atomic_cas(taken, 0, 0, 1) == 0:
         refused[0] = float(what)
         refused[1] = float(world)
@@ -127,7 +127,7 @@ def drive_kernel(
     taken: wp.array[int],
     refused: wp.array[float],
 ):
-    """Copy the state of one world and compute its torques; NaN if a force acts that the model cannot feel.
+    """Copy the state of one world and compute its torques; NaN if a force acts that the model does not support.
 
     Velocity coordinate i is driven by control `control_of[i]` along position coordinate `row_of[i]`; it is not driven
     if `control_of[i]` is negative. Newton arrays hold the worlds one after another.
@@ -193,11 +193,11 @@ def gather_wrenches_kernel(
 
 
 _NAMES = ("", "joint_f", "joint_target_ke", "joint_target_kd")
-"""What a force is, by the kernel's number of it."""
+"""Names of refused forces, by the kernel's codes."""
 
 
 class SolverDrive:
-    """Reads state, torques, targets and gains of a model's robots, and refuses forces that the dynamics cannot feel."""
+    """Reads state, torques, targets and gains of a model's robots, and refuses forces the dynamics do not support."""
 
     def __init__(self, spec: StateSpec, q: Tensor, qd: Tensor, torque: Tensor, where: str) -> None:
         """Prepare to read into `q` [worlds, nq], `qd` [worlds, nv] and `torque` [worlds, nu], all float32.
@@ -242,7 +242,7 @@ class SolverDrive:
     def require_felt(self) -> None:
         """Raise an `InputError` if the kernel refused a force on an undriven joint or a wrench on a body.
 
-        On a GPU this covers what had been refused when the last copy to the host arrived.
+        On a GPU this covers forces refused before the last completed copy to the host.
         """
         if not self._host[0]:
             return

@@ -33,13 +33,13 @@ from neurodyn.solvers.worlds import (
     shape_surfaces,
 )
 
-import_newton()  # a clear error where the extra is missing, and no banner
+import_newton()  # raises a clear error without the extra, and prints no banner
 
 import newton  # noqa: E402
 import warp as wp  # noqa: E402
 
 OnFault = Literal["stop", "hold", "off"]
-"""What a solver does when a world leaves what is plausible: raise; let it rest where it was; or look at nothing."""
+"""Reaction of a solver to a world that leaves plausible bounds: raise; hold its last state; or do not check."""
 
 _MOST_BYTES = 1 << 24
 
@@ -84,12 +84,12 @@ class SolverGuard:
         self._flag = self._host.numpy()
 
     def copy_back(self) -> None:
-        """On a GPU, start the copy of the flag that says whether anything was found to the host."""
+        """On a GPU, start copying the fault flag to the host."""
         if self._host is not self._found:
             self._host.copy_(self._found, non_blocking=True)
 
     def require_sound(self, environment: Environment) -> None:
-        """Report worlds that have diverged; on a GPU the ones known when the last copy arrived.
+        """Report worlds that have diverged; on a GPU those known from the last completed copy.
 
         Raises:
             DivergedError: A world has diverged, and the solver is to stop.
@@ -160,7 +160,7 @@ class Replays:
         Args:
             arrays: Arrays that may differ from step to step; None for a missing one.
             launch: Launches the group; all its other arrays stay the same.
-            keep: Returns what must live as long as a graph, which knows arrays by address only.
+            keep: Returns the objects to keep alive with a graph, which holds arrays by address only.
         """
         if not self._device.is_cpu or self._device.is_capturing:
             launch()
@@ -211,8 +211,8 @@ class SolverLearned(newton.solvers.SolverBase):
 
     Every world must hold the same robot, the one that the model was made for, and nothing else that moves. Static
     shapes are the ground: planes, boxes, spheres, capsules, cylinders, meshes and heightfields, of one world or of all.
-    A model that feels the ground measures it from the state of each frame and does not read Newton's contacts. A model
-    that feels none warns about it.
+    A model with ground contact measures the ground from the state of each frame and does not read Newton's contacts. A
+    model without gives a warning.
 
     Observables are not supported. Nothing is recorded on a Warp tape; differentiate through `rollout` of the dynamics
     instead.
@@ -240,8 +240,8 @@ class SolverLearned(newton.solvers.SolverBase):
         Args:
             model: Worlds that each hold the robot.
             dynamics: The dynamics model, on the device of `model`.
-            on_fault: Reaction to an implausible state: "stop" raises, "hold" goes on with the other worlds, "off" does
-                not check.
+            on_fault: Reaction to an implausible state: "stop" raises, "hold" continues with the other worlds, "off"
+                does not check.
             nan: Folder for the states before faults, which `neurodyn view RUN --data FILE` plays; None to write none.
 
         Raises:
@@ -290,12 +290,12 @@ class SolverLearned(newton.solvers.SolverBase):
             dt: Length of the frame [s]; has to be the model's.
             observables: None are supported.
 
-        Forces that the model cannot feel are refused, on a CPU before anything is written. On a GPU and in a captured
-        graph the host does not wait: the state of that world becomes NaN, and a later call raises the error.
+        Forces that the model does not support are refused, on a CPU before anything is written. On a GPU and in a
+        captured graph the host does not wait: the state of that world becomes NaN, and a later call raises the error.
 
         Raises:
             MismatchError: `dt` differs from the model's.
-            InputError: Forces act that the model cannot feel, or a graph is being captured and the model has no
+            InputError: Forces act that the model does not support, or a graph is being captured and the model has no
                 compiled form.
             DivergedError: A world has diverged, and the solver is to stop; on a GPU a later call raises it.
         """
@@ -345,7 +345,7 @@ class SolverLearned(newton.solvers.SolverBase):
         with torch.no_grad(), self._stream():
             mask = self._rows(world_mask)
             if mask is not None and mask.device.type == "cpu" and not bool(mask.any()):
-                return  # on a GPU asking would cost more than a reset of nothing
+                return  # on a GPU the check would cost more than an empty reset
             self._frame.reset(mask)
             self.guard.reset(mask)
             self._restore(state, mask, wanted)
@@ -354,7 +354,7 @@ class SolverLearned(newton.solvers.SolverBase):
         """Report worlds that have diverged and refused forces, as `step` does; for loops that replay captured graphs.
 
         Raises:
-            InputError: A force acted that the model cannot feel.
+            InputError: A force acted that the model does not support.
             DivergedError: A world has diverged, and the solver is to stop.
         """
         self._drive.require_felt()
@@ -367,7 +367,7 @@ class SolverLearned(newton.solvers.SolverBase):
 
         Args:
             flags: What has changed; SHAPE_PROPERTIES if shapes of the ground have moved, MODEL_PROPERTIES if gravity
-                has turned.
+                has changed direction.
 
         Raises:
             InputError: Something other than the robot moves now, the ground cannot be measured against, or contact
@@ -467,7 +467,7 @@ class SolverLearned(newton.solvers.SolverBase):
                 "without torch operations, which would be missing when it is replayed; call it outside of "
                 "wp.ScopedCapture"
             )
-        self._captured.append((self._frame, self._drive))  # graphs know arrays by their addresses only
+        self._captured.append((self._frame, self._drive))  # graphs hold arrays by address only
 
     def _require_eager(self, call: str) -> None:
         if self.model.device.is_capturing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Newton's scripts with a dynamics model in place of their solver, unchanged.
+"""Runs Newton's scripts unchanged with a dynamics model in place of their solver.
 
 `declare_model` writes the declaration of a robot that a script builds, and `solvers_replaced` runs the script on a
 model of it. From a shell, with the names of Newton's examples or paths of scripts:
@@ -41,25 +41,25 @@ from neurodyn.solvers.learned import OnFault, SolverHybrid, SolverLearned, Solve
 from neurodyn.solvers.worlds import arrays_of, count_worlds
 
 _UNLIMITED = 1e6
-_ACCELERATION = 20.0  # of a joint by the effort of which nothing is said [rad/s^2 or m/s^2]
+_ACCELERATION = 20.0  # of a joint at full effort, if its effort is unspecified [rad/s^2 or m/s^2]
 
 Make = Callable[[newton.Model, Callable[[], newton.solvers.SolverBase]], newton.solvers.SolverBase]
-"""From a script's model, and a function that makes the script's own solver, to the solver in its place."""
+"""Returns the replacement solver from a script's model and a function that makes the script's own solver."""
 
 
 def declare_model(
     model: newton.Model, out: str | Path, *, dt: float = 1 / 60, articulation: int = 0, force: bool = False
 ) -> Declaration:
-    """Write a declaration of a robot in a Newton model, with the numbers that the model has, for plain MuJoCo.
+    """Write a declaration of a robot in a Newton model, with the model's numbers, for plain MuJoCo.
 
-    The asset is what `SolverMuJoCo` makes of world 0, under Newton's names. Joints without an effort limit get one that
-    accelerates them by 20 rad/s^2 or m/s^2; `robot.yaml` may say better.
+    The asset is world 0 as converted by `SolverMuJoCo`, under Newton's names. Joints without an effort limit get one
+    that accelerates them by 20 rad/s^2 or m/s^2; correct it in `robot.yaml` if you know better.
 
     Args:
         model: The model.
         out: Folder to write.
         dt: Length of a frame [s].
-        articulation: Which articulation of world 0 the robot is, in the model's order.
+        articulation: Index of the robot among the articulations of world 0, in the model's order.
         force: Whether to replace the files of an existing folder.
 
     Raises:
@@ -72,7 +72,7 @@ def declare_model(
         asset = Path(place) / f"{Path(out).name}.xml"
         _write_mjcf(model, articulation, asset)
         made = declare(asset, out, name=Path(out).name, dt=dt, force=force)
-    # The friction of a usual floor, where the model's own is known.
+    # Drops the friction of a usual floor, because the model's own is known.
     artifacts.write_text(made.path, re.sub(r"^material: .*\n", "", made.path.read_text(encoding="utf-8"), flags=re.M))
     made.robot = robots.load(made.path.parent)
     return made
@@ -116,14 +116,14 @@ def _write_mjcf(model: newton.Model, articulation: int, path: Path) -> None:
 
 
 def _set_numbers(world: Any, scene: Any) -> None:
-    """Write the compiled numbers, of which a file by MuJoCo has six digits."""
+    """Write the compiled numbers at full precision; a file by MuJoCo has six digits."""
 
     def write(element: Any, **values: Any) -> None:
         for attribute, value in values.items():
             element.set(attribute, " ".join(repr(float(x)) for x in np.atleast_1d(value)))
 
     static = scene.geom_friction[(scene.geom_bodyid == 0) & (scene.geom_contype | scene.geom_conaffinity != 0)]
-    least = static.max(0) if len(static) else np.zeros(3)  # the larger friction holds in a contact of equals
+    least = static.max(0) if len(static) else np.zeros(3)  # at equal priority, the larger friction applies
     for element in world.iter():
         name = element.get("name")
         if element.tag == "body":
@@ -146,7 +146,7 @@ def _set_numbers(world: Any, scene: Any) -> None:
 
 
 def _set_drives(root: Any, world: Any, solver: Any, names: dict[tuple[str, str], str]) -> None:
-    """Give each joint the limit's constraint of the solver, and a motor."""
+    """Give each joint the solver's limit constraint, and a motor."""
     mujoco = import_mujoco()
     scene, solref = solver.mj_model, solver.mjw_model.jnt_solref.numpy()[0]
     data = mujoco.MjData(scene)
@@ -185,7 +185,7 @@ def _rename(root: Any, names: dict[tuple[str, str], str]) -> None:
 
 
 class _Paced(newton.solvers.SolverBase):
-    """A solver whose frames are as long as one or more steps of a script; it moves in the first step of each."""
+    """A solver whose frames span one or more steps of a script; it moves in the first step of each frame."""
 
     def __init__(self, solver: newton.solvers.SolverBase, placed: "ReplacedSolvers") -> None:
         super().__init__(solver.model)
@@ -197,7 +197,7 @@ class _Paced(newton.solvers.SolverBase):
     def step(
         self, state_in: Any, state_out: Any, control: Any, contacts: Any, dt: float, *, observables: Any = None
     ) -> None:
-        """Step by a frame, or copy the state until the frame is over."""
+        """Step by a frame, or copy the state until the frame is complete."""
         if self._frame is not None:
             self._every = round(self._frame / dt)
             if self._every < 1 or abs(self._every * dt - self._frame) > 1e-5 * self._frame:
@@ -216,12 +216,12 @@ class _Paced(newton.solvers.SolverBase):
 
     @property
     def between(self) -> bool:
-        """Whether a frame is not over."""
+        """Whether a frame is in progress."""
         return self.count % self._every != 0
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """Note that what is launched is the solver's own."""
+        """Mark launches within the context as the solver's own."""
         self.stepping = True
         try:
             yield
@@ -233,20 +233,20 @@ class _Paced(newton.solvers.SolverBase):
         self.solver.reset(state, world_mask, flags)
 
     def notify_model_changed(self, flags: Any) -> None:
-        """Pass on what has changed."""
+        """Notify the solver."""
         self.solver.notify_model_changed(flags)
 
 
 class ReplacedSolvers:
-    """Solvers that stand in for a script's own.
+    """Solvers that replace a script's own.
 
     Attributes:
-        solvers: They, in the order in which the script made them.
-        idle: Whether a graph that is left out is being captured, in which no time passes.
+        solvers: The solvers, in the order in which the script made them.
+        idle: Whether a skipped graph is being captured, during which no time passes.
     """
 
     def __init__(self, make: Make, capture: bool) -> None:
-        """Replace nothing yet; see `solvers_replaced`."""
+        """Prepare without replacing anything; see `solvers_replaced`."""
         self.solvers: list[newton.solvers.SolverBase] = []
         self.idle = False
         self._make, self._capture = make, capture
@@ -255,7 +255,7 @@ class ReplacedSolvers:
 
     @property
     def faults(self) -> list[Fault]:
-        """Worlds that left what is plausible, of all solvers."""
+        """Worlds of all solvers that left plausible bounds."""
         return [fault for solver in self.solvers if (one := _learned(solver)) is not None for fault in one.guard.faults]
 
     def require_sound(self) -> None:
@@ -284,7 +284,7 @@ class ReplacedSolvers:
     def place(
         self, theirs: type, model: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> newton.solvers.SolverBase:
-        """Return the solver in place of one that a script makes."""
+        """Return the replacement of a solver that a script makes."""
         self._swap()
         try:
             solver = self._make(model, lambda: theirs(model, *args, **named))
@@ -301,11 +301,11 @@ class ReplacedSolvers:
 
     @property
     def left_out(self) -> bool:
-        """Whether the captures of the script are left out."""
+        """Whether the script's captures are skipped."""
         return not self._capture
 
     def require_whole(self) -> None:
-        """Refuse a graph of a part of a frame, which would never end."""
+        """Refuse a graph that holds part of a frame, which would never complete."""
         if any(paced.between for paced in self._paced):
             raise InputError("the script captures a part of the model's frame; valid: capture=False (--eager)")
 
@@ -320,7 +320,7 @@ class ReplacedSolvers:
         return launch_and_look
 
     def _swap(self) -> None:
-        """Put the replacements in place of what is there, or back."""
+        """Swap the replacements and the originals."""
         for index, (module, name, value) in enumerate(self._patched):
             self._patched[index] = (module, name, getattr(module, name))
             setattr(module, name, value)
@@ -333,7 +333,7 @@ def _learned(solver: Any) -> SolverLearned | None:
 
 
 def _stand_in(theirs: Any, placed: ReplacedSolvers) -> type:
-    """Return a class that a script takes for its solver's, and that makes ours."""
+    """Return a class that replaces a script's solver class and makes the replacement solver."""
 
     def new(_: type, model: Any, *args: Any, **named: Any) -> newton.solvers.SolverBase:
         return placed.place(theirs, model, args, named)
@@ -343,7 +343,7 @@ def _stand_in(theirs: Any, placed: ReplacedSolvers) -> type:
 
 def _capture(placed: ReplacedSolvers) -> type:
     class Capture(wp.ScopedCapture):
-        """A capture by the script; those of solvers are none of ours."""
+        """A capture by the script; those of solvers pass through."""
 
         def __enter__(self) -> Any:
             if placed.own or not placed.left_out:
@@ -362,20 +362,20 @@ def _capture(placed: ReplacedSolvers) -> type:
 
 @contextlib.contextmanager
 def solvers_replaced(make: Make, *, capture: bool = True) -> Iterator[ReplacedSolvers]:
-    """Within this context, scripts that make one of Newton's solvers get another one, unchanged.
+    """Replace Newton's solvers in unchanged scripts within this context.
 
-    Steps of a script that are a whole fraction of the model's frame make up a frame, which the model takes at once in
-    the first of them; controls in the others are not read. Graphs that the script captures hold whole frames, and
-    after each replay the guard reports, as after each step.
+    If a script's step is a whole fraction of the model's frame, the model takes the whole frame in the first of its
+    steps; controls in the others are not read. Graphs that the script captures hold whole frames, and after each replay
+    the guard reports, as after each step.
 
     Args:
         make: Returns the solver for a script's model, such as `lambda model, theirs: SolverHybrid(model, "runs/arm")`.
         capture: Whether the script's graphs are captured; if not, its steps run one by one, as networks without a
-            compiled form need.
+            compiled form require.
 
     Raises:
         InputError: A graph holds a part of a frame.
-        MismatchError: The script's time step is no whole fraction of the model's frame; or see `SolverLearned`.
+        MismatchError: The script's time step is not a whole fraction of the model's frame; or see `SolverLearned`.
     """
     placed = ReplacedSolvers(make, capture)
     with placed.installed():
@@ -383,9 +383,9 @@ def solvers_replaced(make: Make, *, capture: bool = True) -> Iterator[ReplacedSo
 
 
 def solver_maker(dynamics: str | Path, *, dt: float | None = None, on_fault: OnFault = "stop") -> Make:
-    """Return what `solvers_replaced` takes, for a run, "pretrained:NAME", or the folder of a declaration.
+    """Return the `make` of `solvers_replaced` for a run, "pretrained:NAME", or the folder of a declaration.
 
-    A declared robot moves by its hybrid dynamics without networks, in frames of `dt`, or of its declaration for None.
+    A declared robot moves by its hybrid dynamics without networks, in frames of `dt`, by default its declaration's.
     """
     if (Path(dynamics) / "robot.yaml").is_file() and not (Path(dynamics) / "model").exists():
         robot = robots.load(dynamics)
@@ -399,14 +399,14 @@ def solver_maker(dynamics: str | Path, *, dt: float | None = None, on_fault: OnF
 
 
 class _Built(Exception):  # noqa: N818
-    """The script has built its model."""
+    """Raised when the script has built its model."""
 
 
 def run_script(script: str, arguments: list[str]) -> None:
     """Run one of Newton's examples by name, or a Python file, as from a shell.
 
     Raises:
-        InputError: There is neither.
+        InputError: There is no such example or file.
     """
     import newton.examples
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Newton model holds: the trained robot in every world and nothing else that moves; gravity and ground.
+"""Checks that a Newton model holds the trained robot in every world and nothing else that moves; gravity and ground.
 
-A neural model knows its robot in the frame in which it was trained, with the root joint in one fixed pose X. In a
-scene of the user robots may stand elsewhere, with the root joint of world w in the pose X_w. The ground is then seen
-at the pose X X_w^-1, and gravity is rotated in the same way.
+A neural model predicts its robot in the frame in which it was trained, with the root joint at a fixed pose X. In a
+user's scene, the root joint of world w may be at another pose X_w. The ground is then seen at the pose X X_w^-1, and
+gravity is rotated in the same way.
 """
 
 import warnings
@@ -113,7 +113,7 @@ def require_equal_worlds(newton_model: "newton.Model", where: str) -> None:
 
 
 def arrays_of(model: Any) -> Any:
-    """Return a built model, untyped: it has all of its arrays, which the declared types do not say."""
+    """Return a built model untyped: all of its arrays exist, unlike in the declared types."""
     return model
 
 
@@ -173,14 +173,14 @@ def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None
     built = fingerprint(model)
     names = [joint.name for joint in built.joints]
     if dynamics.floating and built.joints and built.joints[0].kind == "free":
-        # Importers name the joint of a floating base as they please.
+        # Importers name the joint of a floating base arbitrarily.
         names[0] = own.joints[0].name
         built = _freed(built, dynamics.fingerprint)
     if dynamics.robot is not None and dynamics.robot.simulator.solver == "mujoco-c":
         built = _constrained(built, dynamics.fingerprint)
     continuous = {joint.name: joint.continuous for joint in own.joints}
     joints = tuple(
-        # Whether an angle turns without end is a matter of how it is compared; Newton does not know it.
+        # Newton does not know whether an angle is continuous, which only matters for comparing angles.
         JointSpec(name=name, kind=joint.kind, continuous=continuous.get(name, False))  # pyright: ignore[reportArgumentType]
         for name, joint in zip(names, built.joints, strict=True)
     )
@@ -217,7 +217,7 @@ _CONTACT_POINT_TOLERANCE = 1e-5
 
 
 def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where: str) -> Environment:
-    """Return gravity and ground of a Newton model as the neural model of its robots sees them.
+    """Return gravity and ground of a Newton model in the frame in which the neural model was trained.
 
     Args:
         model: Worlds with robots, checked by `require_robots_only`.
@@ -233,7 +233,7 @@ def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where:
     free = dynamics.floating
     if layout is None:
         _warn_of_shapes(model, dynamics.spec.robot, where)
-        if not free:  # where it stands does not matter, how it leans is part of the fingerprint
+        if not free:  # its position does not matter, its tilt is part of the fingerprint
             return dynamics.resolve_environment(None)
     poses = _seen_from_roots(model, layout, where)
     device = dynamics.device
@@ -258,8 +258,8 @@ def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where:
 def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, where: str) -> None:
     """Refuse a robot whose collision shapes have other contact points than the model.
 
-    If the declaration of the robot, which says what is measured against the ground, is gone, a warning says that
-    nothing was compared.
+    If the declaration of the robot, which selects the contact points, is missing, a warning says that nothing was
+    compared.
 
     Raises:
         MismatchError: Contact points differ; the message names the differences.
@@ -277,7 +277,7 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
     try:
         built = newton_articulation(model, robot)
         if isinstance(dynamics, HybridDynamics) and dynamics.config.contact == "soft":
-            # All that touches the ground in the simulator, not what a network would see.
+            # All shapes that touch the ground in the simulator, not only those with contact points of the network.
             chosen = tuple(shape for shape in built.shapes if _collides(shape, robot))
             own = contacts_on_plane(replace(built, shapes=chosen), robot)
         else:
@@ -307,7 +307,7 @@ def shape_surfaces(model: "newton.Model") -> dict[str, np.ndarray]:
 
 
 def require_same_surfaces(model: "newton.Model", before: dict[str, np.ndarray], where: str) -> None:
-    """Refuse contact margins and materials that have changed: a model has those that it was made with.
+    """Refuse contact margins and materials that have changed: a model keeps those it was made with.
 
     Raises:
         InputError: One has changed since `before`; the message names the first.
