@@ -198,7 +198,7 @@ class PlaneContacts(nn.Module):
     def __init__(
         self, layout: ContactPointLayout, sight: list[tuple[float, float, float]], planes: list[tuple[float, ...]]
     ) -> None:
-        """Store radius [m], margin [m] and frame length [s] of each contact point, and each plane's point and normal."""
+        """Store radius [m], margin [m] and frame length [s] of each contact point, and the planes (point, normal)."""
         super().__init__()
         self._layout, self._places = layout, places(layout.joints)
         self._groups = _groups(layout.joints)
