@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of any model beside its simulator, its log and trivial baselines; calibration, long-run stability, timing."""
+"""Model errors against simulator, log and trivial baselines; calibration, long-run stability, timing."""
 
 from neurodyn.core.registry import lazy
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of forecasts by column, and calibration of their predicted standard deviations.
+"""Forecast errors by column, and calibration of the predicted standard deviations.
 
-Coverage, rank correlation, out of distribution, and with noise.
+Coverage, rank correlation, behaviour out of distribution and with noise.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ M = TypeVar("M", WorldModel, NeuralDynamics)
 
 @dataclass(frozen=True)
 class ColumnErrors(Generic[M]):
-    """Predicted motion beside the true one from the same starts, by column of the state, in the columns' units.
+    """Predicted and true motion from the same starts, by state column, in the columns' units.
 
     Attributes:
         model: The model, which predicts an epistemic standard deviation.
@@ -67,11 +67,11 @@ class ColumnErrors(Generic[M]):
 
 
 class Forecasts(ColumnErrors[WorldModel]):
-    """Forecasts of a world model beside the measured motion."""
+    """Forecasts of a world model and the measured motion."""
 
     @classmethod
     def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[RolloutBatch] | None = None) -> "Forecasts":
-        """Forecast from all starts, or from `batches` in their place."""
+        """Forecast from all starts, or from `batches` instead."""
         batches = measured_starts(model, starts) if batches is None else batches
         return cls(model, roll_out(model, counted(iter(batches), len(starts.windows))).path, starts.truth)
 
@@ -96,16 +96,16 @@ class Forecasts(ColumnErrors[WorldModel]):
 
     @cached_property
     def finite(self) -> Tensor:
-        """Which forecasts are finite, shape [starts]."""
+        """Whether each forecast is finite, shape [starts]."""
         return torch.isfinite(self.error).all(-1).all(-1)
 
     @property
     def varying(self) -> Tensor:
-        """Which columns vary in the training data, shape [size]."""
+        """Whether each column varies in the training data, shape [size]."""
         return self.model.varying
 
     def means(self, errors: Tensor) -> ColumnMeans:
-        """Return mean absolute errors over starts for errors of shape [starts, size]."""
+        """Return mean absolute errors over the starts from errors of shape [starts, size]."""
         if not len(errors):
             return ColumnMeans(columns=None, q_mean=None, qd_mean=None, scaled=None)
         columns = errors.abs().double().mean(0)
@@ -120,7 +120,7 @@ class Forecasts(ColumnErrors[WorldModel]):
 
 
 class MemberErrors(ColumnErrors[NeuralDynamics]):
-    """Errors of neural dynamics with several members."""
+    """Errors of a neural-dynamics ensemble."""
 
     @cached_property
     def error(self) -> Tensor:
@@ -131,12 +131,12 @@ class MemberErrors(ColumnErrors[NeuralDynamics]):
 
     @property
     def std(self) -> Tensor:
-        """Total standard deviation, which is the epistemic one."""
+        """Total standard deviation, equal to the epistemic one."""
         return self.epistemic
 
     @cached_property
     def finite(self) -> Tensor:
-        """Which roll-outs are finite, shape [starts]."""
+        """Whether each roll-out is finite, shape [starts]."""
         return torch.isfinite(torch.cat([self.error, self.epistemic], -1)).all(-1).all(-1)
 
     @property
@@ -146,13 +146,13 @@ class MemberErrors(ColumnErrors[NeuralDynamics]):
 
 
 def measured_starts(model: WorldModel, starts: Recorded) -> Iterator[RolloutBatch]:
-    """Return the starts of forecasts of a world model: of the log's environments it knows its conditions alone."""
+    """Yield starts of a world model's forecasts; of the log's environments it only gets its conditions."""
     names = tuple(one.name for one in model.conditions)
     return starts.batches(model.spec.context, environments=False, names=names)
 
 
 def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[RolloutBatch]:
-    """Yield starts whose histories are transformed as vectors of measured columns, shape [worlds, T + 1, size]."""
+    """Yield starts with transformed histories, as vectors of measured columns, shape [worlds, T + 1, size]."""
     for batch in measured_starts(model, starts):
         past = _history(batch.past)
         q, qd, channels = model.observation.split(change(model.observation.join(past.q, past.qd, past.channels)))
@@ -176,7 +176,7 @@ def difference(observation: WorldObservation, x: Tensor, reference: Tensor) -> T
 
 _NOISE = (0.01, 0.03, 0.1)
 FACTORS = (1.5, 2.0, 3.0)
-"""Factors by which states are scaled away from their mean, beyond the distribution of the data."""
+"""Factors that scale states away from their mean, out of the data's distribution."""
 MARKS = (1, 10, 50, 100, 200)
 """Horizons of calibration [frames]."""
 
@@ -193,7 +193,7 @@ def ranks(values: Tensor) -> Tensor:
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> float:
-    """Return Spearman's rank correlation of two vectors of shape [n]; 0 if one of them is constant."""
+    """Return Spearman's rank correlation of two vectors of shape [n]; 0 if one is constant."""
     x, y = ranks(a), ranks(b)
     x, y = x - x.mean(), y - y.mean()
     size = float(x.norm() * y.norm())
@@ -201,18 +201,18 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 
 def chance_above(a: Tensor, b: Tensor) -> float:
-    """Return the probability that a value of `a` exceeds one of `b` (area under the ROC curve), ties counting half."""
+    """Return the probability that a value of `a` exceeds one of `b` (area under the ROC curve); ties count half."""
     joined = ranks(torch.cat([a, b]))
     n, m = len(a), len(b)
     return (float(joined[:n].sum()) - n * (n + 1) / 2) / (n * m)
 
 
 Known = Forecasts | MemberErrors
-"""Errors with their predicted standard deviations."""
+"""Errors with predicted standard deviations."""
 
 
 def coverage_at(found: Known, mark: int) -> Coverage:
-    """Return the share of true values within one and two standard deviations (.683 and .954 if normal)."""
+    """Return the fraction of true values within one and two standard deviations (.683 and .954 for a normal)."""
     error, std = found.error[found.finite, mark - 1], found.std[found.finite, mark - 1]
     means, columns = [], []
     for sigmas in (1, 2):
@@ -242,13 +242,13 @@ def ranks_at(found: Known, mark: int) -> RankCorrelation:
 
 
 def out_of_distribution(model: WorldModel, starts: Recorded) -> OutOfDistribution:
-    """Return the epistemic standard deviation of a world model on states scaled away from their mean."""
+    """Return a world model's epistemic standard deviation on states scaled away from their mean."""
     usual = _epistemic(model, starts, 1.0)
     return drawn_out(usual, {factor: _epistemic(model, starts, factor) for factor in FACTORS})
 
 
 def drawn_out(usual: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
-    """Return epistemic standard deviations relative to the usual ones, by the factor of the states."""
+    """Return epistemic standard deviations relative to in-distribution ones, by scale factor."""
     if not len(usual):
         return OutOfDistribution(usual_median=None)
     found = {}
@@ -260,7 +260,7 @@ def drawn_out(usual: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistributio
 
 
 def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int) -> dict[str, Noisy]:
-    """Return errors with noise on the history, by its size in standard deviations of the columns."""
+    """Return errors with noise on the history, by noise level in standard deviations of the columns."""
     found = {}
     for size in tracked((0.0, *_NOISE)):
         generator = torch.Generator().manual_seed(seed)
@@ -277,7 +277,7 @@ def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int)
 
 
 def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
-    """Return the epistemic standard deviation after one frame, as a mean over scaled columns, shape [finite starts].
+    """Return the epistemic standard deviation after one frame, mean over scaled columns, shape [finite starts].
 
     States are scaled away from their mean by `factor`.
     """
@@ -296,9 +296,9 @@ def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
 def member_calibration(
     model: Dynamics, path: Trajectory, truth: Trajectory, starts: RolloutBatch
 ) -> MemberCalibration | UnsetType:
-    """Return the calibration of roll-outs `path`; UNSET for a model without members.
+    """Return the calibration of roll-outs `path`; UNSET for a model that is not an ensemble.
 
-    `starts` are the first of the starts, with their controls.
+    `starts` are the first starts, with their controls.
     """
     if path.epistemic is None or not isinstance(model, NeuralDynamics):
         return UNSET
@@ -314,9 +314,9 @@ def member_calibration(
 
 @torch.no_grad()
 def _out_of_distribution(model: NeuralDynamics, truth: Trajectory, starts: RolloutBatch) -> OutOfDistribution:
-    """Return the epistemic standard deviation after one frame for joints and velocities scaled away from their mean.
+    """Return the one-frame epistemic standard deviation for joints and velocities scaled away from their mean.
 
-    States are taken half way along the true paths, where they no longer depend on how the robot was placed.
+    States are taken halfway along the true paths, where they no longer depend on the robot's initial placement.
     """
     count, frame = present_state(starts.past).worlds, (truth.q.shape[1] - 1) // 2
     state, control = State(truth.q[:count, frame], truth.qd[:count, frame]), starts.drive.at(frame)
@@ -332,7 +332,7 @@ def _out_of_distribution(model: NeuralDynamics, truth: Trajectory, starts: Rollo
 
 
 def _drawn_out(spec: StateSpec, state: State, factor: float) -> State:
-    """Return states scaled away from their mean; poses of a base and ball joints stay unchanged."""
+    """Return states scaled away from their mean; poses of a base and of ball joints stay unchanged."""
     q, qd, joints = state.q.clone(), state.qd, [spec.q_names.index(joint.name) for joint in spec.joints if joint.scalar]
     centre = q[:, joints].mean(0)
     q[:, joints] = centre + factor * (q[:, joints] - centre)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU would do, and what it does: launches and synchronisations, counted without one; the checklist of a card.
+"""GPU behaviour: launches and synchronisations, countable without a GPU, and the checklist of an actual card.
 
 On a GPU a launch costs 5 to 10 microseconds of host time whatever its size, and a copy to or from the host waits for
-all launches before it. Both can be counted without a GPU, on tensors of device `meta`: these take the branches of a
-GPU, hold no data, and refuse to be read. Warp kernels are torch operators (`geometry.launching`) and count as such.
+all launches before it. Both can be counted without a GPU, on tensors of device `meta`, which take the GPU branches,
+hold no data, and raise when read. Warp kernels are torch operators (`geometry.launching`) and count as such.
 """
 
 import platform
@@ -32,13 +32,13 @@ from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 
 _READS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "_unique2"})
-"""Operators for whose result the host waits."""
+"""Operators whose result the host waits for."""
 
 _FREE = frozenset({
     "detach", "alias", "lift_fresh", "_unsafe_view", "_reshape_alias", "empty", "new_empty", "empty_like",
     "empty_strided", "new_empty_strided",
 })  # fmt: skip
-"""Operators that launch nothing, in addition to views."""
+"""Operators, besides views, that launch nothing."""
 
 _MAKERS = frozenset({"tensor", "as_tensor", "new_tensor", "asarray"})
 """Functions that copy host data to a device."""
@@ -63,13 +63,13 @@ class LaunchCount:
 
 
 class EmptyWindows:
-    """Histories without data on device `meta`, for counting the launches of roll-outs in a model.
+    """Histories without data on device `meta`, for counting the launches of model roll-outs.
 
     A source of initial states for `neurodyn.policy.PolicyEnvironment`.
     """
 
     def __init__(self, spec: StateSpec) -> None:
-        """Take shapes and length of a history from the state's description."""
+        """Take shapes and history length from the state's description."""
         self._spec = spec
 
     def state(self) -> dict[str, Any]:
@@ -95,11 +95,11 @@ def count_launches(work: Callable[[], object], device: str = "meta") -> LaunchCo
     """Call a function once and count its launches on a device.
 
     Args:
-        work: The function; call it beforehand if it initialises anything on first use.
-        device: Type of the device: "meta", "cpu" or "cuda".
+        work: The function; call it once beforehand if it initialises anything on first use.
+        device: Device type: "meta", "cpu" or "cuda".
 
     Raises:
-        RuntimeError, NotImplementedError: It reads a value of a tensor of device `meta`.
+        RuntimeError, NotImplementedError: The function reads a value of a tensor on device `meta`.
     """
     found = LaunchCount()
     with _Functions(found, device), _Operators(found, device):
@@ -117,7 +117,7 @@ class _Operators(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Count an operator, and run it."""
+        """Count an operator and run it."""
         name = func.overloadpacket.__name__
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         if name in _READS and any(x.device.type == self._device for x in tensors):
@@ -144,7 +144,7 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Record a copy from the host, and call the function."""
+        """Record a copy from the host and call the function."""
         name = getattr(func, "__name__", "")
         result = func(*args, **(kwargs or {}))
         if self._device == "cpu":
@@ -157,7 +157,7 @@ class _Functions(TorchFunctionMode):
 
 
 def _data(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    """Return the data from which a function or method of `_MAKERS` makes a tensor."""
+    """Return the data from which a function or method in `_MAKERS` makes a tensor."""
     return next(iter((*args[len(args) - 1 :], *(kwargs or {}).values())), None)
 
 
@@ -168,12 +168,12 @@ def _has_list(index: Any) -> bool:
 
 
 class GpuFinding(Record, frozen=True):
-    """A line of the checklist of a GPU.
+    """A line of the GPU checklist.
 
     Attributes:
-        check: What was looked at.
-        found: What was found; of a check that was not run, why.
-        outcome: Whether it is as it should be, is not, or was not run.
+        check: What was checked.
+        found: Result; for a check that was not run, the reason.
+        outcome: Whether the check passed, failed, or was not run.
         figures: Figures by name.
     """
 
@@ -189,20 +189,20 @@ class _Found(NamedTuple):
 
 
 ARCHITECTURES = (80, 90)
-"""Compute capabilities, times ten, that kernels are compiled for without a card: A100, H100."""
+"""Compute capabilities, times ten, that kernels are compiled for even without a card: A100, H100."""
 
 _WORLDS, _FRAMES, _TURNS = 4096, 50, 5
-"""Worlds and frames of what is timed, and how often; the median counts."""
+"""Worlds and frames of timed work, and repetitions, of which the median counts."""
 
 _TOLERANCE = 1e-3
-"""Largest difference between a card and the CPU after ten frames in single precision."""
+"""Largest difference between a card and the CPU after ten frames, in single precision."""
 
 
 def check_gpu() -> list[GpuFinding]:
-    """Return the checklist of this machine's first GPU; what needs one is "not run" where torch finds none.
+    """Return the checklist of this machine's first GPU; checks that need one are "not run" if torch finds none.
 
     Kernels compile for the `ARCHITECTURES` in any case, and hot paths are counted on device `meta`. A check that raises
-    is "failed", with what was raised, and the others go on.
+    is "failed", with its error, and the others go on.
     """
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else None
     return [_checked(name, check, needs, device) for name, (check, needs) in tracked(list(_GPU_CHECKS.items()))]
@@ -213,7 +213,7 @@ def _checked(name: str, check: Callable[..., _Found], needs: bool, device: torch
         return GpuFinding(check=name, found="needs a CUDA GPU, and torch finds none here", outcome="not run")
     try:
         found = check(device) if needs else check()
-    except Exception as error:  # a report of all that works, and of what does not, is the purpose
+    except Exception as error:  # the report lists everything that works and that does not
         text = " ".join(f"{type(error).__name__}: {error}".split())
         return GpuFinding(check=name, found=text[:400], outcome="failed")
     return GpuFinding(check=name, found=found.text, figures=found.figures)
@@ -245,7 +245,7 @@ def _devices(_: torch.device) -> _Found:
 
 
 def _compiled(arch: int) -> _Found:
-    """Compile the kernels of a neural frame and the program of a cartpole, with its adjoint, for a card."""
+    """Compile the kernels of a neural frame and a cartpole's program, with its adjoint, for a card."""
     import warp
 
     from neurodyn.dynamics.neural.kernel_texts import decode_text, encode_text, mean_text, network_text
@@ -285,7 +285,7 @@ def _rest(dynamics: LearnedDynamics, worlds: int, device: torch.device | str) ->
 
 
 def _launches() -> _Found:
-    """Count the launches of steps on device `meta`, where a copy between host and device is an error."""
+    """Count the launches of steps on device `meta`; a copy between host and device is an error."""
     figures: dict[str, float] = {}
     for name, dynamics in _models().items():
         moved = dynamics.to("meta")
@@ -304,7 +304,7 @@ def _launches() -> _Found:
 
 
 def _one_graph() -> _Found:
-    """Trace a step as one graph, as `torch.compile(fullgraph=True)` has to; without a compiler, which need not be."""
+    """Trace a step as one graph, as `torch.compile(fullgraph=True)` must; needs no compiler."""
     if not torch._dynamo.is_dynamo_supported():  # pyright: ignore[reportPrivateImportUsage]
         return _Found("torch.compile is not supported here, and nothing needs it")
     dynamics = load("pretrained:cartpole")
@@ -336,7 +336,7 @@ def _equal(device: torch.device) -> _Found:
 
 
 def _captured(device: torch.device) -> _Found:
-    """Replay a step that was captured as a CUDA graph beside the step itself."""
+    """Compare a step replayed from a CUDA graph with the step itself."""
     from neurodyn.dynamics.capture import CapturedStep
 
     dynamics = load("pretrained:ant", device=str(device))
@@ -356,7 +356,7 @@ def _captured(device: torch.device) -> _Found:
 
 
 def _timed(work: Callable[[], object], device: torch.device | str) -> float:
-    """Return the median wall time of some work, with the device awaited [s]."""
+    """Return the median wall time of some work, device synchronised [s]."""
     waits = torch.cuda.synchronize if str(device) != "cpu" else bool
     times: list[float] = []
     for _ in range(_TURNS + 1):
@@ -383,7 +383,7 @@ def _throughput(device: torch.device) -> _Found:
 
 
 def _gradients(device: torch.device) -> _Found:
-    """Compare and time the gradient of a hybrid roll-out by its torques."""
+    """Compare and time the gradient of a hybrid roll-out with respect to its torques."""
 
     def gradient(dynamics: LearnedDynamics, worlds: int, place: torch.device | str) -> Tensor:
         torques = torch.ones(worlds, _FRAMES, dynamics.spec.nu, device=place, requires_grad=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation of a model and the baselines beside a log: open-loop errors from many starts.
+"""Evaluation of a model and baselines against a log: open-loop errors from many starts.
 
 A network with memory first sees the recorded frames before the start. For a floating robot (a toss), every recorded
-state is a start, the model gets that state alone, and the first states of episodes (the releases) are also evaluated
+state is a start, the model gets only that state, and the first states of episodes (the releases) are also evaluated
 separately.
 """
 
@@ -45,7 +45,7 @@ from neurodyn.evaluate.rollouts import Recorded, about, roll_out, split_name
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)
-_TOSSES = 2048  # starts in a batch
+_TOSSES = 2048  # starts per batch
 
 
 def beside_log(
@@ -69,7 +69,7 @@ def beside_log(
         horizon: Frames of a roll-out; None for half a second, or for the horizon of a floating robot.
         rollouts: Maximum number of starts, evenly spaced; None for 20,000.
         seed: Recorded in the result; starts do not depend on it.
-        declared: The declared simulator, for its errors from the same starts; None to leave them out.
+        declared: The declared simulator, to add its errors from the same starts; None to omit them.
 
     Raises:
         InputError: No episode is long enough.
@@ -178,6 +178,6 @@ def _calibration(model: Dynamics, path: Trajectory, starts: Recorded, context: i
 def _by_condition(
     model: Dynamics, starts: Recorded, compared: Compared, frames: int
 ) -> list[ConditionErrors] | UnsetType:
-    """Return errors by the conditions of a model; UNSET without any, or if the log does not have all of them."""
+    """Return errors by a model's conditions; UNSET without any, or if the log lacks one of them."""
     numbers = starts.parameters([one.name for one in model.conditions])
     return UNSET if numbers is None else errors_by_condition(model.conditions, numbers, compared, frames)

@@ -39,7 +39,7 @@ class Metric:
     Attributes:
         unit: Unit.
         title: Name in tables and on pages.
-        compute: Maps roll-outs beside the truth to absolute errors, shape [worlds, T, n]; None if not applicable.
+        compute: Maps compared roll-outs to absolute errors, shape [worlds, T, n]; None if not applicable.
     """
 
     unit: str
@@ -49,7 +49,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Compared:
-    """Roll-outs beside the truth from the same starts.
+    """Predicted and true roll-outs from the same starts.
 
     Attributes:
         robot: The robot.
@@ -68,12 +68,12 @@ class Compared:
 
     @cached_property
     def position_errors(self) -> Tensor:
-        """Position errors of all frames but the first, shape [worlds, T, errors]."""
+        """Position errors of all frames except the first, shape [worlds, T, errors]."""
         return position_errors(self.robot.spec, self.predicted, self.truth)
 
     @cached_property
     def finite(self) -> Tensor:
-        """Which roll-outs are finite, in prediction and truth, shape [worlds]."""
+        """Whether each roll-out is finite, in prediction and truth, shape [worlds]."""
         return finite_worlds(self.predicted) & finite_worlds(self.truth)
 
     @cached_property
@@ -83,7 +83,7 @@ class Compared:
         return {name: errors for name, errors in found.items() if errors is not None}
 
     def summary(self, horizon: int, rows: Tensor | None = None) -> ErrorSummary:
-        """Return mean errors up to a horizon over the roll-outs `rows`; None for all finite ones."""
+        """Return mean errors up to a horizon over the roll-outs `rows` (None: all finite ones)."""
         rows = self.finite if rows is None else rows
         means: dict[str, float | None] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
         spread: dict[str, Percentiles] = {}
@@ -157,12 +157,12 @@ def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
 def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated: bool) -> RolloutComparison:
     """Return errors of roll-outs and of the baselines.
 
-    With a `simulated` truth, its non-finite roll-outs and its joint limits are counted too.
+    With a `simulated` truth, its non-finite roll-outs and joint-limit contacts are counted too.
     """
     compared = Compared(robot, predicted, truth)
     end = truth.q.shape[1] - 1
     marks, sound = horizons_up_to(end), finite_worlds(truth)
-    # Baselines count over all roll-outs with a finite truth.
+    # Baselines average over all roll-outs with a finite truth.
     held, moving = (
         Compared(robot, path, truth).by_horizon(marks, sound)
         for path in (persistence(truth), constant_velocity(truth, robot.dt, robot.spec))
@@ -179,7 +179,7 @@ def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated
 
 
 def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
-    """Return which true roll-outs reach a joint limit within a horizon, shape [worlds]."""
+    """Return whether each true roll-out reaches a joint limit within a horizon, shape [worlds]."""
     q = truth.q[:, : horizon + 1]
     touched = torch.zeros(q.shape[0], dtype=torch.bool)
     for joint in robot.spec.joints:
@@ -201,19 +201,19 @@ def _split_by_limits(compared: Compared, horizon: int) -> LimitSplit:
 
 
 _INSIDE, _BEYOND = 384, 64
-"""Roll-outs with all conditions in the range of the training data, and with one of them beyond either end."""
+"""Number of roll-outs with all conditions in the training range, and with one beyond either end."""
 
 _REACH = 0.25
-"""How far beyond the range, as a share of it."""
+"""Distance beyond the range, as a fraction of it."""
 
 THIRDS = ("lower third", "middle third", "upper third")
 BELOW, ABOVE = "below the training data", "above the training data"
 
 
 def drawn_conditions(conditions: Sequence[Condition], seed: int) -> Tensor:
-    """Return values of conditions for roll-outs, uniform in their ranges, one at a time beyond them, shape [worlds, n].
+    """Draw conditions for roll-outs, uniform in their ranges and one at a time beyond, shape [worlds, n].
 
-    Quantities that are never negative stay so.
+    Nonnegative quantities stay so.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "conditions"))
     lower, upper = (torch.tensor([getattr(one, end) for one in conditions]) for end in ("lower", "upper"))
@@ -239,12 +239,12 @@ def errors_by_condition(
 ) -> list[ConditionErrors]:
     """Return mean errors up to a horizon by thirds of the range of each condition, and beyond it.
 
-    A roll-out counts where all other conditions are in their ranges.
+    A roll-out counts if all its other conditions are in their ranges.
 
     Args:
         conditions: The conditions.
-        numbers: Their values in each roll-out, shape [worlds, conditions].
-        compared: The roll-outs beside the truth.
+        numbers: Values of the conditions in each roll-out, shape [worlds, conditions].
+        compared: The predicted and true roll-outs.
         frames: The horizon.
     """
     lower, upper = (torch.tensor([getattr(one, end) for one in conditions]) for end in ("lower", "upper"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of evaluations: typed records, from which tables, pages and JSON are made.
+"""Results of evaluations: typed records that tables, pages and JSON are made from.
 
-Dictionaries have the keys of the JSON: horizon in frames ("100"), metric, joint, ground, or model.
+Dictionaries use the JSON keys: horizon in frames ("100"), metric, joint, ground, or model.
 """
 
 from typing import Any, ClassVar
@@ -66,8 +66,8 @@ class About(Result, frozen=True):
 class ErrorSummary(Result, frozen=True):
     """Mean errors over all frames up to a horizon and over all roll-outs.
 
-    `means` by metric are None if no roll-out is finite, and 0 for the base of a robot without one. `percentiles` ("10",
-    "50", "90") over the roll-outs exist for the metrics that the robot has.
+    `means` by metric are None if no roll-out is finite, and 0 for base metrics of a robot with a fixed base.
+    `percentiles` ("10", "50", "90") over the roll-outs exist for the metrics that apply to the robot.
     """
 
     inline: ClassVar = ("means",)
@@ -77,7 +77,7 @@ class ErrorSummary(Result, frozen=True):
     joints: dict[str, float | None] | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
-        """Return the means beside "METRIC_percentiles"."""
+        """Return the means, with "METRIC_percentiles" beside them."""
         found = super().plain()
         return found | {f"{name}_percentiles": values for name, values in found.pop("percentiles").items()}
 
@@ -132,7 +132,7 @@ class RolloutComparison(Result, frozen=True, kw_only=True):
     curve: ErrorCurves
 
     def better(self, horizon: str, metric: str) -> float | None:
-        """Return the mean error of the better baseline over that of the model."""
+        """Return the better baseline's mean error divided by the model's."""
         mine = self.by_horizon[horizon].means[metric]
         both = self.baselines.persistence, self.baselines.constant_velocity
         others = [value for table in both if (value := table[horizon].means[metric]) is not None]
@@ -140,7 +140,7 @@ class RolloutComparison(Result, frozen=True, kw_only=True):
 
 
 class Coverage(Result, frozen=True):
-    """Share of true values within one and two standard deviations, as a mean and by column."""
+    """Fraction of true values within one and two standard deviations, as a mean and by column."""
 
     seconds: float
     one_sigma: float | None
@@ -159,14 +159,14 @@ class RankCorrelation(Result, frozen=True, kw_only=True):
 
 
 class DrawnOut(Result, frozen=True):
-    """Epistemic standard deviation on states scaled away from their mean, relative to states of the data."""
+    """Epistemic standard deviation on states scaled away from their mean, relative to in-distribution states."""
 
     ratio: float
     chance_above_usual: float
 
 
 class OutOfDistribution(Result, frozen=True):
-    """Epistemic standard deviation out of distribution, by the factor by which states are scaled from their mean."""
+    """Epistemic standard deviation out of distribution, by the factor that scales states away from their mean."""
 
     inline: ClassVar = ("by_factor",)
 
@@ -175,7 +175,7 @@ class OutOfDistribution(Result, frozen=True):
 
 
 class MemberCalibration(Result, frozen=True):
-    """Calibration of neural dynamics with several members, by frames of a roll-out."""
+    """Calibration of a neural-dynamics ensemble, by frames of a roll-out."""
 
     members: int
     coverage: dict[str, Coverage]
@@ -203,9 +203,9 @@ class ReferenceErrors(Result, frozen=True):
 
 
 class ConditionBin(Result, frozen=True):
-    """Mean errors by metric of roll-outs with similar values of a condition, whose mean is `mean`.
+    """Mean errors by metric of roll-outs with similar values of a condition, averaging `mean`.
 
-    `inside` says whether these are in the range of the training data.
+    `inside` says whether these values are in the training range.
     """
 
     rollouts: int
@@ -215,7 +215,7 @@ class ConditionBin(Result, frozen=True):
 
 
 class ConditionErrors(Result, frozen=True):
-    """Errors up to `frames` by the values of a condition, trained between `lower` and `upper`, by name of the bin."""
+    """Errors up to `frames` by the value of a condition, trained between `lower` and `upper`, by bin name."""
 
     name: str
     lower: float
@@ -225,7 +225,7 @@ class ConditionErrors(Result, frozen=True):
 
 
 class Drift(Result, frozen=True):
-    """Distance of the energy from its initial value, and the range of energies over all roll-outs [J]."""
+    """Deviation of the energy from its initial value, and the range of energies over all roll-outs [J]."""
 
     mean_drift: float
     final_drift: Percentiles
@@ -242,9 +242,9 @@ class EnergyDrift(Result, frozen=True):
 
 
 class LongRun(Result, frozen=True):
-    """Very long roll-outs in shares of worlds; None without a ground.
+    """Very long roll-outs, as fractions of worlds; None without a ground.
 
-    `in_bounds_fraction` is the share that never leaves plausible bounds; `first_out` describes the first departure.
+    `in_bounds_fraction` is the fraction that never leaves plausible bounds; `first_out` describes the first departure.
     """
 
     finite_fraction: float
@@ -268,10 +268,10 @@ class Stability(Result, frozen=True):
 
 
 class Simulated(Result, frozen=True):
-    """A model beside its reference simulator, in passive motion and under random control.
+    """A model against its reference simulator, in passive motion and under random control.
 
-    `hold` are the gains of the controller that holds the nominal pose, None without one. `energy` is None with contacts
-    or a controller. `worlds` is the batch size of the throughput measurement.
+    `hold` holds the gains of the controller for the nominal pose, None without one. `energy` is None with contacts or a
+    controller. `worlds` is the batch size of the throughput measurement.
     """
 
     inline: ClassVar = ("about", "comparison")
@@ -298,7 +298,7 @@ class Simulated(Result, frozen=True):
     faults: list[Fault] | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data; each ground keeps only what differs between grounds."""
+        """Return plain data; each ground lists only what differs between grounds."""
         found = super().plain()
         for name, entry in found.get("grounds", {}).items():
             kept = [*_ON_GROUND, *self.comparison.summary.means]
@@ -307,11 +307,11 @@ class Simulated(Result, frozen=True):
 
 
 class LogEvaluation(Result, frozen=True, kw_only=True):
-    """Common fields of evaluations beside logs.
+    """Common fields of evaluations against logs.
 
     A model sees `context_frames` recorded frames before a start. `start` says whether roll-outs start from states as
     "logged" or estimated from the "past". `data` and `start` are UNSET if the caller passed the log. `declared` holds
-    the errors of the declared simulator from the same starts, means up to each horizon; UNSET where there is none.
+    the declared simulator's mean errors up to each horizon from the same starts; UNSET without one.
     """
 
     inline: ClassVar = ("about", "summary", "comparison")
@@ -362,7 +362,7 @@ class LogSection(Result, frozen=True):
 
 
 class Logged(LogEvaluation, frozen=True):
-    """A model beside the log of a robot with a fixed base.
+    """A model against the log of a fixed-base robot.
 
     `by_horizon` holds means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over
     "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s].
@@ -388,7 +388,7 @@ class Logged(LogEvaluation, frozen=True):
 
 
 class Tossed(LogEvaluation, frozen=True):
-    """A model beside the log of a floating robot, from states `stride` frames apart and from episodes' first states."""
+    """A model against the log of a floating robot, from states `stride` frames apart and from episode starts."""
 
     stride: int
     comparison: RolloutComparison
@@ -399,7 +399,7 @@ class Tossed(LogEvaluation, frozen=True):
 class ColumnMeans(Result, frozen=True):
     """Mean absolute errors of a world model; None if no forecast is finite.
 
-    `scaled` is the mean over all columns, each in units of its standard deviation over the training data.
+    `scaled` is the mean over all columns, each in units of its training standard deviation.
     """
 
     columns: list[float] | None
@@ -437,7 +437,7 @@ class Noisy(Result, frozen=True):
 
 
 class EventScores(Result, frozen=True):
-    """Scores of a contact (over frames) or of termination (over forecasts); None if a class is empty."""
+    """Scores for a contact (over frames) or termination (over forecasts); None if a class is empty."""
 
     rate: float
     recall: float | None
@@ -448,7 +448,7 @@ class EventScores(Result, frozen=True):
 class Failures(Result, frozen=True):
     """Failures within a number of frames, in episodes and in forecasts.
 
-    `failed` and `predicted` are shares of the starts, which are evenly spaced over all frames of the log.
+    `failed` and `predicted` are fractions of the starts, which are evenly spaced over all frames of the log.
     """
 
     frames: int
@@ -458,10 +458,10 @@ class Failures(Result, frozen=True):
 
 
 class ForecastEvaluation(LogEvaluation, frozen=True):
-    """A world model beside a log.
+    """A world model against a log.
 
-    `columns` are the measured quantities, `state_scale` their standard deviations over the training data, `by_frame`
-    the mean scaled error of all columns by model, and `marks` the horizons [frames].
+    `columns` are the measured quantities, `state_scale` their training standard deviations, `by_frame` the mean scaled
+    error over all columns by model, and `marks` the horizons [frames].
     """
 
     members: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of an evaluation, a check, and a recording: arguments of functions, and flags of verbs."""
+"""Requests of an evaluation, a check and a recording: function arguments, and flags of verbs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,24 +17,23 @@ SEED = 500
 
 
 class EvaluationRequest(Config, frozen=True, kw_only=False):
-    """A measurement of the model of a run.
+    """An evaluation of a run's model.
 
     Attributes:
         run: Run directory, or pretrained:NAME.
-        horizon: Frames of a roll-out; by default what the robot declares (usually 1000) beside the simulator, and
-            half a second on logs (of world models, a second).
-        rollouts: Number of roll-outs; by default 2048 beside the simulator (512 for floating robots, whose simulator is
-            slow) and 20000 on logs.
+        horizon: Frames of a roll-out; by default the robot's own (usually 1000) against the simulator, and half a
+            second on logs (a second for world models).
+        rollouts: Number of roll-outs; by default 2048 against the simulator (512 for floating robots, whose simulator
+            is slow) and 20000 on logs.
         seed: Seed of initial states and torques.
-        data: HDF5 store, or an npz log in the layout that the robot declares, or "simulator" for the declared one; by
-            default the held-out part of the logs that the model was made from, else the simulator.
-        split: Which episodes of the data; by default the test episodes, or the validation episodes where there are
-            none.
-        ground: One of the robot's grounds by name, a YAML file with a scene, or "all" for a table of all of the robot's
-            grounds; by default the one that the robot declares.
-        stability: Also roll out 64 worlds for 10,000 frames, and count what stays finite and above ground.
-        device: Where it computes: cpu, cuda, cuda:1 ...
-        beside: Runs of other world models (one trained on single frames, say), measured from the same starts.
+        data: HDF5 store, npz log in the robot's declared layout, or "simulator" for the declared one; by default the
+            held-out part of the model's logs, if it was made from logs, else the simulator.
+        split: Episodes of the data to use; by default the test episodes, or the validation episodes if there are none.
+        ground: One of the robot's grounds by name, a YAML file with a scene, or "all" for a table of all its grounds;
+            by default the declared one.
+        stability: Also roll out 64 worlds for 10,000 frames, and count those that stay finite and above ground.
+        device: Device: cpu, cuda, cuda:1 ...
+        beside: Runs of other world models (one trained on single frames, say), evaluated from the same starts.
         threads: Cores to use; by default all. Results do not depend on it.
     """
 
@@ -56,8 +55,8 @@ class CheckRequest(Config, frozen=True, kw_only=False):
 
     Attributes:
         robot: Name of a robot, or the path of a declaration; in Python also a `Robot`.
-        data: Log of the robot, on whose held-out episodes the simulator is measured, too: HDF5 store, or an npz log.
-        ground: One of the robot's grounds by name, or a YAML file with a scene; by default those that it declares.
+        data: Log of the robot (HDF5 store or npz log), to also measure the simulator on its held-out episodes.
+        ground: One of the robot's grounds by name, or a YAML file with a scene; by default all declared ones.
         worlds: Worlds under random control.
         frames: Frames under random control, and the longest horizon at which steps are compared.
         seed: Seed of states and torques.
@@ -76,17 +75,17 @@ class CheckRequest(Config, frozen=True, kw_only=False):
 
 
 class RecordingRequest(Config, frozen=True, kw_only=False):
-    """A recording of the model of a run.
+    """A recording of a run's model.
 
     Attributes:
         run: Run directory, or pretrained:NAME.
         seed: Seed of the start and of the torques.
-        seconds: Length; by default 6 s beside the simulator and 2 s along a log.
+        seconds: Length [s]; by default 6 s against the simulator and 2 s along a log.
         driven: Drive the robot with random torques instead of leaving it passive.
-        data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the model
-            was trained on, where it was trained on one.
-        ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
-        device: Where the model computes: cpu, cuda, cuda:1 ...
+        data: HDF5 store, or npz log in the robot's declared layout; by default the log that the model was trained on,
+            if any.
+        ground: One of the robot's grounds by name, or a YAML file with a scene; by default the declared one.
+        device: Device of the model: cpu, cuda, cuda:1 ...
     """
 
     run: Annotated[str | Path, Flag(str)]

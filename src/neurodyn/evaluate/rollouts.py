@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batched roll-outs of any dynamics from given starts, or from those along a log.
+"""Batched roll-outs of any dynamics from given starts, or from starts along a log.
 
-Along a log a roll-out starts in the recorded state at the start of frame 0, one of evenly spaced windows. The recorded
-control of frame k leads from state k to state k + 1, and prediction k is compared with recorded state k.
+Along a log, a roll-out starts in the recorded state at the start of frame 0 of one of evenly spaced windows. The
+recorded control of frame k leads from state k to state k + 1, and prediction k is compared with recorded state k.
 """
 
 import time
@@ -81,7 +81,7 @@ class ControlSequence:
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """Starts of roll-outs, one for each world.
+    """Starts of roll-outs, one per world.
 
     Attributes:
         past: Initial states, or histories that end in them.
@@ -116,17 +116,17 @@ class RolloutResult:
 
 @torch.no_grad()
 def roll_out(dynamics: Dynamics, batches: Iterable[RolloutBatch]) -> RolloutResult:
-    """Roll dynamics out from all starts, batch by batch to bound memory."""
+    """Roll dynamics out from all starts, in batches to bound memory."""
     paths, wall, cpu = [], 0.0, 0.0
     for batch in batches:
         begin = time.perf_counter(), time.process_time()
         paths.append(follow(dynamics, batch))
         wall, cpu = wall + time.perf_counter() - begin[0], cpu + time.process_time() - begin[1]
-    return RolloutResult(Trajectory.joined(paths), wall, cpu or wall)  # some clocks of CPU time tick every 10 ms
+    return RolloutResult(Trajectory.joined(paths), wall, cpu or wall)  # some CPU clocks tick only every 10 ms
 
 
 def follow(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
-    """Roll out under torques, or with a controller that acts on the predicted state.
+    """Roll out under torques, or with a controller acting on the predicted state.
 
     Dynamics run on their device; starts and roll-outs are on the CPU.
     """
@@ -149,7 +149,7 @@ def _followed(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
 
 
 def _controlled(dynamics: Dynamics, carry: Carry, state: State, drive: ControlSequence) -> Trajectory:
-    """Roll out with a controller; the in-place step of a network consumes the carry."""
+    """Roll out with a controller; a network's in-place step consumes the carry."""
     q, qd = [state.q], [state.qd]
     for frame in range(drive.frames):
         carry, step = dynamics.step_(carry, state, drive.at(frame))
@@ -193,7 +193,7 @@ class Recorded:
     def along(
         cls, store: Store, split: int | None, context: int, frames: int, most: int | None = None, batch: int = 4096
     ) -> "Recorded":
-        """Return windows of `context` and then `frames` frames from the episodes of a split (None: all episodes).
+        """Return windows of `context` plus `frames` frames from the episodes of a split (None: all episodes).
 
         Raises:
             InputError: No episode is long enough.
@@ -204,9 +204,9 @@ class Recorded:
         return cls(store, context, list(all_windows(store, length, split=split, stride=stride, batch=batch)), stride)
 
     def batches(self, seen: int, *, environments: bool = True, names: Sequence[str] = ()) -> Iterator[RolloutBatch]:
-        """Yield the starts with controls, `seen` frames of history and, if asked for, the log's environments.
+        """Yield the starts with controls, `seen` frames of history and, on request, the log's environments.
 
-        Of the log's parameters those in `names` become parameters of the worlds.
+        The log's parameters in `names` become parameters of the worlds.
         """
         recorded = RecordedEnvironments(self.store, names=names) if environments else None
         for w in self.windows:
@@ -230,7 +230,7 @@ class Recorded:
         )
 
     def _parameters(self, windows: Windows, names: Sequence[str]) -> Environment | None:
-        """Return worlds that differ in parameters alone; None if the log lacks one."""
+        """Return worlds that differ only in parameters; None if the log lacks one."""
         known = list(self.store.header.parameters)
         if not names or windows.parameters is None or any(name not in known for name in names):
             return None
@@ -252,11 +252,11 @@ class Recorded:
 
     @property
     def released(self) -> np.ndarray:
-        """Which windows begin with their episode, shape [starts]."""
+        """Whether each window begins with its episode, shape [starts]."""
         return np.concatenate([w.start == 0 for w in self.windows])
 
     def groups(self) -> dict[str, np.ndarray]:
-        """Return which starts belong to each group, by its name."""
+        """Return which starts belong to each group, by group name."""
         group, names = self.group, self.store.header.groups
         return {names[i] if i >= 0 else "(no group)": group == i for i in np.unique(group)}
 

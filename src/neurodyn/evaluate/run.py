@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate the model of a run with the defaults that suit it, and judge whether it is any use."""
+"""Evaluate a run's model with suitable defaults, and judge whether it is any use."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
@@ -56,10 +56,10 @@ from neurodyn.robots.data import as_logged, grounded, open_measured_data, open_r
 
 
 def judge(result: Evaluation, faults: list[Fault]) -> Verdict:
-    """Return the verdict: beside persistence and on logs the declared simulator, on what broke down or left its bounds.
+    """Judge a model against persistence and, on logs, the declared simulator, and on failures and departures.
 
-    A model is compared with persistence at the shortest horizon: over longer ones motion may be chaotic, and nothing
-    that is predicted may be better than the mean. `faults` are what broke down in the roll-outs.
+    Persistence is compared at the shortest horizon: over longer ones motion may be chaotic, and no prediction better
+    than the mean. `faults` are the failures in the roll-outs.
     """
     worst = max(faults, key=lambda fault: fault.worlds / fault.of, default=None)
     found = [*_beside_persistence(result)]
@@ -105,7 +105,7 @@ def _(result: ForecastEvaluation) -> Iterator[Verdict]:
 
 
 def _beside_declared(result: LogEvaluation, found: Mapping[str, ErrorSummary]) -> Iterator[Verdict]:
-    """Judge a model beside the declared simulator on a log; one that is better in a metric knows something."""
+    """Judge a model against the declared simulator on a log; being better in one metric suffices."""
     if result.declared is UNSET:
         return
     horizon = min(result.declared, key=int)
@@ -119,7 +119,7 @@ def _beside_declared(result: LogEvaluation, found: Mapping[str, ErrorSummary]) -
 
 
 def _compared(comparison: RolloutComparison) -> Iterator[Verdict]:
-    """Judge each metric; a model that is better in one of them knows something."""
+    """Judge each metric; being better in one of them suffices."""
     horizon = min(comparison.by_horizon, key=int)
     mine, still = comparison.by_horizon[horizon], comparison.baselines.persistence[horizon]
     judged = [
@@ -131,25 +131,25 @@ def _compared(comparison: RolloutComparison) -> Iterator[Verdict]:
 
 
 CARRIED = "log.h5"
-"""Name of a log that a run carries with it."""
+"""Name of a log stored in a run."""
 
 
 @taking(EvaluationRequest)
 def evaluate(request: EvaluationRequest) -> Evaluation:
-    """Measure the model of a run.
+    """Evaluate the model of a run.
 
     Returns:
-        What was measured; its `plain()` is what `neurodyn evaluate --json` writes.
+        The measurements; `neurodyn evaluate --json` writes their `plain()`.
 
     Raises:
-        InputError: The run or the data are missing or damaged, or of another robot; or the model cannot do what is
-            asked.
+        InputError: The run or the data are missing, damaged, or of another robot; or the model does not support the
+            request.
     """
     for name, value in (("horizon", request.horizon), ("rollouts", request.rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
     request = replaced(request, run=(run := str(request.run)), threads=resolve_threads(request.threads))
-    shipped = run.startswith(PRETRAINED)  # what ships with the package is not written to
+    shipped = run.startswith(PRETRAINED)  # the package's own files are not written to
     with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
         own = KINDS[kind_of(run)].evaluate
         measured = own.get()(request) if own else evaluate_simulating(request)
@@ -157,7 +157,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 
 def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Tossed:
-    """Measure a model that predicts what a simulator has as its state."""
+    """Evaluate a model that predicts the simulator's state."""
     run, robot = request.run, load_robot(robot_of(request.run))
     if request.beside:
         raise InputError("--beside compares world models; valid: RUN of a world model")
@@ -193,7 +193,7 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
 
 
 def evaluate_forecasting(request: EvaluationRequest) -> ForecastEvaluation:
-    """Measure a world model, which predicts what its log measures."""
+    """Evaluate a world model, which predicts the quantities that its log measures."""
     if request.ground is not None or request.stability:
         raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
     if request.device != "cpu":
@@ -206,16 +206,16 @@ def evaluate_forecasting(request: EvaluationRequest) -> ForecastEvaluation:
 
 
 Logs = str | Path | Sequence[str | Path]
-"""One log or several."""
+"""One or several logs."""
 
 SIMULATOR = "simulator"
-"""What a user gives for data to compare a model of logs with the declared simulator."""
+"""Value of `data` that selects the declared simulator for a model of logs."""
 
 
 def _truth(model: Dynamics, request: EvaluationRequest) -> tuple[str, ...]:
-    """Return the logs that a model is compared with; none for the declared simulator.
+    """Return the logs that a model is compared with; empty for the declared simulator.
 
-    Logs are the truth about a robot whose model they made; other models are compared with the simulator.
+    Logs are ground truth for models made from them; other models are compared with the simulator.
     """
     simulated = request.data == SIMULATOR or (model.from_logs and (request.ground is not None or request.stability))
     if request.data is not None or simulated:
@@ -224,11 +224,11 @@ def _truth(model: Dynamics, request: EvaluationRequest) -> tuple[str, ...]:
 
 
 def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dynamics, str, Robot, Store]:
-    """Open a run beside a log of its robot, or several: those among them that are no data of the simulator, as one.
+    """Open a run with a log of its robot, or several as one, without those of simulated data.
 
     Returns:
-        The model, how its roll-outs along the log begin (as "logged", or from the "past"), the robot, and the log. For
-        a log of targets model and robot have the log's controller in their drives.
+        The model, how its roll-outs along the log start (as "logged", or from the "past"), the robot, and the log. For
+        a log of targets, model and robot have the log's controller in their drives.
 
     Raises:
         InputError: The log is missing, damaged or of another robot, or holds targets of an unknown controller.
@@ -257,9 +257,9 @@ def open_robot_log(robot: Robot, data: Logs) -> tuple[Robot, Store]:
 
 
 def _declared(model: Dynamics, robot: Robot, store: Store, threads: int) -> Dynamics | None:
-    """Return the declared simulator for the same log, as the hybrid engine computes it; None if it is the model.
+    """Return the declared simulator for the same log, on the hybrid engine; None if it is the model itself.
 
-    None also without an asset, without the simulator's package, and where it has no such form.
+    Also None without an asset, without the simulator's package, or if the engine cannot represent it.
     """
     if not (robot.asset and store.header.of_robot) or find_spec("newton") is None or robot.simulator.fluid is not None:
         return None
@@ -272,10 +272,10 @@ def _declared(model: Dynamics, robot: Robot, store: Store, threads: int) -> Dyna
 
 
 def open_measured(run: str | Path, data: str | None = None) -> Store:
-    """Open the data that a world model was trained on, or others of the same robot.
+    """Open the data that a world model was trained on, or other data of the same robot.
 
     Raises:
-        InputError: They are gone, damaged or of another robot.
+        InputError: The data are missing, damaged or of another robot.
     """
     robot = load_robot(robot_of(run))
     store = open_measured_data(robot, training_log(run) if data is None else data)
@@ -288,12 +288,12 @@ class _MadeFrom(Config, frozen=True, forbid_unknown_fields=False):
 
 
 def training_log(run: str | Path, flag: str = "--data") -> str:
-    """Return the path of the log that a run was trained on, or of the part of it that lies in its folder (log.h5).
+    """Return the path of the log that a run was trained on, or of the part stored in its folder (log.h5).
 
-    `flag` is how the user names another log, for messages.
+    `flag` is the flag that names another log, for messages.
 
     Raises:
-        InputError: It is gone, or there are several.
+        InputError: The log is missing, or there are several.
     """
     data = training_logs(run, flag)
     if len(data) != 1:
@@ -305,7 +305,7 @@ def training_logs(run: str | Path, flag: str = "--data") -> tuple[str, ...]:
     """Return the paths of all logs that a run was trained on; arguments: see `training_log`.
 
     Raises:
-        InputError: One is gone.
+        InputError: A log is missing.
     """
     folder = resolve_run(run)
     if (folder / CARRIED).is_file():

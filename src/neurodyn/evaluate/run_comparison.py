@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of runs: families of comparable runs, groups that differ only in their seed, and settings that differ."""
+"""Comparison of runs: families of comparable runs, groups that differ only in their seed, and differing settings."""
 
 import json
 import math
@@ -21,15 +21,15 @@ LEVEL = 0.95
 """Confidence level of the intervals of means over seeds."""
 
 KEPT = "compared.json"
-"""File with the stored evaluations of a run, by their arguments; valid while the model is unchanged."""
+"""File with a run's stored evaluations, by their arguments; valid while the model is unchanged."""
 
 
 class Figure(Record, frozen=True):
-    """A figure by which runs are compared.
+    """A figure that runs are compared by.
 
     Attributes:
         value: Value; None if nothing finite was measured.
-        unit: Unit; empty for a number.
+        unit: Unit; empty if dimensionless.
         greater_is_better: Whether it is a return, not an error.
     """
 
@@ -57,7 +57,7 @@ class FigureSeries(Record, frozen=True):
 
 
 class Cost(Record, frozen=True):
-    """Cost of a training and size of its result; None if the run does not record it.
+    """Cost of a training and size of its result; None where not recorded.
 
     Attributes:
         seconds: Wall time of the training [s].
@@ -79,11 +79,11 @@ class RunFigures(Record, frozen=True):
 
     Attributes:
         run: Name of the run, as given by the user.
-        of: Description of the evaluation; runs with the same description are comparable.
+        of: Description of the evaluation; runs with equal descriptions are comparable.
         kind: Kind of dynamics and network, or algorithm.
         figures: Figures by name; runs are ordered by the first.
         baselines: Figures of the baselines, by baseline.
-        series: Figures over horizon or training time, by name.
+        series: Figures as functions of horizon or training time, by name.
         settings: Settings (RUN/config.yaml) by dotted names, without the seed.
         seed: Training seed; None if it is not recorded.
         cost: Cost of the training.
@@ -134,9 +134,9 @@ class RunGroup(Record, frozen=True):
         kind: Kind of dynamics and network, or algorithm.
         runs: The runs.
         seeds: Their seeds.
-        settings: Settings that differ between groups; None where a kind lacks the setting.
-        figures: Means over the runs.
-        cost: Means over the runs.
+        settings: Settings that differ between groups; None if the kind lacks the setting.
+        figures: Figures, means over the runs.
+        cost: Cost, mean over the runs.
         verdict: The worst verdict, with its reason.
         series: Series of each run, by name.
     """
@@ -169,7 +169,7 @@ class Family(Record, frozen=True):
 
 
 class UnmeasuredRun(Record, frozen=True):
-    """A run that could not be evaluated, and the reason."""
+    """A run that could not be evaluated, and why."""
 
     run: str
     why: str
@@ -188,7 +188,7 @@ class RunComparison(Record, frozen=True):
 
 
 def comparison_of(runs: Sequence[str | Path], measure: Callable[[str], RunFigures]) -> RunComparison:
-    """Evaluate runs one after another by `measure` and compare them; those that raise an InputError are listed.
+    """Evaluate runs one after another with `measure` and compare them; list those that raise an InputError.
 
     Raises:
         InputError: A run is named twice, there are none, or none can be evaluated.
@@ -216,8 +216,7 @@ def compare_figures(entries: Sequence[RunFigures], broken: Sequence[UnmeasuredRu
         broken: Runs that could not be evaluated.
 
     Returns:
-        Families in the order of their first runs; within each, groups of runs that differ only in their seed, best
-            first.
+        Families in the order of their first runs, each with groups of runs that differ only in their seed, best first.
 
     Raises:
         InputError: A run is named twice.
@@ -336,7 +335,7 @@ def kept(
 ) -> RunFigures:
     """Return the figures of a run stored in its `folder` (file `KEPT`), or measure and store them.
 
-    `question` is everything that the result depends on; `name` is the current name of the run.
+    `question` is everything the result depends on; `name` is the current name of the run.
     """
     path, key = folder / KEPT, json.dumps(question, sort_keys=True, default=str)
     known: dict[str, Any] = {}
@@ -375,7 +374,7 @@ def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:
 
 
 def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
-    """Return the cost of a run's or policy's training, its held-out score over time, and whether it finished."""
+    """Return a training's cost, its held-out score over time, and whether it finished."""
     lines = read_metrics(folder)
     timed = [line for line in lines if line.get("seconds") is not None]
     scored = [line for line in timed if line.get("rollout_score") is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures by which runs are compared: evaluation, training cost, and settings."""
+"""Figures that runs are compared by: evaluation, training cost, and settings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import singledispatch
@@ -50,7 +50,7 @@ def compare_runs(runs: Sequence[str | Path], *, say: Say = said, **asked: Any) -
 
     Args:
         runs: Run directories, or "pretrained:NAME".
-        say: Called with a line for each run that is evaluated.
+        say: Called with a line of progress for each run.
         asked: Arguments of `evaluate.evaluate`: `horizon`, `rollouts`, `seed`, `data`, `split`, `ground`.
 
     Returns:
@@ -83,7 +83,7 @@ def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigur
 
 
 def figures_of(run: str, result: Evaluation) -> RunFigures:
-    """Return the figures of a run from what `evaluate` measured of it."""
+    """Return a run's figures from an `evaluate` result."""
     folder, about = artifacts.resolve_run(run), result.about
     settings, seed = run_settings(folder)
     cost, series, trained = training_of(folder)
@@ -99,13 +99,13 @@ def figures_of(run: str, result: Evaluation) -> RunFigures:
 
 
 def _kind(about: About) -> str:
-    """Return kind and network, once where they are the same, and the caveat."""
+    """Return kind and network, once if they are equal, and the caveat."""
     kind = " ".join(dict.fromkeys([about.kind, about.network or about.kind]))
     return f"{kind} ({about.caveat})" if about.caveat else kind
 
 
 def _log_of(run: str | Path, data: str | None) -> Path | None:
-    """Return the log that an evaluation reads, if it is known without loading the model."""
+    """Return the log that an evaluation reads, if known without loading the model."""
     if data is not None:
         return Path(data) if Path(data).is_file() else None
     try:
@@ -116,7 +116,7 @@ def _log_of(run: str | Path, data: str | None) -> Path | None:
 
 
 def _of(result: Evaluation) -> str:
-    """Return a description of the evaluation; starts along logs depend on the model's history and are left out."""
+    """Return a description of the evaluation; starts along logs depend on the model's history and are omitted."""
     about = result.about
     frames = f"{about.horizon:,} frames of {1e3 * about.dt:.4g} ms"
     if isinstance(result, Simulated):
@@ -131,7 +131,7 @@ def _of(result: Evaluation) -> str:
 
 
 def _parts(result: Simulated | Tossed) -> list[tuple[str, RolloutComparison]]:
-    """Return the compared roll-outs of an evaluation, each with the end of its titles."""
+    """Return the compared roll-outs of an evaluation, each with a suffix for its titles."""
     if isinstance(result, Tossed):
         return [("", result.comparison), (", first states", result.releases.comparison)]
     if result.driven is None:
@@ -166,7 +166,7 @@ def _(result: ForecastEvaluation) -> Iterator[tuple[str, Figure]]:
 
 @singledispatch
 def _baselines(result: Simulated | Tossed) -> dict[str, dict[str, Figure]]:
-    """Return the errors of the baselines, with the titles of the model's figures."""
+    """Return the errors of the baselines, under the titles of the model's figures."""
     found: dict[str, dict[str, Figure]] = {"persistence": {}, "constant velocity": {}}
     for words, comparison in _parts(result):
         both = comparison.baselines.persistence, comparison.baselines.constant_velocity

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios of an evaluation beside the simulator: ground, initial states, and the controller that holds the robot."""
+"""Scenarios of an evaluation against the simulator: ground, initial states, and the holding controller."""
 
 import math
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class Scenario:
         name: Name of the ground; None in free space.
         scene: The ground; None in free space.
         hold: Stiffness and damping of the controller that holds the nominal pose in passive motion; None for the
-            robot's own gains, or for no controller if it has none.
-        starts: Whether initial states are the robot's resets or drawn from the sampling ranges of data.
-        poses: Whether ground poses are as declared or random as in data.
+            robot's own gains, or no controller if it has none.
+        starts: Whether initial states are the robot's resets or drawn from the data's sampling ranges.
+        poses: Whether ground poses are as declared or random as in the data.
     """
 
     name: str | None = None
@@ -60,7 +60,7 @@ class Scenario:
         return State(*sample_states(robot, worlds, rng, ground, reset=reset)), Environment(ground=ground)
 
     def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
-        """Return ground poses; declared grounds are shifted under floating robots, to vary where they fall."""
+        """Return ground poses; declared grounds are shifted under floating robots, to vary the landing point."""
         if self.poses == "sampling":
             return _sampled(robot, worlds, rng)
         if self.scene is None or robot.fixed_base or robot.ground_sampling is None or self.name not in robot.grounds:
@@ -85,7 +85,7 @@ def _sampled(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | No
 
 
 def _room(shape: Shape) -> float:
-    """Return the distance from the middle of a shape within which a robot can start [m]."""
+    """Return the distance from a shape's middle within which a robot can start [m]."""
     if isinstance(shape, Plane):
         return math.inf
     return min(shape.size) / 2 - _WALK if isinstance(shape, Terrain) else 0.0
@@ -97,7 +97,7 @@ def scenario(robot: Robot, ground: str | None = None, *, words: tuple[str, ...] 
     Args:
         robot: The robot.
         ground: Name of one of its grounds, or a file with a scene (YAML, TOML or JSON); None for its default.
-        words: Other values that the caller accepts as a ground, for the message.
+        words: Other values of `ground` that the caller accepts, for the message.
 
     Raises:
         InputError: There is no such ground, or the file does not describe one.
@@ -133,7 +133,7 @@ def scenarios(robot: Robot) -> dict[str, Scenario]:
 def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> ControlSequence:
     """Return the controls of passive motion: no torque, or a PD controller that holds the nominal pose.
 
-    `hold` are stiffness and damping; None for the robot's `gains.hold`, if it has gains.
+    `hold` holds stiffness and damping; None for the robot's `gains.hold`, if any.
     """
     if robot.holds:
         return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
@@ -148,10 +148,10 @@ def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | 
 def driven_at_random(
     robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[float, float] | None = None
 ) -> ControlSequence:
-    """Return random controls as for data: torques drawn for every frame, or targets of a PD controller.
+    """Return random controls as for data: torques drawn every frame, or targets of a PD controller.
 
-    `hold` are stiffness and damping for a robot with gains; None to draw them for each roll-out as for data. Some
-    drawn gains are so stiff and little damped that even the robot itself oscillates.
+    `hold` holds stiffness and damping for a robot with gains; None draws them for each roll-out as for data. Some drawn
+    gains are so stiff and weakly damped that the robot itself oscillates.
     """
     from neurodyn.sim.sampling import sample_torques
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation of a model beside its reference simulator.
+"""Evaluation of a model against its reference simulator.
 
 Passive and driven roll-outs from the same states, the simulator's own errors, and energy drift.
 """
@@ -55,7 +55,7 @@ from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 
 _PIECE, _FLOATING_PIECE = 128, 64
-"""Worlds of one simulation, for robots with a fixed base and for floating robots, which are slower."""
+"""Worlds per simulation, for fixed-base robots and for floating robots, which are slower."""
 
 SIZE = 1e-6
 """Size of the perturbation of starts [rad, m, rad/s or m/s]."""
@@ -81,13 +81,13 @@ class RolloutRequest:
 
 
 class SimulatorRollouts:
-    """Rolls out the simulator of a robot in one or several processes; a context manager.
+    """Rolls out a robot's simulator in one or several processes; a context manager.
 
-    Requested roll-outs start at once, and run in other processes while this one does something else.
+    Requested roll-outs start at once and run in other processes while this one continues.
     """
 
     def __init__(self, robot: Robot, threads: int | None = None) -> None:
-        """Prepare roll-outs with a number of processes; None for one per available core. Results do not depend on it.
+        """Prepare roll-outs in `threads` processes (None: one per available core), which do not affect results.
 
         Raises:
             InputError: `threads` is below 1.
@@ -104,7 +104,7 @@ class SimulatorRollouts:
         self._workers.__exit__(kind, error, trace)
 
     def begin(self, asked: Mapping[str, RolloutRequest]) -> Callable[[], dict[str, RolloutResult]]:
-        """Start roll-outs, each with a name; the function returned waits for them, and sums times over processes."""
+        """Start named roll-outs; the function returned waits for them, and sums times over processes."""
         pieces = [(name, piece) for name, one in asked.items() for piece in self._pieces(one)]
         results = self._workers.map([piece for _, piece in pieces])
 
@@ -173,7 +173,7 @@ def _compact(values: Tensor) -> Tensor:
 
 
 def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[str, RolloutRequest]:
-    """Return the requests for the roll-outs from which `reference_errors` computes the simulator's own errors.
+    """Return the roll-outs that `reference_errors` needs for the simulator's own errors.
 
     `starts` are the first starts of the simulator's roll-outs; `seed` is that of the perturbation.
     """
@@ -187,8 +187,8 @@ def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[st
 def reference_errors(robot: Robot, found: Mapping[str, RolloutResult]) -> ReferenceErrors:
     """Return the simulator's own errors by horizon: at half the time step, and from perturbed starts.
 
-    `found` holds the results of `reference_rollouts`, and "passive", the simulator's roll-outs from these and more
-    starts.
+    `found` holds the results of `reference_rollouts` and, as "passive", the simulator's roll-outs from these and
+    further starts.
     """
     count, marks = found["perturbed"].path.worlds, horizons_up_to(found["passive"].path.q.shape[1] - 1)
     truth = found["passive"].path.rows(slice(0, count))
@@ -206,7 +206,7 @@ def perturb(spec: StateSpec, state: State, rng: np.random.Generator, size: float
 
 
 def energy_drift(robot: Robot, predicted: Trajectory, truth: Trajectory) -> EnergyDrift:
-    """Return the energy drift of passive roll-outs of model and simulator."""
+    """Return the energy drift of model and simulator in passive roll-outs."""
     frames = torch.linspace(0, truth.q.shape[1] - 1, _SAMPLES).long().unique()
     model, simulator = (_drift(robot, path, frames) for path in (predicted, truth))
     return EnergyDrift(frames=frames.tolist(), model=model, simulator=simulator)
@@ -248,7 +248,7 @@ class Sampled:
     ) -> "Sampled":
         """Draw initial states and random or passive controls.
 
-        `where` is the ground, initial states and controller; None for the robot's default ground.
+        `where` gives ground, initial states and controller; None for the robot's default ground.
         """
         rng, where = generator(seed, "evaluate"), scenario(robot) if where is None else where
         start, environment = where.begin(robot, count, rng)
@@ -298,20 +298,20 @@ def beside_simulator(
     references: int | None = None,
     threads: int | None = None,
 ) -> Simulated:
-    """Evaluate a model beside its reference simulator.
+    """Evaluate a model against its reference simulator.
 
     Passive motion is without torque. A robot with `gains` is held at its nominal pose by a PD controller, which acts on
-    the state of the model in one case and of the simulator in the other.
+    the model's state in its roll-outs and on the simulator's in the others.
 
     Args:
         model: The model.
         robot: The robot that it was made for.
         horizon: Frames of a roll-out; None for the robot's own.
-        rollouts: Number of roll-outs; None for 2048, or 512 of a floating robot.
+        rollouts: Number of roll-outs; None for 2048, or 512 for a floating robot.
         seed: Seed of initial states and controls; different from that of any training data.
         where: Ground, initial states and controller; None for the robot's default ground.
         driven: Whether to evaluate motion under random torques too (random targets for a robot with gains).
-        references: Roll-outs for the simulator's own errors; None for 256, or 64 of a floating robot.
+        references: Roll-outs for the simulator's own errors; None for 256, or 64 for a floating robot.
         threads: Number of simulating processes; None for one per available core. Results do not depend on it.
 
     Raises:
@@ -367,7 +367,7 @@ def beside_simulator(
 
 
 def with_grounds(results: list[Simulated]) -> Simulated:
-    """Return the first of several results, with the errors on each ground and their means."""
+    """Combine several results into the first, with the errors on each ground and their means."""
     means: dict[str, float | None] = {}
     for key in results[0].comparison.summary.means:
         values = [result.comparison.summary.means[key] for result in results]
@@ -395,7 +395,7 @@ def _few(robot: Robot, starts: Sampled, asked: int | None) -> int:
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
-    # Model, simulator, two baselines and the reference roll-outs are in memory at once, each with its errors.
+    # Model, simulator, two baselines and reference roll-outs are in memory at once, each with its errors.
     needed = 10 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
     if needed > _MOST_BYTES:
         raise InputError(
@@ -405,22 +405,22 @@ def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
 
 
 CONDITION_FRAMES = 100
-"""Most frames of roll-outs in worlds that differ."""
+"""Maximum frames of roll-outs in worlds with different conditions."""
 
 
 def by_condition(
     model: Dynamics, robot: Robot, *, where: Scenario, horizon: int, seed: int
 ) -> list[ConditionErrors] | UnsetType:
-    """Return errors beside the simulator in worlds that differ in the conditions of a model.
+    """Return errors against the simulator in worlds that differ in a model's conditions.
 
-    The simulator is plain MuJoCo where the robot declares it, else the hybrid engine. UNSET for a model without
-    conditions, or with ones that the simulator does not know.
+    The simulator is plain MuJoCo if the robot declares it, else the hybrid engine. UNSET for a model without
+    conditions, or with some that the simulator does not support.
 
     Args:
         model: The model.
         robot: The robot that it was made for.
         where: Ground, initial states and controller.
-        horizon: Most frames of a roll-out.
+        horizon: Maximum frames of a roll-out.
         seed: Seed of conditions, initial states and controls.
     """
     conditions, truth = model.conditions, _simulator_of(robot, model.conditions)
@@ -437,7 +437,7 @@ def by_condition(
 
 
 def _simulator_of(robot: Robot, conditions: Sequence[Condition]) -> Dynamics | None:
-    """Return the simulator in whose worlds a robot can differ in conditions; None if it does not know one."""
+    """Return a simulator whose worlds can differ in these conditions; None if one is not supported."""
     names = [one.name for one in conditions]
     if not names or not robot.asset:
         return None

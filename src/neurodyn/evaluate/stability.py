@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stability of very long roll-outs: whether they stay finite, above the ground, and within plausible bounds.
 
-There is no comparison with the simulator, which no model can follow for that long. A world that becomes non-finite
-counts as unstable from then on.
+Without comparison with the simulator, which no model can follow for that long. A world that becomes non-finite counts
+as unstable from then on.
 """
 
 from collections.abc import Iterator
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 FRAMES, WORLDS = 10_000, 64
 DEEPEST = 0.25
-"""Depth of a contact point below the ground at which the robot counts as fallen through [m]."""
+"""Depth of a contact point in the ground at which the robot counts as fallen through [m]."""
 _EVERY = 10
 _CHUNK = 200
 
 
 @dataclass
 class _Watch:
-    """Observations of each world so far, each of shape [worlds]."""
+    """Observations of each world so far, shape [worlds] each."""
 
     finite: Tensor  # whether all states were finite
     depth: Tensor  # of the deepest contact point [m]
-    speed: Tensor  # the largest of a joint or the base [rad/s, m/s]
+    speed: Tensor  # largest of a joint or the base [rad/s, m/s]
     bounds: PlausibleBounds
-    fault: Fault | None = None  # the first departure from the bounds
+    fault: Fault | None = None  # first departure from the bounds
     inside: Tensor | None = None  # whether all states were within the bounds; None: in all worlds
     frame: int = 0
 
@@ -85,8 +85,8 @@ def stability(
 ) -> Stability:
     """Roll a model out for a long time, passively and under random control.
 
-    A robot with gains is driven to random targets with its holding gains, other robots by random torques. `where` is
-    the ground, initial states and controller; None for the robot's default ground.
+    A robot with gains is driven to random targets with its holding gains, other robots by random torques. `where` gives
+    ground, initial states and controller; None for the robot's default ground.
     """
     where = scenario(robot) if where is None else where
     proximity, bounds = _proximity(robot, where), _bounds(model, robot)
@@ -163,7 +163,7 @@ def _greatest(values: Tensor) -> float | None:
 
 
 def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
-    """Return the bounds of plausible states; velocities without a declared bound get one from the robot's energy."""
+    """Return the plausible bounds; velocities without a declared bound get one from the robot's energy."""
     from neurodyn.sim.energy import plausible_bounds
     from neurodyn.sim.simulators import articulation
 
@@ -171,7 +171,7 @@ def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
 
 
 def _proximity(robot: Robot, where: Scenario) -> "ProximityQuery | None":
-    """Return a depth query for robots with contact points on a ground, else None."""
+    """Return a depth query for a robot with contact points on a ground; None otherwise."""
     if not where.grounded or robot.contact_points is None:
         return None
     from neurodyn.geometry.proximity import ProximityQuery

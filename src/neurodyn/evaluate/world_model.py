@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation of a world model beside a log: errors by horizon, calibration, contacts and failures."""
+"""Evaluation of a world model against a log: errors by horizon, calibration, contacts and failures."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
         return {}
     chances, labels, context = [], [], starts.context
     for windows, batch in zip(starts.windows, calibration.measured_starts(model, starts), strict=True):
-        assert windows.contacts is not None  # the log of a model with contacts has labels
+        assert windows.contacts is not None  # a model with contacts has a log with labels
         labels.append(windows.contacts[:, context + 1 :].flatten(0, 1))
         chances.append(_chances(model, batch).flatten(0, 1))
     said, is_so = torch.cat(chances) > 0.5, torch.cat(labels) > 0.5
@@ -51,7 +51,7 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
 
 
 def failure_scores(model: WorldModel, store: Store, split: int | None, context: int) -> tuple[EventScores, Failures]:
-    """Return scores of predicting which episodes terminate within `FRAMES` frames, from `context` frames of history."""
+    """Score the prediction of episodes that terminate within `FRAMES` frames, from `context` frames of history."""
     known = known_conditions(Mixture.of(store), model.conditions).stores
     found: Alarms = alarms_along(model, known, split, context)
     said, is_so = found.raised, found.right
@@ -200,7 +200,7 @@ def _by_group(found: Forecasts, starts: Recorded, marks: list[int]) -> dict[str,
 
 
 def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    """Return the mean error of all columns in their standard deviations, by frame."""
+    """Return the mean error over all columns in their standard deviations, by frame."""
     curves: dict[str, list[float]] = {}
     if not bool(found.finite.any()):
         return curves

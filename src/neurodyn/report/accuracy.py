@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs and calibration of predicted standard deviations.
+"""Roll-out errors and calibration of predicted standard deviations.
 
 Tables by horizon, ground and joint limit, error curves, energy drift, stability and throughput.
 """
@@ -49,7 +49,7 @@ LEAD = (
     "Better: error of the better of the two, over the model's."
 )
 _CHAOS = 0.1
-"""Share of the model's error from which on starts perturbed by 1e-6 explain it."""
+"""Fraction of the model's error above which a perturbation of the starts by 1e-6 explains it."""
 _REFERENCES = (
     "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
     "discretisation error, and the limit of predictability."
@@ -76,7 +76,7 @@ def beyond(title: str, found: OutOfDistribution) -> Table:
 
 
 def of_members(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table]:
-    """Return the calibration tables of neural dynamics with several members, by description of the roll-outs."""
+    """Return the calibration tables of a neural-dynamics ensemble, by description of the roll-outs."""
     found = []
     for words, part in parts.items():
         if part is not UNSET:
@@ -87,12 +87,12 @@ def of_members(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table
 
 
 def member_section(parts: Mapping[str, MemberCalibration | UnsetType]) -> str:
-    """Return the section on calibration; empty for models without members."""
+    """Return the calibration section; empty for models that are not ensembles."""
     return section("Calibration", *tables(of_members(parts)), lead=CALIBRATION_LEAD)
 
 
 def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Table]:
-    """Return errors by the conditions of a network, a table for each metric: in thirds of their ranges, and beyond."""
+    """Return errors by a network's conditions, one table per metric: in thirds of their ranges, and beyond."""
     if found is UNSET or not found:
         return []
     columns = list(dict.fromkeys(name for one in found for name in one.bins))
@@ -113,7 +113,7 @@ def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Ta
 
 
 def condition_section(found: list[ConditionErrors] | UnsetType, dt: float) -> str:
-    """Return the section on errors by the conditions of a network; empty for models without any."""
+    """Return the section on errors by a network's conditions; empty for models without any."""
     return section("By the robot's quantities", *tables(by_condition(found, dt)), lead=_CONDITIONS)
 
 
@@ -147,7 +147,7 @@ def reach(result: Simulated) -> list[str]:
             beaten = {h: value for h in comparison.by_horizon if (value := comparison.better(h, name)) is not None}
             lost = next((h for h, value in beaten.items() if value < 1), None)
             before = [h for h, value in beaten.items() if value >= 1 and (lost is None or int(h) < int(lost))]
-            if lost is None or not before:  # always better, or never, which the verdict states
+            if lost is None or not before:  # always or never better; the verdict says which
                 continue
             useful, end = (span(int(h) * result.about.dt) for h in (before[-1], lost))
             lead = f"{metric.title}, {words}: better than the baselines for {useful}, not for {end}"
@@ -156,7 +156,7 @@ def reach(result: Simulated) -> list[str]:
 
 
 def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
-    """Return whether the simulator is predictable over a horizon at which the model does not beat a baseline."""
+    """Return whether the simulator is predictable at a horizon where the model does not beat a baseline."""
     if result.reference_errors is None:
         return ""
     off = result.reference_errors.perturbed[horizon].means[name]
@@ -284,7 +284,7 @@ def speed(result: Simulated) -> Table:
 
 
 def simulated_sections(result: Simulated, samples: str, training: str) -> list[str]:
-    """Return all sections of an evaluation beside the simulator."""
+    """Return all sections of an evaluation against the simulator."""
     parts, dt = simulated_parts(result), result.about.dt
     errors = by_horizon(parts, dt, result.reference_errors)
     impacts = (

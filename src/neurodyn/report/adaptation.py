@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html of an adaptation: what differs, errors of each rung, what is unexplained, what to log next."""
+"""RUN/report.html of an adaptation: differences, errors of each rung, unexplained parts, what to log next."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +38,7 @@ def write_adaptation(run: Path, result: AdaptationFigures) -> Path:
 
 
 def write_conditions(run: Path, result: ConditionFigures) -> Path:
-    """Write the page of a network whose conditions were found in logs to its run, atomically, and return its path."""
+    """Write the page of a network conditioned from logs to its run, atomically, and return its path."""
     body = [
         header(f"{result.robot}: conditions of a network, found in logs"),
         paragraph(conditions_lead(result)),
@@ -81,7 +81,7 @@ _LEFT = (
 
 
 def lead(result: AdaptationFigures) -> str:
-    """Return what the model is, in a sentence."""
+    """Describe the model in a sentence."""
     told = sum(one.said for one in result.quantities)
     form = f" It has {result.structure}." if result.structure else ""
     return (
@@ -104,7 +104,7 @@ def _headline(result: AdaptationFigures) -> str:
 
 
 def errors(result: AdaptationFigures) -> list[Table]:
-    """Return the errors of all rungs, a table for each group."""
+    """Return the errors of all rungs, one table per group."""
     head = ["Model", *(f"{s:.2g} s" for s in result.horizons), "Kept"]
     found = []
     for group in result.rungs[0].errors:
@@ -119,7 +119,7 @@ def errors(result: AdaptationFigures) -> list[Table]:
 
 
 def quantities(result: AdaptationFigures | ConditionFigures) -> Table:
-    """Return what differs: declared, found, and the interval, or that the logs do not say."""
+    """Return the differences: declared, found, and the interval, or that the logs do not determine it."""
     rows = [
         [one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING] for one in result.quantities
     ]
@@ -142,7 +142,7 @@ def _differs(result: AdaptationFigures) -> str:
 
 
 def left(result: AdaptationFigures) -> list[Table]:
-    """Return what the model leaves unexplained, and what was left without springs or networks."""
+    """Return what the model leaves unexplained, with and without springs and networks."""
     found = [_unexplained(f"Unexplained by the {_NAMES[result.chosen]} model", result.unexplained)]
     if result.unexplained_before:
         without = "with rigid links" if SPRINGS in result.structure else "without networks"
@@ -166,7 +166,7 @@ def _or_missing(value: float | None) -> str:
 
 
 def log(found: LogCheck) -> Table:
-    """Return what the logs hold of each joint."""
+    """Return a table of what the logs contain for each joint."""
     rows = [
         [one.name, f"{one.span:.3g}", f"{one.speed:.3g}", f"{one.noise:.2g}", f"{one.saturated:.0%}",
          MISSING if one.slope is None else f"{one.slope:.2f}"]
@@ -189,7 +189,7 @@ def log_lead(found: LogCheck) -> str:
 
 
 def following(result: AdaptationFigures) -> Table:
-    """Return what the proposed motion would tell."""
+    """Return what the proposed motion would identify."""
     deviations = {} if result.next is UNSET else result.next.deviations
     rows = [[name, f"{now:.2f}", f"{then:.2f}"] for name, (now, then) in deviations.items()]
     head = ["Quantity", "Now", "With its log"]
@@ -197,7 +197,7 @@ def following(result: AdaptationFigures) -> Table:
 
 
 def next_lead(result: AdaptationFigures) -> str:
-    """Return what the proposed motion is."""
+    """Describe the proposed motion."""
     if result.next is UNSET:
         return "No motion that was tried stays within the robot's limits."
     motion = result.next

@@ -54,13 +54,13 @@ def lead(result: RobotCheck) -> str:
 
 
 def row(finding: Finding) -> tuple[str, str, str, str]:
-    """Return what was measured, its value, its bound and the verdict."""
+    """Return the measured quantity, its value, its bound and the verdict."""
     value = "not finite" if finding.value is None and finding.unit else _value(finding, finding.value)
     return finding.what, value, _value(finding, finding.bound), finding.verdict
 
 
 def advice(result: RobotCheck) -> list[str]:
-    """Return what to change: a line for each row that is not ok."""
+    """Return what to change: one line per row that is not ok."""
     lines = []
     for finding in result.findings:
         if finding.verdict != "ok":

@@ -73,7 +73,7 @@ def _sample(found: Forecasts, world: int) -> str:
 
 
 def errors(result: ForecastEvaluation) -> Table:
-    """Return errors at horizons of the model, the persistence baseline and other models."""
+    """Return errors of the model, the persistence baseline and other models, by horizon."""
     rows = []
     for entry in result.at_horizon.values():
         found = [entry.by_model[name] for name in _models(result)]
@@ -88,7 +88,7 @@ def errors(result: ForecastEvaluation) -> Table:
 
 
 def by_column(result: ForecastEvaluation) -> Table:
-    """Return errors at horizons by column."""
+    """Return errors by column and horizon."""
     rows = []
     for entry in result.at_horizon.values():
         columns = [entry.by_model[name].columns for name in _models(result)]
@@ -131,7 +131,7 @@ def events(result: ForecastEvaluation) -> Table:
 
 
 def failures(result: ForecastEvaluation) -> list[Table]:
-    """Return the shares of failed episodes and of predicted failures; empty for models without termination."""
+    """Return the fractions of failed episodes and of predicted failures; empty for models without termination."""
     found = result.failures
     if found is UNSET:
         return []

@@ -57,20 +57,20 @@ class ReportMaterial:
     """Content of a report."""
 
     run: Path
-    name: str  # on the command line
+    name: str  # as on the command line
     result: Evaluation
     robot: Robot | None = None  # None if its declaration is gone
     config: RunFacts | None = None  # None without a config.yaml
     config_text: str = ""  # of RUN/config.yaml
     metrics: list[dict[str, Any]] = field(default_factory=list)  # lines of RUN/metrics.jsonl
-    header: StoreHeader | None = None  # of the training data; None if they are gone or no store
+    header: StoreHeader | None = None  # of the training data; None if missing or not a store
     transitions: int | None = None  # in the training data; None if unknown
-    data: str | None = None  # log that was passed to the evaluation; None for the run's own
+    data: str | None = None  # log passed to the evaluation; None for the run's own
     recordings: list[Recording] = field(default_factory=list)  # sample roll-outs
     whole: list[RunFit] = field(default_factory=list)  # residuals over whole runs of a log
     bands: str = ""  # sample forecasts of a world model, as HTML
-    frames: np.ndarray | None = None  # pictures of the first recording, uint8, shape [T, H, W, 3]
-    interval: float = 0.0  # between pictures [s]
+    frames: np.ndarray | None = None  # images of the first recording, uint8, shape [T, H, W, 3]
+    interval: float = 0.0  # between images [s]
     remarks: list[str] = field(default_factory=list)  # reasons for missing material
 
     @property
@@ -83,7 +83,7 @@ class ReportMaterial:
 
 
 def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | None = None) -> ReportMaterial:
-    """Collect the material of a report, with an animation if `moving`; `data` is the log passed to the evaluation."""
+    """Collect a report's material, with an animation if `moving`; `data` is the log passed to the evaluation."""
     material = ReportMaterial(run, _name(run), result, metrics=read_metrics(run), data=data)
     robot, path = robot_of(run), run / "config.yaml"
     if path.is_file():
@@ -143,7 +143,7 @@ def _short(recording: Recording) -> Recording:
 
 
 def _read_data_headers(material: ReportMaterial, files: tuple[str, ...]) -> None:
-    """Read the header of the first file, and the transitions of all."""
+    """Read the header of the first file, and the number of transitions of all."""
     found = [_first_file([data, str(material.run.parent / data)]) for data in files]
     paths = [path for path in found if path is not None and path.suffix.lower() in SUFFIXES]
     if len(paths) < len(files):

@@ -14,7 +14,7 @@ from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 
-_POINTS = 2400  # points of a whole run, enough for zooming in
+_POINTS = 2400  # points per whole run, enough for zooming in
 _ENDS = (
     "The best ends of the search from several starts, brought to an end on all windows. Ends that fit as well and "
     "lie elsewhere say that the logs do not decide between them."
@@ -52,7 +52,7 @@ def write_identification(
 
 
 def lead(result: IdentificationFigures) -> str:
-    """Return a sentence on what was identified, and from what."""
+    """Describe in a sentence what was identified, and from what data."""
     networks = f", and networks of {result.weights:,} weights" if result.weights else ""
     return (
         f"{result.robot}: {len(result.parameters)} parameters{networks}, from {result.windows} windows of "
@@ -72,7 +72,7 @@ def _headline(result: IdentificationFigures) -> str:
 
 
 def convergence(result: IdentificationFigures) -> str:
-    """Return whether the search converged, and where the intervals come from."""
+    """Describe whether the search converged, and the source of the intervals."""
     if not result.converged:
         return f"Not converged: {result.reason}. There are no intervals."
     how = f"the sandwich covariance over {result.blocks}"
@@ -130,7 +130,7 @@ def ends(result: IdentificationFigures) -> Table:
 
 
 def runs(result: IdentificationFigures) -> Table:
-    """Return the root mean square residuals of whole runs by model."""
+    """Return the RMS residuals of whole runs by model."""
     models = list(result.runs[0].q) if result.runs else []
     head = ["Run", "Length", *models, "sensors' noise alone"]
     rows = [
@@ -179,7 +179,7 @@ def errors(result: IdentificationFigures) -> list[Table]:
 
 
 def errors_lead(result: IdentificationFigures) -> str:
-    """Return a description of the held-out windows."""
+    """Describe the held-out windows."""
     held = result.held_out
     return (
         f"Open-loop forecasts of {held.starts:,} windows of the {held.split} split, from states as {held.start}; mean "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamics that run while one looks at them in a browser: side by side, commanded by sliders, pushed by dragging."""
+"""Live simulation in a browser: dynamics side by side, commanded with sliders, pushed by dragging."""
 
 import io
 import time
@@ -37,18 +37,18 @@ from neurodyn.sim.articulation import short_label
 from neurodyn.sim.pictures import ViewedCopies, mesh_of
 
 MOST = 2
-"""Greatest number of dynamics side by side."""
+"""Maximum number of dynamics side by side."""
 _COLOURS = ((255, 146, 43), (77, 171, 247))
 _KEPT = 300
-"""Points of a plot."""
+"""Number of points in a plot."""
 _PLOTS = 0.2
-"""Time between two drawings of the plot [s]."""
+"""Time between two redraws of the plot [s]."""
 _STIFFNESS = 20.0
-"""Force of a drag per metre and per kilogram of the robot [N/(m kg)]."""
+"""Drag force per metre and per kilogram of robot [N/(m kg)]."""
 
 
 def require_viser() -> Any:
-    """Return the module, or raise an InputError that says how to install it."""
+    """Return the viser module, or raise an InputError that says how to install it."""
     try:
         return import_module("viser")
     except ImportError as error:
@@ -56,14 +56,14 @@ def require_viser() -> Any:
 
 
 class Pushes:
-    """The change of velocities by an impulse on a link of a robot as declared: $M^{-1} J^T p$."""
+    """Velocity change from an impulse on a link of the declared robot: $M^{-1} J^T p$."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         self._mechanism, self._values = mechanism, nominal(mechanism, None)
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Names of the links, those of their joints."""
+        """Names of the links, i.e. of their joints."""
         return self._mechanism.names
 
     @property
@@ -77,7 +77,7 @@ class Pushes:
         Args:
             state: State of one world.
             link: Name of the link, at whose centre of mass the impulse acts.
-            impulse: The impulse in world axes [N s], shape [3].
+            impulse: Impulse in world axes [N s], shape [3].
         """
         q, qd = (x[0].double().tolist() for x in (state.q, state.qd))
         tree = Tree(self._mechanism, self._values.__getitem__)
@@ -93,7 +93,7 @@ class Pushes:
 
 @dataclass(frozen=True)
 class CommandRanges:
-    """What the sliders of a robot give: names, units, ranges and values at rest, shape [nu] each."""
+    """Commands available on the sliders: names, units, ranges and rest values, shape [nu] each."""
 
     names: tuple[str, ...]
     units: tuple[str, ...]
@@ -109,27 +109,27 @@ class LiveSession:
         robot: The robot.
         dynamics: The dynamics by name.
         states: Their states, one world each.
-        pushes: What impulses do.
-        commands: What the sliders give.
-        why: What stopped a dynamics; empty if nothing has.
+        pushes: Effect of impulses.
+        commands: Ranges of the sliders.
+        why: Reason why a dynamics stopped; empty if none has.
     """
 
     def __init__(
         self, robot: Robot, dynamics: dict[str, Dynamics], ground: str | None = None, seed: int = SEED
     ) -> None:
-        """Begin at a start of the robot's resets; `ground` is one by name, None for the declared one."""
+        """Start from one of the robot's resets; `ground` is a ground's name, None for the declared one."""
         self.robot, self.dynamics, self._seed = robot, dynamics, seed
         self.where = scenario(robot, ground, words=())
         self.pushes = Pushes(declared_mechanism(robot, None)[0])
         self._drive = passive(robot, 1, 1, self.where.hold)
         self.commands = self._commands()
         self.reset()
-        self.advance(self.commands.rest)  # compiles what is not yet compiled
+        self.advance(self.commands.rest)  # triggers compilation
         self._seed = seed
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew at another start."""
+        """Restart from another reset."""
         start, self.environment = self.where.begin(self.robot, 1, generator(self._seed, "live"))
         self._seed += 1
         self.states = [start for _ in self.dynamics]
@@ -137,7 +137,7 @@ class LiveSession:
         self.frame, self.why = 0, ""
 
     def align(self) -> None:
-        """Put all dynamics into the state of the first."""
+        """Set all dynamics to the first one's state."""
         self.states = [self.states[0] for _ in self.dynamics]
         self._begin()
 
@@ -146,7 +146,7 @@ class LiveSession:
         self._carries = [one.begin(state, self.environment) for one, state in each]
 
     def advance(self, values: Sequence[float], link: str | None = None, force: np.ndarray | None = None) -> None:
-        """Advance by a frame under commands, shape [nu], and a force on a link [N], shape [3], world axes."""
+        """Advance one frame under commands, shape [nu], and a force on a link [N], shape [3], world axes."""
         if self.why:
             return
         control = self._control(torch.tensor([list(values)], dtype=self.states[0].q.dtype))
@@ -165,7 +165,7 @@ class LiveSession:
         self.states, self.frame = after, self.frame + 1
 
     def errors(self) -> tuple[float, float]:
-        """Return distances between the first two states: of the base [m], and of all joints (norm, rad or m)."""
+        """Return the distance between the first two states: base [m], and all joints (norm, rad or m)."""
         spec = self.robot.spec
         apart = position_difference(spec, self.states[1].q, self.states[0].q)[0].double()
         base = apart[:3].norm() if spec.floating else apart.new_zeros(())
@@ -196,8 +196,8 @@ def open_session(request: RecordingRequest, dynamics: Sequence[str]) -> LiveSess
 
     Args:
         request: Its `run` is a run directory, pretrained:NAME, or a robot's name or declaration.
-        dynamics: "analytic", "hybrid", run directories or pretrained:NAME; empty for a run's model beside its
-            simulator, or for the hybrid model of a robot.
+        dynamics: "analytic", "hybrid", run directories or pretrained:NAME; empty for a run's model and its simulator,
+            or a robot's hybrid model.
 
     Raises:
         InputError: Too many dynamics, or some are not of this robot.
@@ -219,17 +219,17 @@ def open_session(request: RecordingRequest, dynamics: Sequence[str]) -> LiveSess
 
 
 class LiveView:
-    """A session in a browser: the scene, and what can be set.
+    """A session in a browser: scene and controls.
 
     Attributes:
         session: The session.
         server: The viser server.
         sliders: Sliders of the commands.
-        handle: What is dragged to push the chosen link.
+        handle: Handle that is dragged to push the chosen link.
     """
 
     def __init__(self, session: LiveSession, host: str = "127.0.0.1", port: int = 8080) -> None:
-        """Start a server at a port, or at a free one if that is taken; an InputError says that viser is missing."""
+        """Start a server at a port, or at a free one if taken; raise an InputError if viser is missing."""
         viser = require_viser()
         self.session, self._viser = session, viser
         with redirect_stdout(io.StringIO()):
@@ -246,11 +246,11 @@ class LiveView:
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """URL of the view."""
         return f"http://{self.server.get_host()}:{self.server.get_port()}"
 
     def step(self) -> None:
-        """Advance by a frame and show it."""
+        """Advance one frame and show it."""
         session = self.session
         if not self.paused.value:
             horizon = round(self.horizon.value / session.robot.dt)
@@ -261,7 +261,7 @@ class LiveView:
         self.show()
 
     def force(self) -> np.ndarray | None:
-        """Return the force of the drag [N], shape [3]; None if nothing is dragged."""
+        """Return the drag force [N], shape [3]; None if nothing is dragged."""
         if not self.held:
             return None
         return self.stiffness.value * (
@@ -269,7 +269,7 @@ class LiveView:
         )
 
     def show(self) -> None:
-        """Draw the present states."""
+        """Draw the current states."""
         self._stage.pose(torch.cat([state.q for state in self.session.states]))
         poses = self._stage.state.body_q.numpy()
         for mesh, pose, shift in zip(self._meshes, poses, self._shifts, strict=True):
@@ -279,13 +279,13 @@ class LiveView:
         self.status.content = self.session.why or f"{self.session.frame * self.session.robot.dt:.2f} s"
 
     def run(self, seconds: float | None = None) -> int:
-        """Run in real time for so many seconds, or until Ctrl-C; return the number of frames."""
+        """Run in real time for a number of seconds, or until Ctrl-C; return the number of frames."""
         begun, frames, dt = time.monotonic(), 0, self.session.robot.dt
         due = begun
         while seconds is None or time.monotonic() - begun < seconds:
             self.step()
             frames += 1
-            due = max(due + dt / self.speed.value, time.monotonic() - 0.2)  # what is too slow does not catch up
+            due = max(due + dt / self.speed.value, time.monotonic() - 0.2)  # slow simulations do not catch up
             time.sleep(max(0.0, due - time.monotonic()))
         return frames
 
@@ -351,7 +351,7 @@ class LiveView:
         self.plot = gui.add_uplot(empty, tuple(series), title="Error" if several else "Positions", aspect=1.6)
 
     def _note(self) -> None:
-        """Keep a point of the plot, and draw it now and then."""
+        """Add a point to the plot, and redraw it now and then."""
         session = self.session
         now = session.frame * session.robot.dt
         values = session.errors() if len(session.states) > 1 else tuple(session.states[0].q[0, -3:].tolist())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors beside a log by horizon, joint and group; residuals over whole runs; notes of the log's reader."""
+"""Errors against a log by horizon, joint and group; residuals over whole runs; notes of the log's reader."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -16,7 +16,7 @@ from neurodyn.report.page import Table, facts, folded, grid, heading, section, t
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
 _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
-_POINTS = 2400  # points of a curve, enough for zooming in
+_POINTS = 2400  # points per curve, enough for zooming in
 _MOST_COORDINATES = 8
 
 
@@ -31,7 +31,7 @@ def at_horizons(result: Logged) -> list[Table]:
 
 
 def beside_declared(result: Logged | Tossed) -> list[Table]:
-    """Return errors on the log of the model and of the declared simulator, from the same starts."""
+    """Return errors of the model and the declared simulator on the log, from the same starts."""
     if result.declared is UNSET:
         return []
     found, rows = result.by_horizon if isinstance(result, Logged) else result.comparison.by_horizon, []
@@ -61,7 +61,7 @@ def by_joint(result: Logged) -> list[Table]:
 
 
 def by_group(result: Logged) -> list[Table]:
-    """Return errors of the groups of recordings, if there are several."""
+    """Return errors by group of recordings, if there are several."""
     rows = []
     for name, found in result.groups.items() if len(result.groups) > 1 else ():
         if found.marks:
@@ -72,7 +72,7 @@ def by_group(result: Logged) -> list[Table]:
 
 
 def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
-    """Return the sections of an evaluation beside the log of a robot with a fixed base."""
+    """Return the sections of an evaluation against the log of a fixed-base robot."""
     begin = "a state estimated from past positions" if result.start == "past" else "a recorded state"
     lead = (
         f"Open loop: from {begin}, under recorded torques, without any later look at the recording. Absolute "
@@ -154,7 +154,7 @@ def _seconds(entry: LogMark) -> str:
 
 
 def whole_runs(runs: Sequence[RunFit]) -> str:
-    """Return the section with the residuals of a model over time, by run and coordinate."""
+    """Return the section with a model's residuals over time, by run and coordinate."""
     parts = []
     for number, run in enumerate(runs):
         seconds = [run.begin + run.dt * (k + 1) for k in range(len(run.logged[0]))]

@@ -19,14 +19,14 @@ class NotebookBar:
         with neurodyn.report.NotebookBar("training") as bar:
             neurodyn.learn.train("pendulum", "pendulum.h5", "runs/pendulum", progress=bar)
 
-    Outside of notebooks it prints a line at each tenth of the work.
+    Outside notebooks it prints a line at each tenth of the work.
     """
 
     def __init__(self, title: str) -> None:
         """Prepare a bar with a title; nothing is shown before the first update."""
         self._title, self._begun = title, time.monotonic()
         self._handle: Any = None
-        self._shown: tuple[float, float, str] | None = None  # share, time and text of the last update
+        self._shown: tuple[float, float, str] | None = None  # fraction, time and text of the last update
         self._last = (0.0, "")
 
     def __enter__(self) -> Self:
@@ -40,7 +40,7 @@ class NotebookBar:
             self._show(1.0 if error is None else done, text)
 
     def update(self, done: float, text: str) -> None:
-        """Show the share of finished work, and a line of text."""
+        """Show the fraction of finished work, and a line of text."""
         self._last = (done, text)
         now = time.monotonic()
         if self._shown is None or done >= 1.0 or now - self._shown[1] >= _SECONDS:

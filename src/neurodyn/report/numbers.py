@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formatting of numbers (three digits, SI prefix, unit), and names of baselines, networks and motions."""
+"""Number formatting (three digits, SI prefix, unit), and names of baselines, networks and motions."""
 
 import math
 
@@ -70,7 +70,7 @@ def times(factor: float | None) -> str:
 
 
 def smaller(factor: float | None) -> str:
-    """Return how much smaller or larger an error is, given the ratio of a reference to it: "1.7× larger"."""
+    """Return how much smaller or larger an error is, from the ratio of a reference to it: "1.7× larger"."""
     if factor is not None and 0 < factor < 1:
         return f"{times(1 / factor)} larger"
     return f"{times(factor)} smaller"
@@ -113,7 +113,7 @@ def tossed_parts(result: Tossed) -> dict[str, tuple[int, RolloutComparison]]:
 
 
 def member_parts(result: Simulated | Logged | Tossed) -> dict[str, MemberCalibration | UnsetType]:
-    """Return the calibration of members, by description of the motion or the starts."""
+    """Return the calibration of ensembles, by description of the motion or the starts."""
     if isinstance(result, Logged):
         return {"from all starts": result.calibration}
     first, *others = tossed_parts(result) if isinstance(result, Tossed) else simulated_parts(result)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Top of a report: what the model is, headline figures, and how it was made."""
+"""Top of a report: the model, headline figures, and how it was made."""
 
 from functools import singledispatch
 
@@ -37,7 +37,7 @@ def headline(material: ReportMaterial) -> str:
 
 
 def in_a_sentence(result: Evaluation) -> str:
-    """Return one line on what was evaluated, and how."""
+    """Describe in one line what was evaluated, and how."""
     found = result.about
     network = f"{found.network}, {found.parameters:,} weights" if found.network else found.kind
     network += f" ({found.caveat})" if found.caveat else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements of a self-contained HTML page: sections, tables, figures, cards. All texts are escaped."""
+"""Elements of a self-contained HTML page: sections, tables, figures, cards. All text is escaped."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ _HINT = "Plots: point for values, drag to zoom in, double-click to zoom out, cli
 
 
 def page(title: str, body: Iterable[str], script: str = "") -> str:
-    """Return a complete page with style and scripts; a page with plots gets the script that makes them interactive."""
+    """Return a complete page with style and scripts; pages with plots include the script for interactivity."""
     body = list(body)
     if any("data-plot=" in part for part in body):
         script = "\n".join(text for text in (script, _PLOTS.read_text(encoding="utf-8")) if text)
@@ -43,7 +43,7 @@ def header(title: str, *paragraphs: str, eyebrow: str = "") -> str:
 
 
 def section(title: str, *parts: str, lead: str = "") -> str:
-    """Return a section with a heading and an introduction; empty if it has no parts."""
+    """Return a section with a heading and an introduction; empty without parts."""
     content = [part for part in parts if part]
     if not content:
         return ""
@@ -67,7 +67,7 @@ class Table:
     """A table of plain text, for pages and for the terminal."""
 
     title: str
-    head: Sequence[str]  # names of the columns; the first one names the rows
+    head: Sequence[str]  # column names; the first names the rows
     rows: Sequence[Sequence[str]]
     strong: int | None = None  # index of a column in bold
 
@@ -77,7 +77,7 @@ class Table:
         return self.title, self.head, self.rows
 
     def html(self, *, titled: bool = False) -> str:
-        """Return the table in an element that scrolls sideways; empty without rows."""
+        """Return the table in a horizontally scrolling element; empty without rows."""
 
         def cell(text: str, column: int) -> str:
             if column == 0:
@@ -132,7 +132,7 @@ def code(text: str) -> str:
 
 
 def folded(summary: str, *parts: str) -> str:
-    """Return content that is collapsed until it is clicked."""
+    """Return content that is collapsed until clicked."""
     return f"<details><summary>{escape(summary)}</summary>\n" + "\n".join(parts) + "\n</details>"
 
 
@@ -142,7 +142,7 @@ def data_uri(data: bytes, kind: str) -> str:
 
 
 def moving_picture(animation: bytes, still: bytes, size: tuple[int, int], caption: str) -> str:
-    """Return an animated WebP, or a still picture for readers who prefer reduced motion."""
+    """Return an animated WebP, or a still image for readers who prefer reduced motion."""
     width, height = size
     return (
         '<figure class="wide"><picture>'

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots as inline SVG in the colours and fonts of the page, light or dark.
 
-Plots are drawn in placeholder colours, which are replaced by CSS variables; text stays text. Curves, legend and ticks
-have CSS classes, and `data-plot` holds the box and the range of the axes: from these plots.js, which `page.page`
-embeds, makes plots interactive.
+Plots are drawn in placeholder colours, which CSS variables replace; text stays text. Curves, legend and ticks have CSS
+classes, and `data-plot` holds the box and range of the axes, with which plots.js, embedded by `page.page`, makes plots
+interactive.
 """
 
 import io
@@ -28,7 +28,7 @@ PREDICTED, TRUTH, SECOND, THIRD, INK, QUIET, LINE, PHASE = VARIABLES
 _SIZE = (4.4, 2.5)
 _COLOURS, _STYLES = (PREDICTED, TRUTH, SECOND, THIRD), ("-", "--", ":")
 _MOST_POINTS = 600
-_BESIDE, _BELOW, _ABOVE, _PAD, _LETTER = 11.0, 31.0, 15.0, 6.0, 5.1  # around the axes, a letter of a tick [points]
+_BESIDE, _BELOW, _ABOVE, _PAD, _LETTER = 11.0, 31.0, 15.0, 6.0, 5.1  # margins; letter width of a tick [points]
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class PlotCurve:
 
     label: str | None  # in the legend; None for none
     x: Sequence[float]
-    y: Sequence[float]  # non-finite ones are left out
+    y: Sequence[float]  # non-finite values are left out
     colour: str = PREDICTED  # one of this module's
-    style: str = "-"  # of matplotlib
+    style: str = "-"  # matplotlib line style
     width: float = 1.5  # [points]
     opacity: float = 1.0
-    name: str | None = None  # for pointing and hiding; None for the label
+    name: str | None = None  # for hovering and hiding; None for the label
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def plot(
         x_label: Name and unit of the abscissa.
         unit: Unit of the ordinate, shown at its ticks.
         caption: Text below the plot; empty for the bare element.
-        log: Whether the ordinate is logarithmic; values that are not positive are left out.
+        log: Whether the ordinate is logarithmic; nonpositive values are left out.
         spans: Labelled intervals of the abscissa.
         legend: Whether to show a legend.
         description: Description for screen readers; empty for the caption or the name.
@@ -130,7 +130,7 @@ def legend_list(entries: Sequence[tuple[str, str]]) -> str:
 
 
 def _legend(axes: "Axes", numbers: Sequence[int]) -> None:
-    """Draw the legend of some curves, with the number of its curve as the id of each entry."""
+    """Draw the legend of some curves, with each curve's number as the id of its entry."""
     if not numbers:
         return
     drawn = axes.legend(loc="best")
@@ -141,7 +141,7 @@ def _legend(axes: "Axes", numbers: Sequence[int]) -> None:
 
 
 def _contract(axes: "Axes", curves: Sequence[PlotCurve], x_label: str, unit: str, log: bool) -> str:
-    """Return the data of plots.js: box of the axes in SVG units, axis ranges, and names of the curves."""
+    """Return the data of plots.js: axes box in SVG units, axis ranges, and curve names."""
     width, height = (72 * size for size in axes.get_figure().get_size_inches())  # type: ignore[union-attr]
     place = axes.get_position()
     box = [place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height]
@@ -159,14 +159,14 @@ def _contract(axes: "Axes", curves: Sequence[PlotCurve], x_label: str, unit: str
 
 
 def _points(curve: PlotCurve, log: bool, most: int) -> tuple[np.ndarray, np.ndarray]:
-    # Where no roll-out is finite there may be no ordinates at all.
+    # If no roll-out is finite, there may be no ordinates at all.
     pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=False) if y is not None]
     x, y = np.array(pairs, dtype=float).reshape(-1, 2).T
     kept = np.isfinite(y) & (y > 0) if log else np.isfinite(y)
     x, y = x[kept], y[kept]
     if len(x) <= most:
         return x, y
-    # Keep the minimum and the maximum of neighbouring points: a stride would miss peaks.
+    # Keep the minimum and maximum of neighbouring points: a stride would miss peaks.
     parts = np.array_split(np.arange(len(x)), most // 2)
     drawn = np.unique([k for part in parts for k in (part[y[part].argmin()], part[y[part].argmax()])])
     drawn = np.union1d(drawn, [0, len(x) - 1])
@@ -183,14 +183,14 @@ def _axes(axes: "Axes", x_label: str, unit: str, log: bool) -> None:
         axes.yaxis.set_major_locator(LogLocator(numticks=7))
         axes.yaxis.set_minor_formatter(NullFormatter())
         low, high = axes.get_ylim()
-        if high / low < 300:  # whole decades alone would leave a tick or two
+        if high / low < 300:  # whole decades alone would leave one or two ticks
             steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0)
             axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=9))
     axes.yaxis.set_major_formatter(FuncFormatter(_tick(unit)))
 
 
 def _make_room(axes: "Axes", *, above: bool) -> None:
-    """Leave margins for labels, by the number of characters: a layout engine takes longer than the drawing."""
+    """Set margins for labels from their number of characters: a layout engine takes longer than the drawing."""
     width, height = (72 * size for size in _SIZE)
     (low, high), text = axes.get_ylim(), axes.yaxis.get_major_formatter()
     longest = max((len(text(y, 0)) for y in axes.yaxis.get_majorticklocs() if low <= y <= high), default=0)
@@ -239,7 +239,7 @@ def _style(name: str) -> dict[str, Any]:
 
 
 def _inline(svg: str, description: str, contract: str) -> str:
-    """Return an SVG file as an element of a page, without prologue, style and unused ids."""
+    """Return an SVG file as a page element, without prologue, style and unused ids."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.S)

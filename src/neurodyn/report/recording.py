@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings: a model beside the truth from the same states under the same torques, for pictures and plots.
+"""Recordings: a model and the truth from the same states under the same torques, for images and plots.
 
-The truth is the analytic simulator or a log. Starts are drawn by seed, never chosen by the errors of the model.
-Images are two labelled panels side by side with the time, encoded as GIF, WebP or MP4.
+The truth is the analytic simulator or a log. Starts are drawn by seed, never chosen by the model's errors. Images are
+two labelled panels side by side with the time, encoded as GIF, WebP or MP4.
 """
 
 import io
@@ -72,7 +72,7 @@ class Recording:
     worlds: tuple[str, ...]  # description of each roll-out
     ground: Ground | None = None  # with obstacles; None in free space
     ended: tuple[Ended | None, Ended | None] = (None, None)  # early ends of the first roll-out, predicted and true
-    apart: bool = False  # whether they go ways of their own, so that each has a camera
+    apart: bool = False  # whether the paths diverge, so that each needs its own camera
 
     @property
     def frames(self) -> int:
@@ -138,8 +138,8 @@ def record_log(
     """Roll a model out along recorded windows.
 
     Windows are drawn by seed from those with motion (mean joint speed above that of the evaluation's moving windows),
-    or from all if there are none. For a floating robot windows start with an episode, and the model gets their first
-    state alone.
+    or from all if there are none. For a floating robot, windows start with an episode, and the model gets only their
+    first state.
 
     Args:
         model: The model.
@@ -186,7 +186,7 @@ def record_log(
 
 @taking(RecordingRequest)
 def record_run(request: RecordingRequest) -> Recording:
-    """Record the model of a run beside its simulator, or beside the log that it was trained on.
+    """Record a run's model and its simulator, or the log that it was trained on.
 
     Raises:
         InputError: Run or data are missing, damaged or of another robot, or Newton is needed and not installed.
@@ -217,7 +217,7 @@ def record_run(request: RecordingRequest) -> Recording:
 def default_output(
     run: str | Path, stem: str, suffix: str, resolve: Callable[[str], Path] = artifacts.resolve_run
 ) -> Path:
-    """Return the default path of a page or picture: in the folder of its run, or here for what ships with the package.
+    """Return the default path of a page or image: in its run's folder, or here for shipped models.
 
     `suffix` includes the dot; `resolve` returns the folder of the run or policy.
     """
@@ -236,7 +236,7 @@ def _where(store: Store, episode: int, start: int, dt: float) -> str:
 
 
 RATE = 20.0
-"""Approximate pictures per second; playback is in real time."""
+"""Approximate image rate [1/s]; playback is in real time."""
 _SMOOTH = 0.4
 """Averaging time of the camera position [s]."""
 PREDICTED = (255, 146, 43)
@@ -244,7 +244,7 @@ TRUTH = (77, 171, 247)
 _BAND, _INK, _QUIET, _GAP = (20, 24, 31), (236, 240, 245), (139, 148, 160), 6
 _ALARM = (240, 62, 62)
 _EFFORT = 2
-"""Of WebP's search, 0 to 6: half the time of its default, 4, for files 2 % larger."""
+"""Search effort of WebP, 0 to 6: half the time of its default, 4, for 2 % larger files."""
 
 
 def pictures(
@@ -252,14 +252,14 @@ def pictures(
 ) -> tuple[np.ndarray, float]:
     """Render roll-out `world` beside the truth, in two panels of `width` x `height` pixels.
 
-    Return pictures, uint8, shape [T, H, W, 3], about `rate` per second, and the time between them [s].
+    Return images, uint8, shape [T, H, W, 3], about `rate` per second, and the time between them [s].
     """
     from neurodyn.sim.pictures import render
 
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))
     shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
-    # One call renders both panels, with the same camera if they are to be compared.
+    # One call renders both panels, with a shared camera for comparison.
     ground = recording.ground
     if ground is not None and ground.pose is not None:
         ground = ground.posed(ground.pose[world : world + 1])
@@ -275,7 +275,7 @@ def pictures(
 
 
 def gif_bytes(frames: np.ndarray, interval: float, *, colours: int = 64) -> bytes:
-    """Encode pictures, shape [T, H, W, 3], as a looping GIF with one palette."""
+    """Encode images, shape [T, H, W, 3], as a looping GIF with one palette."""
     from PIL import Image
 
     images = [Image.fromarray(frame) for frame in frames]
@@ -286,14 +286,14 @@ def gif_bytes(frames: np.ndarray, interval: float, *, colours: int = 64) -> byte
 
 
 def webp_bytes(frames: np.ndarray, interval: float, *, quality: int = 70) -> bytes:
-    """Encode pictures, shape [T, H, W, 3], as a looping WebP animation."""
+    """Encode images, shape [T, H, W, 3], as a looping WebP animation."""
     from PIL import Image
 
     return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=quality, method=_EFFORT)
 
 
 def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
-    """Encode one picture, shape [H, W, 3], as WebP."""
+    """Encode one image, shape [H, W, 3], as WebP."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -302,7 +302,7 @@ def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
 
 
 def film_writer() -> Any:
-    """Return the package that encodes MP4; refuse if it is not installed."""
+    """Return the MP4 encoder package, or raise an InputError if it is not installed."""
     try:
         import imageio_ffmpeg
     except ImportError as error:
@@ -314,7 +314,7 @@ def film_writer() -> Any:
 
 
 def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
-    """Write pictures, shape [T, H, W, 3], as H.264 in MP4, atomically."""
+    """Write images, shape [T, H, W, 3], as H.264 in MP4, atomically."""
     # H.264 requires even sizes.
     height, width = frames.shape[1] // 2 * 2, frames.shape[2] // 2 * 2
     module = film_writer()
@@ -387,16 +387,16 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
 
 
 def film(frames: np.ndarray, interval: float, caption: str) -> str:
-    """Return the HTML of an animation of pictures [frames, height, width, 3], `interval` [s] apart.
+    """Return the HTML of an animation of images [frames, height, width, 3], `interval` [s] apart.
 
-    Readers who prefer reduced motion see the picture at a third.
+    Readers who prefer reduced motion see the image at a third of the way.
     """
     size = (frames.shape[2], frames.shape[1])
     return moving_picture(webp_bytes(frames, interval), still_bytes(frames[len(frames) // 3]), size, caption)
 
 
 def film_of(record: Callable[[], Recording], caption: Callable[[Recording], str] = lambda made: made.title) -> str:
-    """Return the HTML of a recording's animation with a caption, by default its title.
+    """Return the HTML of a recording's animation, with its title as the default caption.
 
     If `record` raises an InputError, the page shows its message instead.
     """

@@ -36,7 +36,7 @@ MOST_COORDINATES = 8
 
 
 def require_rerun() -> Any:
-    """Return the package of Rerun; refuse if it is not installed."""
+    """Return the rerun package, or raise an InputError if it is not installed."""
     try:
         return importlib.import_module("rerun")
     except ImportError as error:
@@ -49,8 +49,8 @@ def require_rerun() -> Any:
 def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
     """Write roll-out `world` as a Rerun file, atomically.
 
-    Entities: `PREDICTION/LINK` and `TRUTH/LINK` with poses over the timeline `time`;
-    `coordinates/NAME/PREDICTION` and `coordinates/NAME/TRUTH`. Links need Newton, and are left out without it.
+    Entities: `PREDICTION/LINK` and `TRUTH/LINK` with poses over the timeline `time`; `coordinates/NAME/PREDICTION` and
+    `coordinates/NAME/TRUTH`. Link poses need Newton, and are left out without it.
     """
     rerun = require_rerun()
     spec = recording.robot.spec
@@ -132,7 +132,7 @@ def trajectories(material: ReportMaterial) -> str:
 def trajectory_plots(recording: Recording, name: str, evaluated: float | None = None) -> list[str]:
     """Return headings and plots of position coordinates over time for all roll-outs of a recording.
 
-    `name` is a prefix of the plot names; the time beyond the `evaluated` horizon [s] is marked.
+    `name` prefixes the plot names; the time beyond the `evaluated` horizon [s] is marked.
     """
     spec = recording.robot.spec
     seconds = [k * spec.dt for k in range(recording.frames + 1)]
@@ -156,7 +156,7 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
 
 
 def _shown(spec: StateSpec) -> list[tuple[int, str, str]]:
-    """Return index, name and unit of the first coordinates, without components of quaternions."""
+    """Return index, name and unit of the first coordinates, without quaternion components."""
     named = [(i, *of) for i, of in enumerate(zip(spec.q_names, spec.q_units, strict=True)) if of[1] != "1"]
     return named[:MOST_COORDINATES]
 
@@ -167,7 +167,7 @@ _SCRIPT = Path(__file__).resolve().parent / "player.js"
 
 
 def format_of(out: Path | None, asked: Format | None) -> Format:
-    """Return the requested format, or that of the file's suffix, which must be known; "html" without a file."""
+    """Return the requested format, or that of a file's known suffix; "html" without a file."""
     suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
     found = asked or next((kind for kind in get_args(Format) if kind == suffix), None)
     if found is None:
@@ -178,7 +178,7 @@ def format_of(out: Path | None, asked: Format | None) -> Format:
 
 
 def write_recording(recording: Recording, path: Path, kind: Format) -> None:
-    """Write a recording, atomically; pictures show the first roll-out. Without Newton an HTML page has plots only.
+    """Write a recording, atomically; images show the first roll-out. Without Newton, HTML pages have plots only.
 
     Raises:
         InputError: Newton, the MP4 encoder or Rerun is missing, or the file cannot be written.
@@ -190,7 +190,7 @@ def write_recording(recording: Recording, path: Path, kind: Format) -> None:
         write_rrd(recording, path)
         return
     if kind == "mp4":
-        film_writer()  # raises before rendering if it is missing
+        film_writer()  # raises before rendering if missing
     frames, interval = pictures(recording)
     if kind == "mp4":
         write_mp4(frames, interval, path)
@@ -219,7 +219,7 @@ def recording_page(recording: Recording) -> str:
 
 
 def readme_gif(recording: Recording, path: Path, *, most_bytes: int = 1_500_000) -> int:
-    """Write a GIF of at most `most_bytes` for a README, at the highest picture rate that fits; return its size [bytes].
+    """Write a README GIF of at most `most_bytes`, at the highest image rate that fits; return its size [bytes].
 
     Raises:
         InputError: Newton is not installed, or the file is too large at every rate.
@@ -234,17 +234,17 @@ def readme_gif(recording: Recording, path: Path, *, most_bytes: int = 1_500_000)
 
 
 DRAWN = Path(__file__).resolve().parent / "drawn.js"
-"""Script that a page with `drawn_motions` needs."""
+"""Script required by pages with `drawn_motions`."""
 _ROUND = ("sphere", "capsule", "cylinder")
-_PANEL, _SEEN = (520, 400), 3.6  # pixels of a panel; metres that it shows across
+_PANEL, _SEEN = (520, 400), 3.6  # panel size in pixels; width that it shows in metres
 
 
 def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: float, caption: str) -> str:
-    """Return the HTML of a robot in several motions side by side, drawn by the reader's browser: nothing is rendered.
+    """Return the HTML of a robot's motions side by side, drawn by the reader's browser without rendering here.
 
     Args:
         robot: A robot with spheres, capsules and cylinders; other shapes are left out.
-        motions: Positions by label, shape [T, nq]; shorter motions rest at their end.
+        motions: Positions by label, shape [T, nq]; shorter motions stop at their last frame.
         interval: Time between them [s].
         caption: Text below.
     """
@@ -260,7 +260,7 @@ def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: flo
         ends = []
         for shape in shapes:
             half = rotation(shape.place)[:, 2] * (0.0 if shape.kind == "sphere" else shape.size[1])
-            own = shape.place[:3] + np.stack([-half, half])  # of its link, shape [2, 3]
+            own = shape.place[:3] + np.stack([-half, half])  # in its link's frame, shape [2, 3]
             turned = np.einsum("tij,ej->tei", links.turns[:, shape.joint], own)
             ends.append((links.origins[:, None, shape.joint] + turned).reshape(-1, 6))
         eye = links.origins[:, 0, :2]

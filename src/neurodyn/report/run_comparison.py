@@ -17,11 +17,11 @@ LEAD = (
     "over the seeds). The best row is first."
 )
 _MOST_CURVES = 60
-_MOST_LETTERS = 40  # length of a setting in a table
+_MOST_LETTERS = 40  # maximum length of a setting in a table
 
 
 def write_comparison(path: Path, result: RunComparison, *, title: str = "Runs compared") -> Path:
-    """Write the page of an `evaluate.compare_runs` or `compare_figures`, atomically, and return its path."""
+    """Write the page of a `compare_runs` or `compare_figures` result, atomically, and return its path."""
     write_text(Path(path), render_comparison(result, title=title))
     return Path(path)
 
@@ -44,7 +44,7 @@ def comparison_tables(result: RunComparison) -> list[Table]:
 
 
 def broken_lines(result: RunComparison) -> list[str]:
-    """Return a line for each run that cannot be compared, and one if there are several families."""
+    """Return a line for each run that cannot be compared, and one more if there are several families."""
     lines = [f"{entry.run}: left out: {entry.why}" for entry in result.broken]
     if len(result.families) > 1:
         what = "; ".join(family.of for family in result.families)

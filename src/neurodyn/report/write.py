@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html: a self-contained page on a model with its evaluation, its training, and commands to repeat both."""
+"""RUN/report.html: a self-contained page on a model, its evaluation and training, with commands to repeat both."""
 
 import contextlib
 import shlex
@@ -30,7 +30,7 @@ _FEW_STARTS = 10_000
 
 
 def training(material: ReportMaterial) -> str:
-    """Return the section with training curves; empty if roll-outs were not measured during training."""
+    """Return the section with training curves; empty if no roll-outs were measured during training."""
     lines = [line for line in material.metrics if "seconds" in line]
     score = [line.get("rollout_score") for line in lines]
     measured = [value for value in score if value is not None]
@@ -125,7 +125,7 @@ def _generate(material: ReportMaterial) -> list[str]:
 
 def _train(material: ReportMaterial) -> list[str]:
     config, kind = material.config, material.result.about.kind
-    if config is None or "phases" not in config.settings:  # not made by training alone
+    if config is None or "phases" not in config.settings:  # not from a training alone
         return []
     verb = ["train", _robot(material)] if config.base is None else ["finetune", config.base]
     shares = ["--shares", *config.shares] if config.shares else []
@@ -134,18 +134,18 @@ def _train(material: ReportMaterial) -> list[str]:
 
 
 def _robot(material: ReportMaterial) -> str:
-    """Return the robot as recorded in the commands, or the copy in the run if the declaration is gone."""
+    """Return the robot as named in the commands, or the run's copy if the declaration is missing."""
     recorded = "" if material.config is None else material.config.robot
     carried = material.run / ROBOT
     return f"{material.name}/{ROBOT}" if carried.is_dir() and not Path(recorded).exists() else recorded
 
 
 def _settings_flags(material: ReportMaterial) -> list[object]:
-    """Return the flags of a training's settings, or a settings file if no flags give them."""
+    """Return the flags for a training's settings, or a settings file if flags cannot express them."""
     settings, robot = material.config.settings if material.config else {}, material.robot
     budget = ["--minutes", settings["minutes"]] if settings.get("minutes") else ["--steps", settings.get("steps")]
     for size in ("small", "paper") if material.config and not material.config.base else ():
-        with contextlib.suppress(InputError):  # settings of another kind of model, or none of that size
+        with contextlib.suppress(InputError):  # settings of another kind of model, or of no such size
             mine = from_dict(settings, Settings)
             preset = robot and load_settings(robot, size, mine.net.kind)
             own = {"minutes": mine.minutes, "steps": mine.steps, "seed": mine.seed}
@@ -222,7 +222,7 @@ def report_path(run: Path, flags: tuple[str, ...] = ()) -> Path:
     """Return the path of a report: RUN/report.html, or RUN/report-FLAGS.html with flags such as "horizon-50".
 
     Only an evaluation with all defaults writes report.html (evaluation.html in a run with an identification, which owns
-    report.html), so that a partial evaluation does not replace it.
+    report.html), so that partial evaluations do not overwrite it.
     """
     stem = "evaluation" if (run / "identification.json").is_file() else "report"
     name = "".join(c if c.isalnum() or c in ".-_" else "-" for c in "-".join([stem, *flags]))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a robot's reference simulator; `run.CHECKS` lists them, and plug-ins add to it."""
+"""Checks of a robot's reference simulator, listed in `run.CHECKS`; plug-ins can add to it."""

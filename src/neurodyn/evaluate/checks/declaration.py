@@ -71,13 +71,13 @@ def check_speed(subject: Subject) -> CheckResult:
 
 
 BOUNDS = (0.3, 1.0)
-"""Shares of the persistence baseline's error above which the simulator is a poor one, and worse than none."""
+"""Fractions of the persistence baseline's error above which the simulator is poor, and useless."""
 
 _SECONDS, _STARTS = 0.5, 256
 
 
 class LogErrors(Figures, frozen=True):
-    """Errors of the simulator on a log by horizon, beside the baselines; `split` and number of starts."""
+    """Simulator and baseline errors on a log by horizon; `split` and number of starts."""
 
     split: str
     rollouts: int
@@ -86,7 +86,7 @@ class LogErrors(Figures, frozen=True):
 
 
 def check_log(subject: Subject) -> CheckResult:
-    """Compare open-loop motion of the declared simulator with held-out episodes of the subject's log, if it has one."""
+    """Compare open-loop motion of the declared simulator with held-out episodes of the subject's log, if any."""
     if subject.data is None:
         return CheckResult(findings=[])
     robot, store = open_robot_log(subject.robot, subject.data)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint limits: each driven joint is pressed against each of its limits with full effort.
+"""Joint limits: each driven joint is pushed against each of its limits with full effort.
 
-Joints start at rest at mid-range, without gravity and ground, so that they arrive with all the energy that their drive
-can supply. A floating base is free and reacts to the torque.
+Joints start at rest at mid-range, without gravity and ground, so that they arrive with all the energy their drive can
+supply. A floating base is free and reacts to the torque.
 """
 
 import math
@@ -18,13 +18,13 @@ from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
 
 SECONDS = 2.0
-"""Time for which a joint is pressed against its limit [s]."""
+"""Duration of the push against a limit [s]."""
 
 WARNS, FAILS = 0.2, 0.25
 """Overshoot relative to the joint's range. MuJoCo's default limits let the ant overshoot by 0.11."""
 
 BAND = 0.02
-"""Share of a joint's range within which it has settled."""
+"""Fraction of a joint's range within which it counts as settled."""
 
 _LAST = 0.5  # final interval in which the swing is measured [s]
 
@@ -40,7 +40,7 @@ class LimitTest(Result, frozen=True):
         overshoot: Largest distance beyond the limit [rad or m]; None if not finite.
         settled_s: Time from first contact with the limit until it stays within `BAND` [s]; None if it does not settle.
         swing: Peak-to-peak motion in the last half second [rad or m]; None if not finite.
-        reached: Whether it reaches the limit.
+        reached: Whether the joint reaches the limit.
     """
 
     joint: str
@@ -71,7 +71,7 @@ class _Press:
 
 
 def check_joint_limits(subject: Subject) -> CheckResult:
-    """Press every driven joint against its limits."""
+    """Push every driven joint against its limits."""
     presses = _presses(subject.robot)
     if not presses:
         return CheckResult(findings=[Finding(what="no driven joint has limits", verdict="ok")])
@@ -89,7 +89,7 @@ def check_joint_limits(subject: Subject) -> CheckResult:
 def _presses(robot: Robot) -> list[_Press]:
     joints, q_names = {joint.name: joint for joint in robot.joints}, robot.spec.q_names
     found = []
-    if robot.command == "command":  # a servo presses with what it likes
+    if robot.command == "command":  # a servo chooses its own effort
         return found
     for control, (name, effort) in enumerate(robot.actuated.items()):
         joint = joints[name]
@@ -158,7 +158,7 @@ def _unit(robot: Robot, name: str) -> str:
 
 
 def _soft_advice(robot: Robot) -> str | None:
-    """Return advice on limit springs, which MuJoCo scales by inertia; None if there are none."""
+    """Return advice on limit springs that MuJoCo scales with inertia; None if there are none."""
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if robot.simulator.solver == "featherstone" or not springs:
         return None
@@ -166,7 +166,7 @@ def _soft_advice(robot: Robot) -> str | None:
 
 
 def _stiffer(subject: Subject, name: str, factor: float) -> str:
-    """Return how to stiffen a limit whose overshoot is `factor` times too large."""
+    """Return advice on stiffening a limit whose overshoot is `factor` times too large."""
     robot = subject.robot
     if robot.simulator.solver != "featherstone":
         return f"{more_substeps(robot)}, declare the armature of {name}, or lower its effort"
@@ -175,7 +175,7 @@ def _stiffer(subject: Subject, name: str, factor: float) -> str:
 
 
 def _damped(subject: Subject, name: str) -> str:
-    """Return how to keep a joint from bouncing off its limit."""
+    """Return advice on damping a joint that bounces off its limit."""
     robot = subject.robot
     if robot.simulator.solver != "featherstone":
         return f"{more_substeps(robot)}, or declare the armature of {name}"
@@ -185,7 +185,7 @@ def _damped(subject: Subject, name: str) -> str:
 
 
 def _spring(subject: Subject, name: str) -> tuple[float, float, float]:
-    """Return stiffness and damping of a joint's limits, and the inertia that the joint moves."""
+    """Return stiffness and damping of a joint's limits, and the inertia the joint moves."""
     from neurodyn.sim.energy import EnergyMeter
 
     link = next(link for link in subject.mechanism.links if link.joint.name == name)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motion of the simulator: accuracy, energy, rest, and what random control does.
+"""Motion of the simulator: accuracy, energy, rest, and behaviour under random control.
 
-It is measured against itself at smaller steps, against the hybrid engine over one frame, and alone.
+The simulator is compared with itself at smaller steps and, over one frame, with the hybrid engine.
 """
 
 import math
@@ -28,12 +28,12 @@ from neurodyn.robots.sections import matching
 
 FRAMES = 100
 WARNS, FAILS = 0.05, 0.3
-"""Energy gain over the largest kinetic energy, in the median world."""
+"""Energy gain relative to the largest kinetic energy, in the median world: warning and failure."""
 
 _CROSSING = 0.25  # time in which a joint may cross a quarter of its range [s]
-_NEAR = 0.02  # share of its range within which a joint is near a limit
+_NEAR = 0.02  # fraction of its range within which a joint is near a limit
 SECONDS, LAST = 3.0, 0.5
-"""Settling time, and time over which the rest is measured [s]."""
+"""Settling time, and time over which the state at rest is measured [s]."""
 DEEP = (0.01, 0.05)
 """Depth of the deepest contact point in the ground: warning and failure [m]."""
 JITTER = (0.1, 1.0)
@@ -111,7 +111,7 @@ def inside(robot: Robot, state: State) -> State:
 
 
 def _free(robot: Robot, q: Tensor) -> Tensor:
-    """Return which frames precede the first in which a joint is near a limit, shape [worlds, frames]."""
+    """Return the frames before the first in which a joint is near a limit, as a mask [worlds, frames]."""
     near = torch.zeros(q.shape[:2], dtype=torch.bool)
     for column, lower, upper in limited(robot):
         slack = _NEAR * (upper - lower)
@@ -126,7 +126,7 @@ class Rest(Result, frozen=True):
         depth: Depth of the deepest contact point in the ground [m].
         jitter: Largest standard deviation of a velocity over time [rad/s or m/s].
         coordinate: Name of that velocity.
-        speed: Largest mean velocity, non-zero if the robot creeps [rad/s or m/s].
+        speed: Largest mean velocity, nonzero if the robot creeps [rad/s or m/s].
     """
 
     depth: float | None
@@ -136,7 +136,7 @@ class Rest(Result, frozen=True):
 
 
 class AtRest(Figures, frozen=True):
-    """A robot at rest, by ground."""
+    """Results at rest, by ground."""
 
     grounds: dict[str, Rest]
 
@@ -278,7 +278,7 @@ def greatest_speeds(spec: StateSpec, bounds: PlausibleBounds, qd: Tensor) -> dic
 
 
 def _advice(subject: Subject) -> str:
-    """Return what to change if worlds explode."""
+    """Return advice on what to change if worlds explode."""
     robot = subject.robot
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if springs and robot.simulator.solver != "featherstone":
@@ -294,18 +294,18 @@ JUDGED = 10
 """Horizon of the verdict [frames]."""
 
 WARNS, FAILS = 0.1, 0.3
-"""Error at the declared step over the motion in the same frames; above it a model learns the error, not the robot."""
+"""Error at the declared step relative to the motion; above it a model learns the error, not the robot."""
 
 _STILL = 1e-3  # lower bound of the motion that errors are divided by, for a robot at rest [m or rad]
 FREE = (0.05, 0.3)
-"""Difference of the velocity changes relative to their size, away from limits: warning and failure."""
+"""Relative difference of the velocity changes, away from limits: warning and failure."""
 AT_LIMITS = 0.5
-"""The same at joint limits: warning."""
-_SPEED = 1.0  # speed of joints that run into limits [rad/s or m/s]
+"""Same at joint limits: warning."""
+_SPEED = 1.0  # speed of joints moving into limits [rad/s or m/s]
 
 
 class StepErrors(Result, frozen=True):
-    """Errors relative to a quarter of the step, and the motion of the robot, by horizon."""
+    """Errors relative to a quarter of the step, and the robot's motion, by horizon."""
 
     declared: dict[str, ErrorSummary]
     half: dict[str, ErrorSummary]
@@ -379,7 +379,7 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     robot = subject.robot
     if robot.simulator.fluid is not None:
         return CheckResult(findings=[Finding(what="hybrid engine: it has no fluid, the simulator has", verdict="ok")])
-    tree = msgspec.structs.replace(subject.mechanism, points=())  # in free space nothing touches
+    tree = msgspec.structs.replace(subject.mechanism, points=())  # no contact in free space
     config = EngineConfig(substeps=robot.simulator.substeps, contact=robot.simulated_contact)
     engine = HybridDynamics(robot.spec, tree, config, declaration=locate(robot))
     state = inside(robot, subject.draw("engine", subject.few))
@@ -415,7 +415,7 @@ def _difference(subject: Subject, engine: HybridDynamics, state: State, torque: 
 
 
 def _against_limits(subject: Subject, state: State) -> State | None:
-    """Return states in which one joint runs into a limit; None for a robot without limits."""
+    """Return states in which one joint moves into a limit; None for a robot without limits."""
     bounds = limited(subject.robot)
     if not bounds:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a robot: whether a model can be learned from its reference simulator."""
+"""Checks of whether a model can be learned from a robot's reference simulator."""
 
 import math
 from collections.abc import Callable
@@ -30,8 +30,9 @@ class Finding(Result, frozen=True):
 
     Attributes:
         what: The measured quantity.
-        verdict: "ok"; "warning" if a model can be learned, but not the best one; "fails" if the simulator is wrong.
-        value: Measured value; None if it is not a number.
+        verdict: "ok"; "warning" if a model can be learned, but not the best possible; "fails" if the simulator is
+            wrong.
+        value: Measured value; None if not finite.
         unit: Unit of value and bound.
         bound: Value above which the verdict is not "ok"; None without one.
         note: Details in a few words.
@@ -113,7 +114,7 @@ def judged(
     note: str = "",
     advice: str = "",
 ) -> Finding:
-    """Return the row of a value that should be small; None or a non-finite value fails.
+    """Return the row for a value that should be small; None or a non-finite value fails.
 
     `bounds` are the values above which the verdict is "warning" and "fails"; `scale` converts the value to `unit`, for
     example 100 for percent. Advice is dropped if the verdict is "ok".
@@ -138,7 +139,7 @@ def or_infinite(value: float | None) -> float:
 
 
 def finite(value: float) -> float | None:
-    """Return a number for JSON: None if it is not finite."""
+    """Return a number for JSON; None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -202,11 +203,11 @@ def _run(check: Check, subject: Subject) -> CheckResult:
 
 
 _SLOW = ("engine_agreement", "speed")
-"""Checks that say nothing of the simulator's own settings, and compile the robot or take time."""
+"""Checks that do not test the simulator's own settings, and are slow or compile the robot."""
 
 
 def why_refused(robot: Robot) -> str | None:
-    """Return a line on the checks that a robot's simulator fails in few worlds; None if it passes.
+    """Return a line on the checks that a robot's simulator fails, run in few worlds; None if it passes.
 
     Its agreement with the hybrid engine and its speed are left to `check`.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neurodyn.sim.articulation import Articulation
 
 FEW = 32
-"""Worlds of checks that need no statistics."""
+"""Number of worlds for checks that need no statistics."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Subject:
 
     @property
     def few(self) -> int:
-        """Worlds of checks that need no statistics."""
+        """Number of worlds for checks that need no statistics."""
         return min(self.worlds, FEW)
 
     @cached_property
@@ -103,14 +103,14 @@ class Subject:
 
     @cached_property
     def passive(self) -> AnalyticDynamics:
-        """The simulator in free space without drives that act by themselves, as servos do: the robot limp."""
+        """The simulator in free space without drives that act on their own, such as servos: a limp robot."""
         if self.robot.command == "torque":
             return self.free
         return AnalyticDynamics(self.robot.without_drives(), device=self.device)
 
     @cached_property
     def built(self) -> "Articulation":
-        """The robot as its simulator builds it."""
+        """The robot as built by its simulator."""
         from neurodyn.sim.simulators import articulation
 
         return articulation(self.robot)
@@ -140,7 +140,7 @@ class Subject:
 
     @cached_property
     def driven(self) -> SimulatedMotion:
-        """Motion under random control from random states, on the grounds of data."""
+        """Motion under random control from random states, on the grounds used for data."""
         from neurodyn.sim.sampling import data_scene
 
         where = replace(self.scenario, starts="sampling")
@@ -175,7 +175,7 @@ class Subject:
                          seconds, cpu)  # fmt: skip
 
     def resting(self, worlds: int) -> State:
-        """Return the nominal pose at rest: joints without a nominal angle at mid-range, a base 1 m up."""
+        """Return the nominal pose at rest: joints without a nominal angle at mid-range, the base 1 m up."""
         q: list[float] = []
         for joint in self.robot.joints:
             if joint.kind == "free":
@@ -197,7 +197,7 @@ class Subject:
 def rolled_out(
     dynamics: AnalyticDynamics, start: State, torque: Tensor, environment: Environment | None = None
 ) -> Trajectory:
-    """Return a roll-out under torques in CPU memory."""
+    """Return a roll-out under torques, in CPU memory."""
     path = dynamics.rollout(start, torque, environment)
     return Trajectory(path.q.cpu(), path.qd.cpu())
 
