@@ -8,7 +8,7 @@
     dynamics = neurodyn.load("pretrained:cartpole")
     solver = neurodyn.solvers.SolverNeural(model, "pretrained:cartpole")
 
-Rooms are imported when they are first used, so that importing the package is fast and needs no simulator.
+Subpackages are imported on first use, so that importing the package is fast and needs no simulator.
 """
 
 from neurodyn.core.registry import lazy, when_imported

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m neurodyn`, which is also what torchrun starts."""
+"""`python -m neurodyn`, which torchrun also starts."""
 
 from neurodyn.cli.main import main
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn control`, `imitate`: planning in a model at every frame, MPC, and a network that imitates it."""
+"""`neurodyn control`, `imitate`: planning in a model at every frame, MPC, and a network that imitates MPC."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,44 +12,44 @@ from neurodyn.control.planning.settings import DEFAULT_PLANNER
 from neurodyn.core.config import Config
 
 WALKERS = ("mpc", "imitation")
-"""Planners by which quadrupeds walk."""
+"""Planners for walking quadrupeds."""
 _WALKING = ("gait", "command", "ground", "seconds")
 _SETTINGS = ("horizon", "samples", "rounds", "penalty")
 _PLANNING = ("frames", *_SETTINGS, "value", "noise", "velocity_noise", "delay")
-"""Flags of one or the other alone; the settings of a planner that a flag replaces."""
+"""Flags that only walking, or only planning, takes; and planner settings that flags override."""
 
 
 class ControlRequest(Config, frozen=True, kw_only=False):
-    """Episodes of a planner, or of a quadruped that walks.
+    """Episodes of a planner, or of a walking quadruped.
 
     Attributes:
-        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own; for mpc and imitation a
-            quadruped, as a1, or the path of its declaration.
-        model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder of
-            `neurodyn imitate`.
-        planner: mppi, cem, annealed (sampling whose noise falls), gradient or ilqr (through the model); for
+        task: Name of a task, such as cartpole-swingup, or FILE.py:CLASS for your own; for mpc and imitation a
+            quadruped, such as a1, or the path of its declaration.
+        model: Dynamics to plan in: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder
+            written by `neurodyn imitate`.
+        planner: mppi, cem, annealed (sampling with decreasing noise), gradient or ilqr (through the model); for
             quadrupeds mpc (needs the extra `control`) or imitation.
-        plant: Where they act: analytic, hybrid, a run directory, pretrained:NAME, or your robot as FILE.py:CLASS
-            (`neurodyn.control.RobotInterface`), which takes one episode after the other and logs to OUT/robot.csv.
-        episodes: Number of episodes, side by side.
-        frames: Length of an episode; by default the task's.
+        plant: Plant to act on: analytic, hybrid, a run directory, pretrained:NAME, or your robot as FILE.py:CLASS
+            (`neurodyn.control.RobotInterface`), which runs episodes one by one and logs to OUT/robot.csv.
+        episodes: Number of parallel episodes.
+        frames: Length of an episode [frames]; by default the task's.
         seed: Seed of starts, commands, noise and candidates.
-        settings: File with settings of the planner (YAML, TOML or JSON); by default those of the task.
-        horizon: Frames of a plan.
-        samples: Candidates of a round.
-        rounds: Rounds of a decision.
-        penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward.
-        value: Policy whose critic says what is still to come after a plan: a folder of `policy train`.
-        noise: Standard deviation of measured positions [rad or m].
-        velocity_noise: Standard deviation of measured velocities [rad/s or m/s].
-        delay: Frames between a decision and its effect, which the planner knows.
+        settings: File with planner settings (YAML, TOML or JSON); by default the task's.
+        horizon: Planning horizon [frames].
+        samples: Candidates per round.
+        rounds: Rounds per decision.
+        penalty: Weight (lambda) of the model uncertainty subtracted from the reward.
+        value: Policy folder (`policy train`) whose critic estimates the return after the planning horizon.
+        noise: Standard deviation of position noise [rad or m].
+        velocity_noise: Standard deviation of velocity noise [rad/s or m/s].
+        delay: Frames between a decision and its effect, known to the planner.
         gait: stand, trot or walk; by default trot.
-        command: Velocities forward and to the left [m/s] and yaw rate [rad/s]; by default random ones, up to 0.6 m/s
-            and 0.8 rad/s.
-        ground: One of the robot's grounds by name, or a file with a scene; by default the one that it declares.
-        seconds: Length of an episode; by default 20.
-        out: Folder for report.html and result.json; by default none is written.
-        device: Where it computes: cpu, cuda, cuda:1 ...
+        command: Velocities forward and to the left [m/s] and yaw rate [rad/s]; by default random, up to 0.6 m/s and 0.8
+            rad/s.
+        ground: One of the robot's grounds by name, or a file with a scene; by default the declared one.
+        seconds: Length of an episode [s]; by default 20.
+        out: Folder for report.html and result.json; by default neither is written.
+        device: Device: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
     """
 
@@ -80,10 +80,10 @@ class ControlRequest(Config, frozen=True, kw_only=False):
 
 @command(ControlRequest)
 def control(request: ControlRequest) -> None:
-    """Plan at every frame in a model, and act in a plant.
+    """Plan in a model at every frame, and act on a plant.
 
-    With --planner mpc or imitation a quadruped walks as commanded, by contact forces from convex model-predictive
-    control or from a network that imitates it; --gait, --command, --ground and --seconds are for these.
+    With --planner mpc or imitation, a quadruped walks as commanded, with contact forces from convex model-predictive
+    control or from a network that imitates it; --gait, --command, --ground and --seconds apply to these.
 
     Example:
         neurodyn control cartpole-swingup --model runs/cartpole --planner mppi
@@ -112,7 +112,7 @@ def _flag(name: str) -> str:
 
 
 def _plan(request: ControlRequest) -> None:
-    """Let a planner act."""
+    """Run a planner."""
     from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.planning.closed_loop import control_tables, run, write_control_report
@@ -155,7 +155,7 @@ def _plan(request: ControlRequest) -> None:
 
 
 def _warn_of_horizon(run: str, horizon: int) -> None:
-    """Say that a plan is longer than the roll-outs that a model learned from."""
+    """Warn if a plan is longer than the roll-outs that a model was trained on."""
     from neurodyn.core.errors import notice
     from neurodyn.learn.run_folder import longest_forecast
 
@@ -165,7 +165,7 @@ def _warn_of_horizon(run: str, horizon: int) -> None:
 
 
 def _walk(request: ControlRequest) -> None:
-    """Let a quadruped walk."""
+    """Run a walking quadruped."""
     from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.core.errors import InputError
@@ -213,19 +213,19 @@ def imitate(
     settings: Path | None = None,
     imitation: Path | None = None,
 ) -> None:
-    """Train a network that decides on the contact forces of a quadruped as convex model-predictive control does.
+    """Train a network that imitates convex model-predictive control of a quadruped's contact forces.
 
     Args:
         robot: Name of a quadruped, or the path of a declaration.
-        out: Folder for the network; forces.onnx is the same as an ONNX file (needs the extra `export`).
-        plant: Where it walks: hybrid, analytic, or a run directory.
-        ground: One of the robot's grounds by name, or a file with a scene; by default the one that it declares.
+        out: Folder for the network, also written as forces.onnx (needs the extra `export`).
+        plant: Plant to walk in: hybrid, analytic, or a run directory.
+        ground: One of the robot's grounds by name, or a file with a scene; by default the declared one.
         gait: trot, walk or stand.
-        transitions: Decisions of the quadratic program to learn from first; by default 10,000.
-        rounds: Rounds of DAgger, in which the network walks and the quadratic program corrects it; by default 4.
+        transitions: Decisions of the quadratic program to train on first; by default 10,000.
+        rounds: DAgger rounds, in which the network walks and the quadratic program corrects it; by default 4.
         seed: Seed of commands, pushes and weights.
-        settings: File with settings of the controller (YAML, TOML or JSON).
-        imitation: File with settings of the imitation.
+        settings: File with controller settings (YAML, TOML or JSON).
+        imitation: File with imitation settings.
 
     Example:
         neurodyn imitate a1 --out runs/a1-forces

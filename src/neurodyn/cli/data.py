@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn generate`, `import`, `inspect`: datasets from simulators and logs, and what they hold."""
+"""`neurodyn generate`, `import`, `inspect`: datasets from simulators and logs, and their contents."""
 
 from functools import partial
 from pathlib import Path
@@ -27,15 +27,15 @@ def generate(
     workers: int | None = None,
     worker_memory: float | None = None,
 ) -> None:
-    """Write a dataset from a robot's analytic solver: random states, random grounds, random torques or controllers.
+    """Generate a dataset with a robot's analytic solver: random states, grounds, and torques or controllers.
 
-    Trajectories end where they leave plausible bounds; where too many do, nothing is written.
+    Trajectories end when they leave plausible bounds; if too many do, nothing is written.
 
     Flags:
-        cluster: Simulate on a Ray cluster (needs the extra `cluster`): "auto" for the one that this machine belongs to,
-            HOST:PORT of its head, or "local" to start one here. The data are those of one machine.
-        workers: Workers of the cluster, each on one core; by default as many as it has cores.
-        worker_memory: Most memory of a worker [GB]; by default no limit but the machine's.
+        cluster: Simulate on a Ray cluster (needs the extra `cluster`): "auto" for the one this machine belongs to,
+            HOST:PORT of its head, or "local" to start one here. The data do not depend on it.
+        workers: Cluster workers, each on one core; by default one per core.
+        worker_memory: Memory limit of a worker [GB]; by default only the machine's.
 
     Example:
         neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
@@ -62,7 +62,7 @@ def generate(
 
 
 def _announce(robot: "Robot", header: "StoreHeader") -> None:
-    """Say how wide the input of a network for these data is, and warn where that makes training slow."""
+    """Report the input width of a network for these data, and warn if it makes training slow."""
     from neurodyn.learn.neural.settings import contact_point_advice, network_inputs
 
     points = 0 if header.contact_points is None else len(header.contact_points.contact_points)
@@ -83,26 +83,24 @@ def import_(
     model: Annotated[str | None, one_of(MODEL_LAYOUTS)] = None,
     statistics: Path | None = None,
 ) -> None:
-    """Read logs into a dataset, or somebody else's checkpoint into a run.
+    """Import logs as a dataset, or another project's checkpoint as a run.
 
-    Logs are resampled to the robot's frames, with measured alignment of control and motion. Formats are recognised by
-    what a file holds: CSV, npz, MuJoCo's npz, LeRobot data sets, bags of ROS 2, MCAP, and HDF5 of robomimic and Isaac
-    Lab.
+    Logs are resampled to the robot's frames, and the delay from control to motion is measured. Formats are recognised
+    by file contents: CSV, npz, MuJoCo's npz, LeRobot data sets, ROS 2 bags, MCAP, and HDF5 of robomimic and Isaac Lab.
 
     Args:
         files: Logs: files, or folders of bags and LeRobot data sets. With --model, a checkpoint.
         out: File to write (.h5). With --model, a run directory.
         reader: Robot whose declared column map fits, for example dfki-c1, or path of a column map (YAML, TOML);
-            "rwm-csv" for headerless rows in the layout that the robot declares, or path of a layout of rows. Without
-            one, columns are found by the names of the robot's joints; `neurodyn inspect LOG` drafts a column map.
-        robot: Robot that the log is of, by name or path; by default the one that the column map names.
-        split: Training, validation or test for all runs; or by the log itself (random by run where it does not
-            say); or random by run.
-        alignment: Delay from logged control to motion [s], in place of the column map's.
+            "rwm-csv" for headerless rows in the robot's declared layout, or path of a row layout. Without one, columns
+            are matched to the robot's joint names; `neurodyn inspect LOG` drafts a column map.
+        robot: Robot of the log, by name or path; by default the one in the column map.
+        split: Training, validation or test for all runs; or as declared in the log (else random by run); or random by
+            run.
+        alignment: Delay from logged control to motion [s], overriding the column map.
         seed: Seed of a random split.
-        model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model; or nerd, a
-            network of NeRD.
-        statistics: File with what the model's inputs were normalised with; by default the robot's own.
+        model: Layout of a checkpoint to import as a model: rwm, a Robotic World Model; or nerd, a NeRD network.
+        statistics: File with the model's input normalisation statistics; by default the robot's own.
 
     Example:
         neurodyn import walk.mcap --robot my-arm --out walk.h5
@@ -143,7 +141,7 @@ def import_(
 
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
-    """Write a checkpoint as a run, and say what it holds."""
+    """Write a checkpoint as a run, and report its contents."""
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.checkpoints import import_model
 
@@ -164,17 +162,17 @@ def inspect(
     robot: str | None = None,
     map: Path | None = None,  # noqa: A002 (the name of the flag)
 ) -> None:
-    """Show what a dataset or a raw log holds.
+    """Show the contents of a dataset or a raw log.
 
-    Of a dataset: counts, ranges, coverage, rates, gaps, and how episodes ended; and a picture. Of a raw log: streams
-    and columns with types, rates, gaps and likely units; and a column map to start from.
+    For a dataset: counts, ranges, coverage, rates, gaps, how episodes ended, and a plot. For a raw log: streams and
+    columns with types, rates, gaps and likely units, and a draft column map.
 
     Args:
-        file: HDF5 store, or a log of any format that `neurodyn import` reads.
-        plot: File for the picture of a dataset; beside it by default.
+        file: HDF5 store, or a log in any format that `neurodyn import` reads.
+        plot: File for the plot of a dataset; by default beside it.
         json: File to write the figures to, as JSON.
-        robot: Robot that a raw log is of, by name or path, whose joints the column map then has.
-        map: File for the column map of a raw log; by default LOG.map.yaml here. One that is there is kept.
+        robot: Robot of a raw log, by name or path; the draft column map uses its joints.
+        map: File for the column map of a raw log; by default LOG.map.yaml here. An existing file is kept.
 
     Example:
         neurodyn inspect walk.h5
@@ -214,7 +212,7 @@ def inspect(
 
 
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
-    """Show what a raw log holds, and draft a column map."""
+    """Show the contents of a raw log, and draft a column map."""
     from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.tables import print_log
     from neurodyn.core.artifacts import require_writable, write_text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn demo`: a gap closed, a simulator, a log or a policy learned, each with a report, in minutes."""
+"""`neurodyn demo`: close a reality gap, or learn a simulator, a log or a policy, with a report, in minutes."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -35,20 +35,20 @@ def demo(
     rollouts: int | None = None,
     seed: int = 0,
 ) -> None:
-    """Show a policy that fails on a robot unlike its declaration, adapt the model to logs, and train one that works.
+    """Show a policy fail on a robot that differs from its declaration, adapt the model, and train one that works.
 
-    The robot is a stand-in in plain MuJoCo; takes about a minute and a half. --world-model and --policy take about one
+    The robot is a stand-in in plain MuJoCo. This takes about a minute and a half; --world-model and --policy about one
     each, --neural five.
 
     Args:
-        neural: Instead, train a neural cartpole on a simulator's data, and measure it beside that simulator.
-        world_model: Instead, learn a quadruped from the walks that ship with the package, without a simulator.
-        policy: Instead, learn to swing up the cartpole inside a network, and meet the simulator afterwards.
-        out: Folder for what is made; an interrupted demo in it goes on where it stopped. By default demo, or
-            demo-neural, demo-world-model or demo-policy.
-        minutes: Time budget of the neural cartpole's training; by default 2.5.
-        transitions: Transitions of its training data; by default a million.
-        rollouts: Roll-outs of its evaluation; by default 512.
+        neural: Instead, train a neural cartpole on simulator data and evaluate it against that simulator.
+        world_model: Instead, learn a quadruped from shipped walking logs, without a simulator.
+        policy: Instead, learn to swing up the cartpole inside a network, then test in the simulator.
+        out: Output folder; an interrupted demo in it resumes. By default demo, or demo-neural, demo-world-model or
+            demo-policy.
+        minutes: Training time of the neural cartpole [min]; by default 2.5.
+        transitions: Size of its training data [transitions]; by default a million.
+        rollouts: Number of roll-outs in its evaluation; by default 512.
         seed: Seed of data and training.
 
     Example:
@@ -77,7 +77,7 @@ def demo(
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Be the only demo in a folder, and say how an interrupted one goes on: by itself."""
+    """Hold the folder for one demo, and explain how an interrupted one resumes."""
     from neurodyn.core.locks import exclusive
 
     try:
@@ -92,11 +92,11 @@ GAP_SETTINGS = Path(__file__).with_name("gap.yaml")
 GAP_FRAMES, GAP_NOISE = 9_000, 0.4
 """Frames of the robot's log, and the noise on its actions."""
 GAP_EPISODES, GAP_PROMISES = 5, 64
-"""Episodes of each policy in the robot, and in its model."""
+"""Episodes of each policy on the robot, and in its model."""
 
 
 def show_gap(out: Path, seed: int) -> None:
-    """Log a robot that is not as declared, adapt its model, train a policy in it, and play it in the robot.
+    """Log a robot that differs from its declaration, adapt its model, train a policy in it, and test on the robot.
 
     Raises:
         InputError: The extra `policy` or `sim` is not installed.
@@ -162,7 +162,7 @@ ROBOT = "cartpole"
 
 
 def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, seed: int) -> None:
-    """Generate data, train a neural cartpole, measure it beside Newton's solver, and write a report.
+    """Generate data, train a neural cartpole, evaluate it against Newton's solver, and write a report.
 
     Raises:
         InputError: A number is out of range.
@@ -213,7 +213,7 @@ def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
 
 
 def _train(bar: "ProgressBar", said: str, run: Path, train: "Callable[..., TrainState]", what: str = "model") -> None:
-    """Train, or go on with a training that was interrupted; one that is finished stays as it is."""
+    """Train, or resume an interrupted training; a finished one is kept."""
     from neurodyn.learn import read_metrics
 
     metrics = read_metrics(run)
@@ -229,7 +229,7 @@ def _train(bar: "ProgressBar", said: str, run: Path, train: "Callable[..., Train
 def _measure(
     bar: "ProgressBar", out: Path, measure: Callable[[], R], said: str, write: Callable[[R], Path]
 ) -> tuple[R, Path]:
-    """Measure, keep the figures, and write the report; return the result and the path of the report."""
+    """Evaluate, store the figures, and write the report; return the result and the report's path."""
     from neurodyn.core.artifacts import write_json
 
     with stage(0.0, 0.75):
@@ -247,7 +247,7 @@ LOG_HORIZON, LOG_ROLLOUTS = 100, 256
 
 
 def show_world_model(out: Path, seed: int) -> None:
-    """Train a world model on the log that ships, forecast its test episodes, and write a report."""
+    """Train a world model on the shipped log, forecast its test episodes, and write a report."""
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_evaluation
     from neurodyn.core.artifacts import resolve_run
@@ -283,7 +283,7 @@ POLICY_SETTINGS = Path(__file__).with_name("swingup.yaml")
 
 
 def show_policy(out: Path, seed: int) -> None:
-    """Train a policy in the neural cartpole that ships, and play it there and, where it is installed, in Newton.
+    """Train a policy in the shipped neural cartpole, and play it there and, if installed, in Newton.
 
     Raises:
         InputError: The extra `policy` is not installed.
@@ -325,14 +325,14 @@ def show_policy(out: Path, seed: int) -> None:
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 SOURCES = (_PACKAGE / "examples", _PACKAGE.parent.parent / "examples")
-"""Where examples lie: in an installed package, and in a clone."""
+"""Locations of the examples: in an installed package, and in a clone."""
 
 
 _INCOMPLETE = "the installation is incomplete, install neurodyn once more"
 
 
 def example(name: str) -> Path:
-    """Return a file of the examples; an InputError if the installation lacks it."""
+    """Return an example file; raise an InputError if the installation lacks it."""
     found = next((folder / name for folder in SOURCES if (folder / name).is_file()), None)
     if found is None:
         raise InputError(f"{SOURCES[0] / name}: no such file; {_INCOMPLETE}")
@@ -340,7 +340,7 @@ def example(name: str) -> Path:
 
 
 def examples(*, out: Path = Path("examples")) -> None:
-    """Write the examples of the documentation: robots, column maps, logs in seconds, tasks, scripts.
+    """Write the documentation's examples: robots, column maps, short logs, tasks, scripts.
 
     Args:
         out: Folder to write.

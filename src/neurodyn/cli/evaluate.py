@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn evaluate`, `compare`, `view`: models beside simulators, logs and each other; `export`."""
+"""`neurodyn evaluate`, `compare`, `view`: models against simulators, logs and each other; `export`."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,13 +15,13 @@ from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATORS, WRITERS
 def evaluate(
     request: EvaluationRequest, *, json: Path | None = None, report: Path | None = None, logger: LoggerFlag = None
 ) -> None:
-    """Measure a model beside its simulator, or with --data beside recorded trajectories.
+    """Evaluate a model against its simulator, or with --data against recorded trajectories.
 
     Flags:
         json: File for the result as JSON.
-        report: File for the report page; by default report.html in the run directory, or report-FLAGS.html where flags
-            change what is measured.
-        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+        report: File for the report page; by default report.html in the run directory, or report-FLAGS.html if flags
+            change the evaluation.
+        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn evaluate runs/cartpole
@@ -37,12 +37,12 @@ def evaluate(
     require_followed(logger, run)
     with ProgressBar(f"evaluating {run}"):
         result = measure(request)
-    from neurodyn.cli.terminal.results import evaluation_tables, print_evaluation  # the measurement should not wait
+    from neurodyn.cli.terminal.results import evaluation_tables, print_evaluation  # after the evaluation
     from neurodyn.report import report_path, write_report
 
     print_evaluation(result)
     keep_figures(json, result.plain())
-    if report is not None or not run.startswith(PRETRAINED):  # what ships with the package is not written to
+    if report is not None or not run.startswith(PRETRAINED):  # the package's own files are not written to
         folder = resolve_run(run)
         with ProgressBar("report"):
             path = report or report_path(folder, _asked(request))
@@ -54,7 +54,7 @@ def evaluate(
 
 
 def _asked(request: EvaluationRequest) -> tuple[str, ...]:
-    """Return the flags that change what is measured as parts of a file's name: paths by their stem."""
+    """Return the flags that change the evaluation as parts of a file name: paths by their stem."""
     usual, found = EvaluationRequest(request.run, device=request.device, threads=request.threads), []
     for name in request.__struct_fields__:
         if (value := getattr(request, name)) != getattr(usual, name):
@@ -83,28 +83,28 @@ def compare(
     json: Path | None = None,
     report: Path = Path("compare.html"),
 ) -> None:
-    """Measure several runs in the same way and put them beside each other; seeds of the same settings are one row.
+    """Evaluate several runs in the same way and compare them; seeds of the same settings share a row.
 
-    Runs of which not the same can be measured (other robots, horizons, tasks) are shown apart. A run that cannot be
-    measured is named, the others are compared, and the exit code is 2. What was measured is kept in RUN/compared.json
-    and read again while the model is the same.
+    Runs that are not comparable (other robots, horizons, tasks) are shown apart. If a run cannot be evaluated, it is
+    named, the others are compared, and the exit code is 2. Results are cached in RUN/compared.json as long as the model
+    does not change.
 
     Args:
         runs: Run directories and folders of policies, pretrained:NAME, or pretrained-policy:NAME.
         horizon: Frames of a roll-out; by default as in `neurodyn evaluate`.
         rollouts: Number of roll-outs; by default as in `neurodyn evaluate`.
         seed: Seed of initial states and torques, and of a policy's starts and commands.
-        data: HDF5 store, or an npz log; by default each model's own log, where it was trained on one.
-        split: Which episodes of the data.
+        data: HDF5 store or npz log; by default each model's own log, if it was trained on one.
+        split: Episodes of the data to use.
         ground: Ground of the robot by name, or a YAML file with a scene.
-        dynamics: Where policies act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for
-            each. By default the simulator.
+        dynamics: Dynamics for policies: analytic, hybrid, a run directory, or pretrained:NAME; repeat the flag for
+            several. By default the simulator.
         episodes: Number of episodes of each policy; by default 256.
-        randomise: What is drawn for the robots of these episodes, as in `neurodyn policy train`, the same for all
-            policies; give the flag once for each.
-        starts: HDF5 store after whose windows episodes of policies start in models of logs.
-        task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
-        device: Where it computes: cpu, cuda, cuda:1 ...
+        randomise: Quantities randomised per episode, as in `neurodyn policy train`, the same for all policies; repeat
+            the flag for several.
+        starts: HDF5 store; in models of logs, policy episodes start after its windows.
+        task: FILE.py:CLASS, for policies of your own task; its code runs only if named here.
+        device: Device: cpu, cuda, cuda:1 ...
         threads: Cores to use; by default all. Results do not depend on it.
         json: File for the result as JSON.
         report: File for the page.
@@ -169,19 +169,19 @@ def view(
     port: int = 8080,
     logger: LoggerFlag = None,
 ) -> None:
-    """Record a model and its simulator, or a log, side by side from the same start; or run them in a browser.
+    """Record a model and its simulator or log side by side from the same start, or run them in a browser.
 
     Flags:
         out: File to write; by default RUN/view.html, or view-NAME.html here for a pretrained model.
-        format: html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by
-            default as the file's name ends, else html.
-        live: Run it in a browser until Ctrl-C, or for --seconds: sliders command it, dragging pushes it (needs the
-            extra `live`). The run may be a robot, then.
-        dynamics: With --live, what runs side by side, at most two: analytic, hybrid, a run directory or
-            pretrained:NAME; give the flag once for each. By default the model and its simulator, or the hybrid model of
-            a robot.
-        port: With --live, the port of this machine that the browser opens; 0 for a free one.
-        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+        format: html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by default
+            from the file's suffix, else html.
+        live: Run in a browser until Ctrl-C, or for --seconds: sliders command the robot, dragging pushes it (needs the
+            extra `live`). RUN may then also be a robot.
+        dynamics: With --live, dynamics to run side by side, at most two: analytic, hybrid, a run directory or
+            pretrained:NAME; repeat the flag for several. By default the model and its simulator, or a robot's hybrid
+            model.
+        port: With --live, the local port that the browser opens; 0 for a free one.
+        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn view runs/cartpole --out cartpole.gif
@@ -243,18 +243,18 @@ def export(
     out: Path | None = None,
     to: Annotated[str | None, one_of(CODE, WRITERS, SIMULATORS, POLICY_FORMATS)] = None,
 ) -> None:
-    """Write a model or a policy as an ONNX file, what was identified of a robot for a simulator, or data for others.
+    """Export a model or policy as ONNX or C, an identified robot for a simulator, or data for other tools.
 
     Args:
-        run: Run directory, pretrained:NAME, the folder of a policy, or pretrained-policy:NAME; or a dataset (.h5), of
-            measured, simulated or predicted trajectories.
-        out: File to write; by default model.onnx in the run directory, policy.onnx in that of a policy, or NAME.onnx
-            here for what is pretrained. Of a policy for rsl_rl, a folder, by default POLICY/rsl-rl. Of a dataset, a
-            file (mcap) or folder (lerobot), by default beside it. Of an identified robot, a folder, by default
-            RUN/newton, RUN/mjcf and so on.
-        to: Of a run, the simulator: newton, isaaclab, mjcf, urdf or mjlab; without it, ONNX. Of a dataset, the format:
-            lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages). Of a policy: rsl-rl (a
-            checkpoint that Isaac Lab's play.py --checkpoint loads). Of a policy or a model: c (a pair of C99 files) or
+        run: Run directory, pretrained:NAME, a policy folder, or pretrained-policy:NAME; or a dataset (.h5) of measured,
+            simulated or predicted trajectories.
+        out: File to write; by default model.onnx in the run directory, policy.onnx in the policy folder, or NAME.onnx
+            here if pretrained. For a policy to rsl_rl, a folder, by default POLICY/rsl-rl. For a dataset, a file (mcap)
+            or folder (lerobot), by default beside it. For an identified robot, a folder, by default RUN/newton,
+            RUN/mjcf and so on.
+        to: For a run, the simulator: newton, isaaclab, mjcf, urdf or mjlab; without it, ONNX. For a dataset, the
+            format: lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages). For a policy: rsl-rl (a
+            checkpoint for Isaac Lab's play.py --checkpoint). For a policy or model: c (a pair of C99 files) or
             cpp-header, into a folder.
 
     Example:
@@ -338,7 +338,7 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
 
 
 def _export_identified(run: str, to: str, out: Path | None) -> None:
-    """Write what was identified of a robot for a simulator, and say what was."""
+    """Write an identified robot for a simulator, and report what was identified."""
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.identified import export_identified
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn doctor`: what of neurodyn works on this machine; `neurodyn completion`: what shells offer at TAB.
+"""`neurodyn doctor`: what works on this machine; `neurodyn completion`: shell completion.
 
-Offered are verbs, flags, robots, tasks, runs and other names.
+Completes verbs, flags, robots, tasks, runs and other names.
 """
 
 import inspect
@@ -25,12 +25,12 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.workers import available_cores
 
 _LITTLE_DISK, _LITTLE_MEMORY = 5.0, 4.0
-"""Free space, and memory, below which trainings are likely to end early [GB]."""
+"""Free disk space, and memory, below which trainings are likely to fail [GB]."""
 _NOT_FOR_USERS = {"dev", "docs", "bench"}
 
 
 class Diagnosis(NamedTuple):
-    """A line: of what, what was found, and what to do about it (empty where nothing)."""
+    """One line: subject, finding, and advice (empty for none)."""
 
     what: str
     found: str
@@ -38,15 +38,15 @@ class Diagnosis(NamedTuple):
 
 
 def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
-    """Show versions, extras, devices, memory, disk and caches, and what to do about what is missing.
+    """Show versions, extras, devices, memory, disk and caches, with advice on what is missing.
 
-    With --gpu, go through the checklist of a GPU instead: devices, versions, kernels compiled for A100 and H100,
-    launches, CUDA graphs, results, throughput and gradients beside the CPU's, memory. Without a GPU what needs none
-    is checked, and the rest is listed as not run.
+    With --gpu, run the GPU checklist instead: devices, versions, kernels compiled for A100 and H100, launches, CUDA
+    graphs, memory, and results, throughput and gradients compared with the CPU. Without a GPU, checks that need one are
+    listed as not run.
 
     Args:
-        gpu: Go through the checklist of a GPU.
-        out: File for its report (JSON), to send back; by default gpu-report.json here.
+        gpu: Run the GPU checklist.
+        out: File for the checklist's report (JSON); by default gpu-report.json here.
 
     Example:
         neurodyn doctor
@@ -69,7 +69,7 @@ def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
 
 
 def _check_gpu(out: Path) -> None:
-    """Go through the checklist of a GPU, print it, and write it to a file.
+    """Run the GPU checklist, print it, and write it to a file.
 
     Raises:
         InputError: The file cannot be written, or a check failed.
@@ -93,7 +93,7 @@ def _check_gpu(out: Path) -> None:
 
 
 def findings() -> Iterator[Diagnosis]:
-    """Yield the lines on this machine."""
+    """Yield the lines for this machine."""
     yield Diagnosis("neurodyn", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")
     for package in ("torch", "warp-lang"):
         yield Diagnosis(package, version(package))
@@ -106,7 +106,7 @@ def findings() -> Iterator[Diagnosis]:
 
 
 def _extras() -> Iterator[Diagnosis]:
-    """Yield what is installed of each extra."""
+    """Yield the installed packages of each extra."""
     for extra, packages in extras().items():
         missing = [package for package in packages if _version(package) is None]
         there = ", ".join(f"{package} {_version(package)}" for package in packages if package not in missing)
@@ -115,7 +115,7 @@ def _extras() -> Iterator[Diagnosis]:
 
 
 def extras() -> dict[str, list[str]]:
-    """Return the packages of each extra that users may want, by its name."""
+    """Return the packages of each user-facing extra, by its name."""
     found: dict[str, list[str]] = {}
     for line in requires("neurodyn") or ():
         package, _, condition = line.partition(";")
@@ -164,7 +164,7 @@ def _disk(folder: Path) -> Diagnosis:
 
 
 def size_of_folder(folder: Path) -> int:
-    """Return the size of all files in a folder [bytes], from which other processes may remove some meanwhile."""
+    """Return the total size of a folder's files [bytes]; other processes may remove some meanwhile."""
     size = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -174,14 +174,14 @@ def size_of_folder(folder: Path) -> int:
 
 
 def _caches() -> Iterator[Diagnosis]:
-    """Yield the cache of compiled kernels, which may be deleted: what is needed is compiled again."""
+    """Yield the cache of compiled kernels, which may be deleted: kernels are recompiled on demand."""
     if find_spec("warp") is None or find_spec("torch") is None:
         return
     import warp
 
     from neurodyn.geometry.launching import start_warp
 
-    warp.config.log_level = warp.LOG_ERROR  # it would say at length what the lines above do
+    warp.config.log_level = warp.LOG_ERROR  # otherwise it would repeat the lines above at length
     start_warp()
     folder = Path(str(warp.config.kernel_cache_dir))
     size = size_of_folder(folder) / 1e6
@@ -194,7 +194,7 @@ def _caches() -> Iterator[Diagnosis]:
 
 
 _DEPTH = 3
-"""Folders below the present one in which runs are looked for."""
+"""Depth of folders below the current one searched for runs."""
 
 _BASH = """\
 _neurodyn() {
@@ -228,7 +228,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print what teaches a shell to complete verbs, flags, robots, tasks, runs and pretrained models at TAB.
+    """Print a script that makes a shell complete verbs, flags, robots, tasks, runs and pretrained models at TAB.
 
     Args:
         shell: bash, zsh or fish.
@@ -242,11 +242,11 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
 
 
 def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
-    """Return what the last of some words may become; nothing where it is a file's name or free text.
+    """Return the completions of the last word; empty for file names and free text.
 
     Args:
         verbs: The verbs.
-        words: What was typed behind `neurodyn`; the last may be empty.
+        words: Words typed after `neurodyn`; the last may be empty.
     """
     *before, last = words or [""]
     if not before:
@@ -261,7 +261,7 @@ def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
 
 
 def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Iterable[str]:
-    """Return the flags of a verb that are left, or the values of the flag or argument that comes next."""
+    """Return the remaining flags of a verb, or the values of the flag or argument that comes next."""
     parameters = [_VerbParameter(one) for one in inspect.signature(verb).parameters.values()]
     flags = {flag: one for one in parameters for flag in one.flags}
     if last.startswith("-"):
@@ -280,7 +280,7 @@ def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Ite
 
 
 class _VerbParameter:
-    """A flag of a verb, or an argument, which has no `flags`, as the signature has it."""
+    """A flag of a verb, or an argument (without `flags`), from the signature."""
 
     def __init__(self, given: inspect.Parameter) -> None:
         parts, name = list(_parts(given.annotation)), given.name.strip("_")
@@ -290,15 +290,15 @@ class _VerbParameter:
         shown = next((text for one in parts if isinstance(text := getattr(one, "metavar", None), str)), "")
         self._known = _NAMES.get(shown or name)
         self._choices = [one for one in parts if isinstance(one, str)]
-        self._choices += [word for word in re.split(r"[{,|}]", shown) if word.islower()]  # of tensorboard|MODULE:CLASS
+        self._choices += [word for word in re.split(r"[{,|}]", shown) if word.islower()]  # tensorboard|MODULE:CLASS
 
     def values(self) -> Iterable[str]:
-        """Return the values that are known."""
+        """Return the known values."""
         return self._choices if self._known is None else self._known()
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield an annotation, the types and values in it, and what it is annotated with."""
+    """Yield an annotation, and the types, values and metadata in it."""
     yield annotation
     for one in get_args(annotation):
         yield from _parts(one)
@@ -318,14 +318,14 @@ def _policies() -> list[str]:
 
 
 def _folders(holding: str) -> list[str]:
-    """Return folders near the present one that hold a file; a run's state/ is no run."""
+    """Return nearby folders that hold a file; a run's state/ does not count as a run."""
     found = [Path(path) for depth in range(_DEPTH + 1) for path in glob("*/" * depth + holding)]
     above = len(Path(holding).parts) - 1
     return [path.parents[above].as_posix() for path in found if "state" not in path.parts]
 
 
 def _listed(place: str) -> list[str]:
-    """Return the names in a registry, or those that a function returns, at "module:attribute"."""
+    """Return the names in a registry, or from a function, at "module:attribute"."""
     module, _, attribute = place.partition(":")
     found = getattr(import_module(module), attribute)
     return list(found if isinstance(found, Registry) else found())
@@ -348,4 +348,4 @@ _NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "planner": lambda: [*_listed("neurodyn.control.planning.optimiser:PLANNERS"), "mpc", "imitation"],
     "gait": partial(_listed, "neurodyn.walking.gait:GAITS"),
 }
-"""Names that a value may be, by the name of its parameter, or by how the help writes it."""
+"""Names that a value may have, by parameter name, or by its metavar in the help."""

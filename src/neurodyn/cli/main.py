@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `neurodyn`: its verbs; bad input is answered in one line with exit code 2."""
+"""The command `neurodyn` and its verbs; bad input is answered in one line with exit code 2."""
 
 import contextlib
 import errno
@@ -30,10 +30,10 @@ class Verb:
     """One verb of the command line.
 
     Attributes:
-        help: What it does, in a line.
-        call: Its function, whose signature and docstring are its flags and their help; or a registry of further verbs;
-            or "module:attribute" of one of these.
-        parallel: Whether several processes can do it together (`learn.devices`).
+        help: One-line summary.
+        call: Its function, whose signature and docstring define flags and help; or a registry of further verbs; or
+            "module:attribute" of one of these.
+        parallel: Whether several processes can run it together (`learn.devices`).
     """
 
     help: str
@@ -41,7 +41,7 @@ class Verb:
     parallel: bool = False
 
     def load(self) -> Any:
-        """Return what it calls, imported."""
+        """Return the function or registry, imported."""
         if not isinstance(self.call, str):
             return self.call
         module, _, attribute = self.call.partition(":")
@@ -51,30 +51,30 @@ class Verb:
 VERBS: Registry[Verb] = Registry(
     "verb",
     demo=Verb("start here: a worn robot, its model, and a policy that works", "neurodyn.cli.demo:demo"),
-    examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.demo:examples"),
+    examples=Verb("write the documentation's examples into a folder", "neurodyn.cli.demo:examples"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.robots:init"),
-    robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
-    check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.robots:check"),
+    robots=Verb("list robots and their pretrained models", "neurodyn.cli.robots:robots"),
+    check=Verb("check whether a model can be learned from a robot's simulator", "neurodyn.cli.robots:check"),
     generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.data:generate"),
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.data:import_")},
-    inspect=Verb("show what a dataset holds", "neurodyn.cli.data:inspect"),
+    inspect=Verb("show the contents of a dataset or a log", "neurodyn.cli.data:inspect"),
     train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
     sweep=Verb("train with many settings and seeds, on many cores or machines", "neurodyn.cli.train:sweep"),
-    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.train:finetune", parallel=True),
+    finetune=Verb("fine-tune a trained model on other data", "neurodyn.cli.train:finetune", parallel=True),
     adapt=Verb("adapt a robot's model to its logs, in one command", "neurodyn.cli.train:adapt"),
-    identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.train:identify"),
+    identify=Verb("identify parameters from logs, and train networks in the equations", "neurodyn.cli.train:identify"),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.robots:hybrid"),
-    reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.train:reproduce"),
-    evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
-    compare=Verb("put runs and policies beside each other, seeds together", "neurodyn.cli.evaluate:compare"),
-    discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.train:discover"),
-    view=Verb("record what a model does beside its simulator", "neurodyn.cli.evaluate:view"),
-    control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
-    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.control:imitate"),
-    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.main:POLICY_ACTIONS"),
+    reproduce=Verb("repeat a run's training, and check that the result is the same", "neurodyn.cli.train:reproduce"),
+    evaluate=Verb("evaluate a model against its simulator or logs", "neurodyn.cli.evaluate:evaluate"),
+    compare=Verb("compare runs and policies, with seeds grouped", "neurodyn.cli.evaluate:compare"),
+    discover=Verb("find which augmentations of the dynamics a log calls for", "neurodyn.cli.train:discover"),
+    view=Verb("record a model and its simulator side by side", "neurodyn.cli.evaluate:view"),
+    control=Verb("plan in a model at every frame, and act on a plant", "neurodyn.cli.control:control"),
+    imitate=Verb("train a network that imitates convex MPC for walking", "neurodyn.cli.control:imitate"),
+    policy=Verb("train, play, evaluate and log policies in any dynamics", "neurodyn.cli.main:POLICY_ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.installation:doctor"),
-    export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.evaluate:export"),
-    completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.installation:completion"),
+    export=Verb("export a model or policy as ONNX or C, or data for other tools", "neurodyn.cli.evaluate:export"),
+    completion=Verb("complete verbs, flags and names with TAB in your shell", "neurodyn.cli.installation:completion"),
 )
 """All verbs."""
 
@@ -82,18 +82,18 @@ VERBS: Registry[Verb] = Registry(
 POLICY_ACTIONS: Registry[Verb] = Registry(
     "policy action",
     train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy:train", parallel=True),
-    play=Verb("record what a policy does, beside other dynamics", "neurodyn.cli.policy:play"),
-    evaluate=Verb("measure returns in dynamics, and how far these are apart", "neurodyn.cli.policy:evaluate"),
-    distill=Verb("train a policy that sees less from one that sees more", "neurodyn.cli.policy:distill"),
-    **{"import": Verb("take over a policy that somebody else trained", "neurodyn.cli.policy:import_")},
-    log=Verb("record what policies do in the simulator, as a dataset", "neurodyn.cli.policy:log"),
+    play=Verb("record a policy in several dynamics side by side", "neurodyn.cli.policy:play"),
+    evaluate=Verb("measure returns in several dynamics, and how much they differ", "neurodyn.cli.policy:evaluate"),
+    distill=Verb("train a student policy that observes less than its teacher", "neurodyn.cli.policy:distill"),
+    **{"import": Verb("import a policy from another library", "neurodyn.cli.policy:import_")},
+    log=Verb("record policies in the simulator, as a dataset", "neurodyn.cli.policy:log"),
     online=Verb("train policy and model in turns", "neurodyn.cli.policy:online"),
 )
-"""What can be done with policies, by the word behind `neurodyn policy`."""
+"""Actions on policies, by the word after `neurodyn policy`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; ends the process with 0 (done), 2 (bad input) or 1 (a fault of ours)."""
+    """Run the command line; exits the process with 0 (done), 2 (bad input) or 1 (internal error)."""
     os.environ.setdefault(FORWARD_ONLY, "1")
     code = run(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _output_lost(error: OSError) -> int:
-    """Say that results could not be printed; what is left of them goes nowhere."""
+    """Report that results could not be printed; discard remaining output."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
     print(
@@ -140,19 +140,19 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:  # not of a terminal or file that is full
+        if error.errno != errno.ENOSPC or error.filename is not None:  # only for a full terminal or output file
             raise
         return _output_lost(error)
 
 
 def _examples(arguments: list[str]) -> str:
-    """Say how the files of the documentation are got, where arguments name some and the folder is not there."""
+    """Return how to get the documentation's files, if arguments name some and the folder is missing."""
     named = any(word.startswith(("examples/", "./examples/")) for word in arguments)
     return "; `neurodyn examples` writes examples/" if named and not Path("examples").exists() else ""
 
 
 def _complain(text: str) -> None:
-    """Print what is wrong: one line for programs, wrapped between words in a terminal, at 80 columns at most."""
+    """Print an error: one line for programs, word-wrapped in a terminal, at most 80 columns."""
     if sys.stderr.isatty():
         columns = min(80, shutil.get_terminal_size().columns)
         text = textwrap.fill(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
@@ -160,7 +160,7 @@ def _complain(text: str) -> None:
 
 
 def _several() -> bool:
-    """Return whether this is one of several processes, without torch, whose import takes a second."""
+    """Return whether this is one of several processes, without importing torch, which takes a second."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return False
     from neurodyn.learn.devices import several
@@ -169,7 +169,7 @@ def _several() -> bool:
 
 
 def _beside_others() -> contextlib.AbstractContextManager[Any]:
-    """Join the processes that torchrun has started beside this one, if it has."""
+    """Join the processes that torchrun has started beside this one, if any."""
     if not _several():
         return contextlib.nullcontext()
     from neurodyn.learn.devices import joined
@@ -200,7 +200,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def every_verb(verbs: Registry[Verb] = VERBS, before: str = "") -> dict[str, Verb]:
-    """Return all verbs by name, those of groups, such as "policy train", included."""
+    """Return all verbs by name, including those of groups, such as "policy train"."""
     found: dict[str, Verb] = {}
     for name, verb in verbs.items():
         group = verb.load()
@@ -209,7 +209,7 @@ def every_verb(verbs: Registry[Verb] = VERBS, before: str = "") -> dict[str, Ver
 
 
 def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
-    """Call one of some verbs, or list them."""
+    """Call one of the verbs, or list them."""
     name = arguments[0] if arguments else "--help"
     if name in {"--help", "-h"}:
         _list(verbs, command)
@@ -217,7 +217,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     if name.startswith("-"):
         raise InputError(f"unknown flag {name}{suggestion(name, ('--help', '--version'))} (see {command} --help)")
     if os.environ.get("NO_COLOR"):
-        os.environ.setdefault("PYTHON_TYRO_ANSI_CODES", "False")  # read by tyro as it is imported
+        os.environ.setdefault("PYTHON_TYRO_ANSI_CODES", "False")  # read when tyro is imported
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
@@ -242,7 +242,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
 
 
 def _working(command: str, bound: "functools.partial[Any]") -> contextlib.AbstractContextManager[Any]:
-    """Show that a verb is at work while it shows nothing itself, on a terminal; what is watched live needs no such."""
+    """Show on a terminal that a verb is working while it shows nothing itself; not for live views."""
     if not sys.stderr.isatty() or bound.keywords.get("live"):
         return contextlib.nullcontext()
     from neurodyn.cli.terminal.console import ProgressBar
@@ -251,8 +251,8 @@ def _working(command: str, bound: "functools.partial[Any]") -> contextlib.Abstra
 
 
 def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
-    """Return what ends a verb that was stopped, which names --resume where the verb, and only where it, has it."""
-    text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training says by which signal it was stopped
+    """Return the exception that ends a stopped verb; its message names --resume only if the verb has it."""
+    text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training names the signal that stopped it
     if not resumable:
         text = text.replace(RESUME, "")
     elif RESUME not in text:
@@ -261,7 +261,7 @@ def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
 
 
 def _list(verbs: Registry[Verb], command: str) -> None:
-    """Print the verbs and what they do."""
+    """Print the verbs and their summaries."""
     what = verbs.what.rpartition(" ")[2].upper()
     print(f"usage: {command} {what} ...    ({command} {what} --help says more)")
     widest = max(map(len, verbs))
@@ -269,7 +269,7 @@ def _list(verbs: Registry[Verb], command: str) -> None:
 
 
 def _require_plain(arguments: list[str]) -> None:
-    """Refuse arguments that are empty or hold a NUL, which no file, name or number can."""
+    """Refuse empty arguments and those with a NUL, which no file, name or number can contain."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         if not argument or "\0" in argument:
             what = "empty" if not argument else "not a text"
@@ -277,7 +277,7 @@ def _require_plain(arguments: list[str]) -> None:
 
 
 def _require_readable(bound: "functools.partial[Any]") -> None:
-    """Refuse what no verb can work with, before it begins: absurd counts and seeds, pipes and devices as files."""
+    """Refuse unusable arguments before any work: absurd counts and seeds, pipes and devices as files."""
     from neurodyn.core.plain_data import require_regular
     from neurodyn.core.seeds import require_seed
 
@@ -295,13 +295,13 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
 
 
 def _each(value: Any) -> tuple[Any, ...] | list[Any]:
-    """Return what a flag was given, one or several."""
+    """Return a flag's values, one or several."""
     return value if isinstance(value, tuple | list) else (value,)
 
 
 @contextlib.contextmanager
 def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
-    """Where a result goes to standard output (--json -), print everything else to standard error."""
+    """If a result goes to standard output (--json -), print everything else to standard error."""
     from neurodyn.core.artifacts import STANDARD_OUTPUT
 
     if STANDARD_OUTPUT not in bound.keywords.values():
@@ -312,21 +312,22 @@ def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
 
 
 def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> "functools.partial[Any] | None":
-    """Parse what was typed behind a verb ("neurodyn train") without running it; None where it was --help.
+    """Parse the arguments of a verb ("neurodyn train") without running it; None for --help.
 
     Raises:
-        InputError: The arguments are wrong; the parser's page of explanation is folded into one line.
+        InputError: The arguments are wrong; the parser's error page is condensed into one line.
     """
     import tyro
 
     def bind(*args: Any, **kwargs: Any) -> "functools.partial[Any]":
         return functools.partial(function, *args, **kwargs)
 
-    # The parser reads signature and docstring; what it calls only binds, so that errors of the verb stay apart.
+    # The parser reads signature and docstring but calls a function that only binds, so that the verb's own errors stay
+    # separate.
     signature = inspect.signature(function)
-    bind.__doc__ = re.sub(r"\n {8,}", " ", inspect.getdoc(function) or "")  # an argument, a line
+    bind.__doc__ = re.sub(r"\n {8,}", " ", inspect.getdoc(function) or "")  # one line per argument
     summary = re.sub(r"\n\nArgs:\n.*?(?=\n\nExample:|$)", "", bind.__doc__, flags=re.DOTALL)
-    unset = tyro.conf.arg(help_behavior_hint="")  # in place of "(default: None)"
+    unset = tyro.conf.arg(help_behavior_hint="")  # instead of "(default: None)"
     bind.__signature__ = signature  # type: ignore[attr-defined]
     bind.__annotations__ = {
         name: Annotated[one.annotation, unset] if one.default in (None, ()) else one.annotation
@@ -347,11 +348,11 @@ def _parse(function: Callable[..., None], command: str, arguments: list[str]) ->
 
 
 _KINDS = {"INT": "a whole number", "FLOAT": "a number", "STR": "text", "PATH": "a path"}
-"""Kinds of values in the parser's messages, as people call them."""
+"""Value types in the parser's messages, in plain words."""
 
 
 def _one_line(page: str, command: str, signature: inspect.Signature) -> str:
-    """Return what a page of the parser says, without its title, frame and colours: what is wrong, what is valid."""
+    """Return a parser's error page without title, frame and colours: what is wrong, and what is valid."""
     plain = re.sub(r"\x1b\[[0-9;]*m|\[/?bold\]|[─-╿]+|-{20,}|\(required\)", " ", page.partition("\n")[2])
     words = re.sub(r"\s+", " ", plain).partition(" For full helptext")[0].strip()
     flags = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn policy`: train, play, evaluate, import, log policies; train policy and model in turns."""
+"""`neurodyn policy`: train, play, evaluate, import and log policies; train policy and model in turns."""
 
 from contextlib import ExitStack
 from itertools import pairwise
@@ -27,7 +27,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     """Train a policy in a simulator or in a model, and write it to a folder.
 
     Flags:
-        gpu_ids: GPUs to train on, one process on each with worlds of its own: 0 1, or all.
+        gpu_ids: GPUs to train on, one process with its own worlds per GPU: 0 1, or all.
 
     Example:
         neurodyn policy train cartpole-swingup --dynamics runs/cartpole --out policies/swingup
@@ -72,7 +72,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
 
 @command(DistillPolicyRequest)
 def distill(request: DistillPolicyRequest) -> None:
-    """Train a student, which sees what the robot sees, by a teacher that also sees what is drawn for it.
+    """Train a student with the robot's observations from a teacher that also observes randomised quantities.
 
     Example:
         neurodyn policy distill policies/teacher --out policies/student --history 16
@@ -113,13 +113,13 @@ def play(
     format: Format | None = None,  # noqa: A002
     logger: LoggerFlag = None,
 ) -> None:
-    """Record what a policy does in some dynamics, beside others from the same start.
+    """Record a policy in some dynamics, side by side with others from the same start.
 
     Flags:
         out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
-        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default as the file's name
-            ends, else html.
-        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default from the file's
+            suffix, else html.
+        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn policy play policies/swingup --dynamics runs/cartpole
@@ -139,11 +139,11 @@ def play(
 
 @command(EvaluatePolicyRequest, after={"json": "device"})
 def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger: LoggerFlag = None) -> None:
-    """Measure the return of policies in dynamics, and how far these are apart.
+    """Measure the return of policies in several dynamics, and how much these differ.
 
     Flags:
         json: File for the result as JSON.
-        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
@@ -170,7 +170,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger
     keep_figures(json, result.plain())
     tables = [table.cells for table in returns(result)]
     show_results(policy, logger, tables=tables, summary={"verdict of policy evaluate": result.verdict})
-    if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
+    if not more and not policy.startswith(PRETRAINED_POLICY):  # the package's own files are not written to
         with ProgressBar("report"):
             written = write_policy_report(Path(policy), result, starts=request.starts, task=request.task)
         print(f"report: {written}")
@@ -186,14 +186,14 @@ def import_(
     layout: str = "rl-games",
     activation: str = "elu",
 ) -> None:
-    """Write a policy that somebody else trained as one that `policy play`, `evaluate`, `log` and `export` take.
+    """Import a policy from another library for use with `policy play`, `evaluate`, `log` and `export`.
 
     Args:
-        file: Checkpoint of rl_games (.pth) or rsl_rl (.pt), or its arrays by name (.npz, .safetensors).
-        task: Task with the observations and actions that it was trained with; TASK@nerd for the policies of NeRD.
+        file: Checkpoint of rl_games (.pth) or rsl_rl (.pt), or its named arrays (.npz, .safetensors).
+        task: Task with the observations and actions of the policy; TASK@nerd for NeRD's policies.
         out: Folder to write.
-        layout: Whose layout the file has: rl-games, or rsl-rl (4 or later, as in Isaac Lab and mjlab).
-        activation: Activation of its hidden layers, which the file does not say, as elu, relu or tanh.
+        layout: Layout of the file: rl-games, or rsl-rl (4 or later, as in Isaac Lab and mjlab).
+        activation: Activation of its hidden layers, which the file does not record, such as elu, relu or tanh.
 
     Example:
         neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant
@@ -213,10 +213,10 @@ def import_(
 
 @command(LogPolicyRequest)
 def log(request: LogPolicyRequest) -> None:
-    """Record what several policies of one task do in the simulator or in a model, with rewards and ends.
+    """Record policies of one task in the simulator or in a model, with rewards and terminations.
 
-    A robot that declares rows logs those, as the robot itself would; any other logs generalised coordinates and
-    torques, as `generate` does.
+    A robot that declares a row layout logs such rows, as the real robot would; others log generalised coordinates and
+    torques, like `generate`.
 
     Example:
         neurodyn policy log policies/walk random --out walks.h5 --transitions 100000
@@ -263,16 +263,16 @@ def online(
     json: Path | None = None,
     **flags: Any,
 ) -> None:
-    """Train a policy in a model, log it in the simulator or on your robot, fit the model to all data, and again.
+    """Train a policy in a model, log it in the simulator or on your robot, refit the model, and repeat.
 
-    Stops when the returns in model and simulator agree and the last rounds brought no progress.
+    Stops when the returns in model and simulator agree and the last rounds brought no improvement.
 
     Flags:
-        iterations: Updates of the policy in the first round; by default those of the task.
-        worlds: Worlds in the model that run at once.
-        penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward; auto to let the model
-            choose it. By default that of the task's settings.
-        json: File for the result as JSON, as OUT/online.json.
+        iterations: Policy updates in the first round; by default the task's.
+        worlds: Number of parallel worlds in the model.
+        penalty: Weight (lambda) of the model uncertainty subtracted from the reward; auto to choose it from the model.
+            By default the task's.
+        json: File for the result as JSON, in addition to OUT/online.json.
 
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
@@ -304,7 +304,7 @@ def online(
 
 
 class _Stages:
-    """A progress bar for each step, one after the other."""
+    """One progress bar per step, one after the other."""
 
     def __init__(self) -> None:
         self._open = ExitStack()

@@ -13,10 +13,10 @@ def robots(
     *,
     json: Path | None = None,
 ) -> None:
-    """List the robots, and what is pretrained for each; or show all that has a name in the dynamics of one.
+    """List the robots and their pretrained models; or show all named quantities in the dynamics of one.
 
     Args:
-        robot: Name of a robot, or the path of your own declaration; by default all that ship with the package.
+        robot: Name of a robot, or the path of your own declaration; by default all shipped robots.
         json: File to write the list to, as JSON.
 
     Example:
@@ -123,20 +123,20 @@ def init(
 ) -> None:
     """Write a complete declaration of a robot (robot.yaml) beside a copy of its URDF, MJCF or USD.
 
-    What the asset does not say is chosen, tried in the simulator, and printed with its reason: contact points, a pose
-    to stand in, ranges of states, gains, rotor inertias, substeps.
+    What the asset leaves open is chosen, tried in the simulator, and printed with a reason: contact points, a standing
+    pose, state ranges, gains, rotor inertias, substeps.
 
     Args:
         asset: URDF, MJCF (.xml) or USD.
         out: Folder to write; by default one named after the robot.
         name: Name of the robot; by default that of the asset.
-        fixed_base: The base of a URDF is bolted to the world; by default guessed.
-        floating: The base of a URDF is free; by default guessed.
+        fixed_base: Fix a URDF's base to the world; by default guessed.
+        floating: Let a URDF's base float; by default guessed.
         dt: Length of a frame [s].
-        lock: Joints to hold at zero, beside mimic joints and grippers.
-        points: Most contact points; by default 44.
-        self_contacts: Let links touch each other as in the asset, as they always may touch objects.
-        check: Raise substeps until `neurodyn check` passes, in few worlds; without it a short trial decides alone.
+        lock: Joints to lock at zero, in addition to mimic joints and grippers.
+        points: Maximum number of contact points; by default 44.
+        self_contacts: Enable contacts between links as in the asset; contacts with objects are always enabled.
+        check: Raise substeps until `neurodyn check` passes in a few worlds; without it a short trial decides.
         force: Replace robot.yaml and the asset in an existing folder.
 
     Example:
@@ -160,7 +160,7 @@ def init(
         )  # fmt: skip
     print_decisions(declaration.decisions)
     robot, path = declaration.robot.name, declaration.path.parent
-    folder = f"./{path}" if str(path) in ROBOTS else str(path)  # a bare name would be the robot that ships
+    folder = f"./{path}" if str(path) in ROBOTS else str(path)  # a bare name would select the shipped robot
     print(f"{declaration.path} written; next: neurodyn check {folder}")
     print(f"then: neurodyn generate {folder} --transitions 100000 --out {robot}.h5")
     print(f"then: neurodyn train {folder} --data {robot}.h5 --out runs/{robot} --base {declaration.base}")
@@ -170,9 +170,9 @@ def init(
 
 @command(CheckRequest, after={"json": "seed", "report": "seed"})
 def check(request: CheckRequest, *, json: Path | None = None, report: Path | None = None) -> None:
-    """Measure whether a robot's reference simulator can be learned from, and say what to change where it cannot.
+    """Check whether a model can be learned from a robot's reference simulator, and advise on what to change.
 
-    Ends with exit code 2 where a check fails.
+    Exits with code 2 if a check fails.
 
     Flags:
         json: File for the result as JSON.
@@ -190,7 +190,7 @@ def check(request: CheckRequest, *, json: Path | None = None, report: Path | Non
     require_writable(json, report, text=True)
     with ProgressBar(f"checking {request.robot}"):
         result = measure(request)
-    from neurodyn.cli.terminal.results import print_check  # the measurement should not wait for it
+    from neurodyn.cli.terminal.results import print_check  # imported after the check
 
     print_check(result)
     keep_figures(json, result.plain())
@@ -213,14 +213,15 @@ def hybrid(
     substeps: int | None = None,
     parameters: tuple[str, ...] = (),
 ) -> None:
-    """Write a declared robot as a hybrid model: what its simulator computes, differentiable, without any data.
+    """Write a declared robot as a hybrid model: its simulator's physics, differentiable, without any data.
 
     Args:
         robot: Name of a robot, or the path of your own declaration.
         out: Run directory to write.
         contact: Contact model: soft, force or impulse; by default that of the robot's simulator (soft for MuJoCo).
-        substeps: Steps in a frame; by default as many as the simulator takes.
-        parameters: Quantities with other values than declared, as slider.mass=60 (neurodyn robots ROBOT lists them).
+        substeps: Steps per frame; by default the simulator's.
+        parameters: Quantities with other values than declared, such as slider.mass=60 (neurodyn robots ROBOT lists
+            them).
 
     Example:
         neurodyn hybrid ant --out runs/ant-hybrid

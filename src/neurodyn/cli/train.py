@@ -18,7 +18,7 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
     """Train a model on a dataset and write it to a run directory.
 
     Flags:
-        gpu_ids: GPUs to train on, one process on each with a batch of its own: 0 1, or all.
+        gpu_ids: GPUs to train on, one process with its own batch per GPU: 0 1, or all.
 
     Example:
         neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
@@ -35,10 +35,10 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
 
 @command(FinetuneRequest, after={"gpu_ids": "device"})
 def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
-    """Adapt a trained model to other data of the same robot and write it to a new run directory.
+    """Fine-tune a trained model on other data of the same robot, into a new run directory.
 
     Flags:
-        gpu_ids: GPUs to train on, one process on each with a batch of its own: 0 1, or all.
+        gpu_ids: GPUs to train on, one process with its own batch per GPU: 0 1, or all.
 
     Example:
         neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
@@ -54,10 +54,10 @@ def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
 
 @command(ReproduceRequest)
 def reproduce(request: ReproduceRequest, *, json: Path | None = None) -> None:
-    """Run the training of a run once more, with its settings and seed, and say whether the result is the same.
+    """Repeat a run's training with its settings and seed, and report whether the result is the same.
 
-    What the run was made from is compared with its manifest first: other data, models and declarations are refused,
-    other versions are named. A budget in steps gives the same bits on one machine.
+    Inputs are first compared with the run's manifest: other data, models and declarations are refused, other versions
+    are reported. With a budget in steps, the result is bitwise equal on one machine.
 
     Flags:
         json: File for the result as JSON.
@@ -95,20 +95,19 @@ def sweep(
     json: Path | None = None,
     resume: bool = False,
 ) -> None:
-    """Train with many settings and seeds (Ray Tune), and say which are best on validation data.
+    """Train with many settings and seeds (Ray Tune), and report which are best on validation data.
 
-    Every trial is a run folder of its own, which evaluate, compare and reproduce take. Needs the extra `cluster`.
+    Every trial is its own run folder, usable with evaluate, compare and reproduce. Needs the extra `cluster`.
 
     Args:
-        spec: File that says what is trained (train, finetune, identify, discover or policy train, with its arguments),
-            which settings differ (space), who chooses them (search: grid, random or optuna), and with which seeds.
+        spec: File with the training (train, finetune, identify, discover or policy train, and its arguments), the
+            settings to vary (space), the search (grid, random or optuna), and the seeds.
         out: Folder to write: trials, sweep.json, comparison.html.
-        cluster: "local" for the cores of this machine, "auto" for the Ray cluster that it belongs to, or HOST:PORT of
-            its head.
-        workers: Most trials at once; by default as many as there are cores for.
-        worker_memory: Most memory of a trial [GB]; by default no limit but the machine's.
-        json: File for the result as JSON, beside OUT/sweep.json.
-        resume: Go on with a sweep that was killed.
+        cluster: "local" for this machine's cores, "auto" for the Ray cluster it belongs to, or HOST:PORT of its head.
+        workers: Maximum parallel trials; by default as many as the cores allow.
+        worker_memory: Memory limit of a trial [GB]; by default only the machine's.
+        json: File for the result as JSON, in addition to OUT/sweep.json.
+        resume: Resume a killed sweep.
 
     Example:
         neurodyn sweep sweep.yaml --out sweeps/width
@@ -154,14 +153,14 @@ def identify(
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from a dataset.
 
     Flags:
-        drive: "torque" or "pd": identify the drives of driven joints, which such a drive stands for where none is
-            declared. "network" or "gru": train an actuator network from measured torques.
+        drive: "torque" or "pd": identify the drives of driven joints, assuming such a drive if none is declared.
+            "network" or "gru": train an actuator network from measured torques.
         json: File for the result as JSON.
-        cluster: Share the search from several starts, or the population of cma-es, over a Ray cluster (needs the extra
-            `cluster`): "auto" for the one that this machine belongs to, HOST:PORT of its head, or "local". Results are
-            those of one machine.
-        workers: Workers of the cluster, each on one core; by default as many as it has cores.
-        worker_memory: Most memory of a worker [GB]; by default no limit but the machine's.
+        cluster: Distribute the search from several starts, or the population of cma-es, over a Ray cluster (needs the
+            extra `cluster`): "auto" for the one this machine belongs to, HOST:PORT of its head, or "local". Results do
+            not depend on it.
+        workers: Cluster workers, each on one core; by default one per core.
+        worker_memory: Memory limit of a worker [GB]; by default only the machine's.
 
     Example:
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
@@ -194,7 +193,7 @@ def identify(
 
 
 def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> None:
-    """Train an actuator network and print its errors beside the best parametric drive's."""
+    """Train an actuator network and print its errors and those of the best parametric drive."""
     from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_drive_network
     from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
@@ -214,7 +213,7 @@ def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> No
 def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
     """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
 
-    Writes a hybrid model with the networks that were found, blueprint.yaml and discovery.json to the run directory.
+    Writes a hybrid model with the discovered networks, blueprint.yaml and discovery.json to the run directory.
 
     Flags:
         json: File for the result as JSON.
@@ -239,13 +238,13 @@ def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
 
 @command(AdaptRequest, after={"out": "data", "json": "threads"})
 def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
-    """Adapt the model of a robot to its logs: identify motors, mechanism and floor, then networks for the rest.
+    """Adapt a robot's model to its logs: identify motors, mechanism and floor, then train networks for the rest.
 
-    Of a run of `neurodyn train --conditions`, a network for a family of robots, it finds which robot the logs are of;
-    the weights stay, and `neurodyn finetune` goes on with them.
+    For a run of `neurodyn train --conditions`, a network for a family of robots, it finds the member that fits the
+    logs; the weights stay, and `neurodyn finetune` can train them further.
 
-    Each step is kept only where it is better on whole held-out episodes. The page in the run directory says what
-    differs from the declaration, what the logs do not say, what remains unexplained, and which motion to log next.
+    Each step is kept only if it is better on whole held-out episodes. The report in the run directory says what differs
+    from the declaration, what the logs do not determine, what remains unexplained, and which motion to log next.
 
     Flags:
         json: File for the result as JSON.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several machines, on Ray: workers that share out calls, and sweeps of trainings."""
+"""Several machines, with Ray: workers that share calls, and sweeps of trainings."""
 
 from neurodyn.core.registry import lazy
 

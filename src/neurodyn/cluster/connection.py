@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection to a Ray cluster, started or joined without output, and watched."""
+"""Connection to a Ray cluster: started or joined without output, and monitored."""
 
 import contextlib
 import os
@@ -19,15 +19,15 @@ from neurodyn.core.workers import available_cores
 
 LOCAL, RUNNING = "local", "auto"
 _OBJECTS = 1 << 28
-"""Memory for results in transit of a cluster that is started here [bytes]; the rest goes to disk."""
+"""Object-store memory of a cluster started here [bytes]; larger results spill to disk."""
 _STARTS = 3
 """Attempts to start a cluster here: Ray gives its processes half a minute each time."""
 _PATIENCE, _PAUSE = 3, 1.0
-"""Failed answers of the head in a row after which it is lost, and the time between two questions [s]."""
+"""Consecutive failed replies after which the head counts as lost, and the time between two requests [s]."""
 _LONGEST = 40
-"""Longest path of a folder for Ray's sockets."""
+"""Longest folder path for Ray's sockets."""
 _ENDING = 5.0
-"""Longest time that leaving a cluster may take [s]."""
+"""Longest time to leave a cluster [s]."""
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -38,7 +38,7 @@ _ENVIRONMENT = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_THRESHOLD_S": "1e9",
 }
-"""Defaults: no telemetry, no output, and workers with the priority of the command that waits for them."""
+"""Defaults: no telemetry, no output, and workers at the priority of the waiting command."""
 
 
 def require_ray() -> ModuleType:
@@ -57,11 +57,11 @@ def require_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def connected(address: str, workers: int | None = None) -> Iterator[None]:
-    """Start Ray here for the duration of the context, or join a cluster; an existing connection is used and kept.
+    """Start Ray here for the duration of the context, or join a cluster; an existing connection is reused and kept.
 
     Args:
         address: "local" to start Ray on this machine, "auto" for the cluster of this machine, or HOST:PORT of a head.
-        workers: Workers of a cluster that is started here; None for one on each available core.
+        workers: Workers of a cluster started here; None for one per available core.
 
     Raises:
         InputError: Ray is not installed, no cluster answers, or the head dies within the context.
@@ -79,7 +79,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
             try:
                 _join(ray, address, workers, folder)
                 break
-            except Exception as error:  # Ray raises anything, for example after too slow a start
+            except Exception as error:  # Ray raises anything, for example after a slow start
                 _leave(ray)
                 if not left or address != LOCAL:
                     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -118,7 +118,7 @@ def _join(ray: ModuleType, address: str, workers: int | None, folder: Path | Non
 
 
 def _leave(ray: ModuleType) -> None:
-    """Leave the cluster. If its head is dead, that may never return, and the processes started here are killed."""
+    """Leave the cluster. If its head is dead, leaving may hang, and the processes started here are killed."""
     started = getattr(ray._private.worker, "_global_node", None)
     ending = threading.Thread(target=ray.shutdown, daemon=True)
     ending.start()
@@ -198,7 +198,7 @@ def _signals_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _short_folder() -> Iterator[Path]:
-    """Yield a temporary folder for Ray, whose path is short enough for sockets."""
+    """Yield a temporary folder for Ray with a path short enough for sockets."""
     place = tempfile.gettempdir()
     with tempfile.TemporaryDirectory(
         prefix="nd-", dir=place if len(place) <= _LONGEST else "/tmp", ignore_cleanup_errors=True

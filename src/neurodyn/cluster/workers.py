@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of functions by the workers of a Ray cluster: results in order, and calls of lost workers repeated.
+"""Function calls on the workers of a Ray cluster: results in order, calls of lost workers repeated.
 
-A worker is one process on one core for as long as the cluster is open. It keeps its last function, with anything that
-the function builds at its first call. No result depends on the worker that makes a call.
+A worker is one process on one core for as long as the cluster is open. It keeps its last function, with anything the
+function builds in its first call. Results do not depend on the worker that makes a call.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _QUEUED = 2
-"""Most calls of a worker: the current one and the next."""
+"""Maximum calls per worker: the current one and the next."""
 _TRIES = 3
-"""Workers lost at the same call after which the call is to blame."""
+"""Number of workers lost at one call after which the call is to blame."""
 _SILENCE = 30.0
-"""Time without any worker after which a notice is given [s]."""
+"""Time without any worker after which a notice is issued [s]."""
 
 
 class Cluster:
@@ -47,8 +47,8 @@ class Cluster:
         Args:
             address: "local" to start Ray on this machine, "auto" for the cluster of this machine, or HOST:PORT of a
                 head.
-            workers: Workers, each on one core; None for one on each core of the cluster.
-            memory: Largest memory of a worker [GB]; None for no limit.
+            workers: Workers, each on one core; None for one per core of the cluster.
+            memory: Memory limit of a worker [GB]; None for none.
 
         Raises:
             InputError: Ray is not installed, or a number is out of range.
@@ -78,7 +78,7 @@ class Cluster:
         self._context.__exit__(kind, error, trace)
 
     def workers(self, function: Callable[[T], R]) -> "ClusterCalls[T, R]":
-        """Return calls of a module's function, or of a picklable object, of which each worker has a copy."""
+        """Return calls of a module-level function or of a picklable object, copied to each worker."""
         return ClusterCalls(self, next(self._keys), self._ray.put(function), self.count)
 
     def _enlist(self) -> None:
@@ -97,7 +97,7 @@ class Cluster:
         self._crew = [self._hire() for _ in range(self.count)]
 
     def _hire(self) -> "_Worker":
-        """Start a worker, which takes calls once it has answered."""
+        """Start a worker, which takes calls once it has replied."""
         ray = self._ray
         options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
         if self._memory is not None:
@@ -115,7 +115,7 @@ class Cluster:
         return sorted((w for w in self._crew if w.answered and w.calls < _QUEUED), key=lambda worker: worker.calls)
 
     def starting(self) -> dict[Any, "_Worker"]:
-        """Return the workers that have not answered yet, by Ray's reference of the answer."""
+        """Return the workers that have not replied yet, by Ray's reference to the reply."""
         return {worker.answer: worker for worker in self._crew if not worker.answered}
 
     def _dismiss(self) -> None:
@@ -127,12 +127,12 @@ class Cluster:
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker, as its caller sees it.
+    """A worker, as seen by its caller.
 
     Attributes:
         actor: Ray's handle.
-        answer: Ray's reference of the first answer.
-        answered: Whether the first answer has arrived.
+        answer: Ray's reference to the first reply.
+        answered: Whether the first reply has arrived.
         calls: Unfinished calls.
     """
 
@@ -143,10 +143,10 @@ class _Worker:
 
 
 class Server:
-    """The object in the process of a worker."""
+    """The object in a worker process."""
 
     def __init__(self, memory: float | None) -> None:
-        """Limit the process to some memory [GB], before anything large is imported; None for no limit."""
+        """Limit the process memory [GB], before anything large is imported; None for no limit."""
         limit_process(memory)
         self._key: int | None = None
         self._function: Any = None
@@ -158,7 +158,7 @@ class Server:
     def call(self, key: int, function: list[Any], argument: Any) -> tuple[bool, Any]:
         """Return whether a call succeeded, and its result or its error.
 
-        `key` is the number of the function, and `function` holds Ray's reference of it.
+        `key` is the number of the function, and `function` holds Ray's reference to it.
         """
         if key != self._key:
             self._function = require_ray().get(function[0])
@@ -167,7 +167,7 @@ class Server:
 
 
 def limit_process(memory: float | None, cores: int = 1) -> None:
-    """Limit the threads of tensor operations of this process, and its memory [GB]."""
+    """Limit this process's tensor-operation threads, and its memory [GB]."""
     os.environ["OMP_NUM_THREADS"] = str(cores)
     if memory is not None:
         with contextlib.suppress(ImportError):  # Windows
@@ -179,7 +179,7 @@ def limit_process(memory: float | None, cores: int = 1) -> None:
 
 
 class ClusterCalls(Generic[T, R]):
-    """Calls of one function by the workers of a cluster; a context manager, like `core.workers.Workers`.
+    """Calls of one function on the workers of a cluster; a context manager, like `core.workers.Workers`.
 
     Attributes:
         count: Number of workers.
@@ -198,7 +198,7 @@ class ClusterCalls(Generic[T, R]):
         self._function = None
 
     def map(self, arguments: Sequence[T]) -> Iterator[R]:
-        """Return an iterator over the results, in the order of the arguments; the first calls begin now.
+        """Return an iterator over the results, in argument order; the first calls start now.
 
         Raises:
             InputError: Several workers were lost at one call, a worker cannot run this package, or the head is dead.
@@ -209,7 +209,7 @@ class ClusterCalls(Generic[T, R]):
 
 
 class _Run(Generic[T, R]):
-    """Calls for some arguments: those under way, lost workers, and results that wait for earlier ones."""
+    """Calls for some arguments: those in progress, lost workers, and results that wait for earlier ones."""
 
     def __init__(self, cluster: Cluster, key: int, function: Any, arguments: Sequence[T]) -> None:
         self._cluster, self._key, self._function, self._arguments = cluster, key, function, arguments

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all verbs share on the terminal: flags, help, progress and messages."""
+"""Terminal features shared by all verbs: flags, help, progress and messages."""

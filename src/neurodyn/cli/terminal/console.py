@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all verbs show on the terminal in the same way: results, and how far they are."""
+"""Terminal output shared by all verbs: results and progress."""
 
 import sys
 import threading
@@ -25,15 +25,15 @@ _PAGE = "report.html"
 
 
 def terminal(width: int = 0, **options: Any) -> "Console":
-    """Return a console that prints text as it is: `pretrained:ant` is no emoji, and units stand in brackets.
+    """Return a console that prints text verbatim: `pretrained:ant` is no emoji, and brackets hold units.
 
-    `width` is the least width where the output is no terminal: a file has no edge at which to cut names.
+    `width` is the minimum width if the output is not a terminal: files need no cut names.
     """
     from rich.console import Console
 
     class Terminal(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # which the command line takes for the end of what somebody wanted to read
+            raise BrokenPipeError  # treated as a reader that has read enough
 
     console = Terminal(markup=False, emoji=False, **options)
     if not console.is_terminal:
@@ -43,7 +43,7 @@ def terminal(width: int = 0, **options: Any) -> "Console":
 
 @contextmanager
 def claimed(json: Path | None, out: Path | None) -> Iterator[None]:
-    """Hold the folder that `keep_result` will write into; arguments are its own.
+    """Lock the folder that `keep_result` will write into; same arguments.
 
     Raises:
         InputError: One of its files cannot be written, or another process is writing into the folder.
@@ -57,7 +57,7 @@ def claimed(json: Path | None, out: Path | None) -> Iterator[None]:
 
 
 def keep_figures(json: Path | None, figures: object) -> None:
-    """Write figures to the file that --json names, if it names one, and say so."""
+    """Write figures to the file given with --json, if any, and say so."""
     from neurodyn.core.artifacts import write_json
 
     if json is not None:
@@ -77,10 +77,10 @@ def keep_result(result: "Record", json: Path | None, out: Path | None, write_pag
 
 
 def report_training(out: Path, end: "TrainState") -> None:
-    """Say what a training did, what to do next, and whether its result can be used.
+    """Report what a training did, what to do next, and whether its result is usable.
 
     Raises:
-        InputError: It cannot.
+        InputError: The result is not usable.
     """
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
     require_usable(end.verdict, out)
@@ -94,20 +94,20 @@ def report_training(out: Path, end: "TrainState") -> None:
 
 
 _SOON = 2.0
-"""Time after which a verb says how far it is [s]; quicker ones say what they found."""
+"""Time after which a verb shows progress [s]; faster verbs only show their result."""
 _SECONDS = 30.0
-"""Longest time between two lines where there is no terminal, at which each tenth of the work gets one [s]."""
+"""Longest time between two progress lines without a terminal, where each tenth of the work gets one [s]."""
 
 
 class ProgressBar:
-    """Shows on standard error how far a verb is, with percentage and time left; a context manager.
+    """Shows a verb's progress on standard error, with percentage and time left; a context manager.
 
-    Work within it that says how far it is (`core.progress`) is shown; trainings are given the bar. Of work that does
-    not say so it shows for how long it has been going on. A bar that is begun within another takes its place.
+    It shows work inside it that reports progress (`core.progress`); trainings get the bar as an argument. For other
+    work it shows the elapsed time. A bar started inside another replaces it.
     """
 
     _open: ClassVar["list[ProgressBar]"] = []
-    """Bars that have begun, the innermost last."""
+    """Started bars, innermost last."""
 
     def __init__(self, title: str, console: "Console | None" = None) -> None:
         """Prepare a bar, by default on standard error; nothing is shown before the first update."""
@@ -116,8 +116,8 @@ class ProgressBar:
         self._clock = Clock()
         self._stack = ExitStack()
         self._bar: tuple[Progress, TaskID] | None = None
-        self._printed: tuple[float, float] | None = None  # share and time of the last line
-        self._last: tuple[float, str] | None = None  # what was said last
+        self._printed: tuple[float, float] | None = None  # fraction and time of the last line
+        self._last: tuple[float, str] | None = None  # last report
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._pulse = threading.Thread(target=self._repeat, daemon=True)
 
@@ -150,14 +150,14 @@ class ProgressBar:
         print(text, flush=True)
 
     def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
+        """Show the finished fraction of the work, and a status line."""
         with self._lock:
             self._clock.update(done)
             self._last = done, text
             self._show()
 
     def _repeat(self) -> None:
-        """Say what was said last once more where nothing new comes: work that is silent is not work that hangs."""
+        """Repeat the last report if nothing new comes, to show that silent work does not hang."""
         wait = _SOON
         while not self._ended.wait(wait):
             with self._lock:
@@ -165,7 +165,7 @@ class ProgressBar:
             wait = _SECONDS if self._lines else _SOON
 
     def _show(self) -> None:
-        if self._open[-1:] != [self]:  # another has taken its place
+        if self._open[-1:] != [self]:  # another bar has replaced it
             return
         if self._lines:
             self._line()
@@ -222,7 +222,7 @@ class ProgressBar:
 
     @property
     def _time(self) -> str:
-        """Time that is left; while that is not known, time that has passed."""
+        """Time left or, while unknown, time elapsed."""
         return self._clock.words or f"{_clock_time(self._clock.passed)} so far"
 
 
@@ -231,7 +231,7 @@ def _tenth(done: float) -> int:
 
 
 class Clock:
-    """Time that work has left, at the pace so far."""
+    """Estimates the time left at the pace so far."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
@@ -239,7 +239,7 @@ class Clock:
         self._last = (0.0, self.begun)
 
     def update(self, done: float) -> None:
-        """Note which share of the work is done; of resumed work the first is what was done before."""
+        """Record the finished fraction; for resumed work the first one is what was done before."""
         now = time.monotonic()
         self._first = self._first or (done, now)
         if done > self._last[0]:
@@ -247,7 +247,7 @@ class Clock:
 
     @property
     def left(self) -> float | None:
-        """Time that is left [s]; None while nothing is known."""
+        """Time left [s]; None while unknown."""
         if self._first is None or self._last[0] <= self._first[0]:
             return None
         (before, begun), (done, at) = self._first, self._last
@@ -255,17 +255,17 @@ class Clock:
 
     @property
     def passed(self) -> float:
-        """Time since the beginning [s]."""
+        """Time since the start [s]."""
         return time.monotonic() - self.begun
 
     @property
     def words(self) -> str:
-        """The time that is left, as 1:23 left; empty while nothing is known."""
+        """Time left, such as "1:23 left"; empty while unknown."""
         return "" if self.left is None else f"{_clock_time(self.left)} left"
 
 
 def _clock_time(duration: float) -> str:
-    """Return a duration [s] as a clock shows it."""
+    """Format a duration [s] like a clock."""
     minutes, seconds = divmod(round(duration), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

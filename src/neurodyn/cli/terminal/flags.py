@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags that verbs share: names in a registry, what of the machine is used, and where a recording goes.
+"""Flags shared by verbs: registry names, machine resources, and recording files.
 
-Flags of a verb are the fields of its request (`command`).
+A verb's flags are the fields of its request (`command`).
 """
 
 import contextlib
@@ -32,11 +32,11 @@ _Value = TypeVar("_Value", str, int)
 
 
 def read_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> PrimitiveConstructorSpec[_Value]:
-    """Return what makes a flag take one value, to annotate its type with.
+    """Return a type annotation for a flag with one value.
 
     Args:
-        read: Returns the value of a text. An InputError that it raises passes the parser by, as that of a verb.
-        metavar: What the value is called in the help.
+        read: Converts a text to a value. Its InputError bypasses the parser, like a verb's.
+        metavar: Name of the value in the help.
         kind: Type of the value.
     """
     return PrimitiveConstructorSpec(
@@ -49,9 +49,9 @@ def read_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> 
 
 
 def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstructorSpec[str]:
-    """Return what makes a flag take the names in a registry, or in one of several, to annotate a `str` with.
+    """Return an annotation for a `str` flag that takes the names in one or several registries.
 
-    Names are looked up when the flag is read: a plug-in may register some after the verb was imported.
+    Names are looked up when the flag is read: a plug-in may register more after the verb's import.
     """
     every = (registry, *others)
 
@@ -78,7 +78,7 @@ def _logger(given: str) -> str:
 
 _Logger = Annotated[str, read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)]
 LoggerFlag = _Logger | None
-"""What follows a training; None for TensorBoard, or what followed the run so far."""
+"""Tracker of a training; None for TensorBoard, or the run's previous tracker."""
 
 
 MOST_THREADS = 4096
@@ -93,11 +93,11 @@ def _count(text: str) -> int:
 
 _Threads = Annotated[int, read_by(_count, "N", int)]
 Threads = _Threads | None
-"""How many cores a verb uses; None for its default."""
+"""Number of cores for a verb; None for its default."""
 
 
 def _device(name: str) -> str:
-    if name != "cpu":  # which is there without torch, whose import takes a second
+    if name != "cpu":  # always available; importing torch takes a second
         from neurodyn.learn.devices import require_device
 
         try:
@@ -108,7 +108,7 @@ def _device(name: str) -> str:
 
 
 Device = Annotated[str, read_by(_device, "cpu|cuda|cuda:N", str)]
-"""Where a verb computes: a torch device that is there."""
+"""Device of a verb: an available torch device."""
 
 
 def _gpus(given: list[str]) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ GpuIds = Annotated[
         str_from_instance=lambda value: [str(one) for one in value],
     ),
 ]
-"""GPUs that a training uses, one process on each, counted among those that CUDA_VISIBLE_DEVICES leaves."""
+"""GPUs of a training, one process per GPU, numbered within CUDA_VISIBLE_DEVICES."""
 
 
 def _net() -> Any:
@@ -162,14 +162,14 @@ READERS: Mapping[str, Callable[[], Any]] = {
     "base": lambda: Annotated[str, read_by(_base, "free|impulses|contact|RUN", str)],
     "each": lambda: UseAppendAction[tuple[str, ...]],
 }
-"""Types of flags that a request names, see `core.requests.Flag`; each is made when a verb with it is loaded."""
+"""Flag types that a request names (see `core.requests.Flag`), built when a verb that uses one is loaded."""
 
 
 def own_device(device: str, gpu_ids: tuple[int, ...]) -> str:
     """Return the device of this process.
 
     Raises:
-        InputError: `learn.devices` cannot place the processes so, or both flags name a device.
+        InputError: `learn.devices` cannot place the processes, or both flags name a device.
     """
     if gpu_ids and device not in {"cpu", "cuda"}:
         raise InputError(f"--device {device} and --gpu-ids both name GPUs; give one")
@@ -180,7 +180,7 @@ def own_device(device: str, gpu_ids: tuple[int, ...]) -> str:
 
 @contextlib.contextmanager
 def cluster_of(address: str | None, workers: int | None, memory: float | None) -> "Iterator[Executor | None]":
-    """Yield the cluster that --cluster, --workers and --worker-memory ask for; None for this machine alone."""
+    """Yield the cluster given by --cluster, --workers and --worker-memory; None for this machine alone."""
     if address is None:
         if (workers, memory) != (None, None):
             raise InputError("--workers and --worker-memory are of a cluster; valid: with --cluster")
@@ -193,7 +193,7 @@ def cluster_of(address: str | None, workers: int | None, memory: float | None) -
 
 
 def out_of_memory(error: Exception) -> InputError | None:
-    """Return in one line that a device has too little memory, where an error says so; None for other errors."""
+    """Return an out-of-memory error of a device in one line; None for other errors."""
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
         return InputError(f"too little memory{detail}; valid: fewer worlds, smaller batches, fewer --threads")
@@ -211,7 +211,7 @@ Format = Literal["html", "mp4", "gif", "rrd"]
 """Format of a recording's file."""
 
 _RECORD = 0.4
-"""Share of the progress up to which motion is computed; the file takes the rest."""
+"""Share of the progress for computing motion; writing the file takes the rest."""
 
 
 @dataclass(frozen=True)
@@ -225,12 +225,12 @@ class RecordingFile:
 def recording_file(
     run: str, stem: str, out: Path | None, asked: Format | None, resolve: Callable[[str], Path]
 ) -> RecordingFile:
-    """Return the file that a recording of a run or policy goes to; by default STEM.FORMAT in its folder.
+    """Return the file for a recording of a run or policy; by default STEM.FORMAT in its folder.
 
     `resolve` returns the folder.
 
     Raises:
-        InputError: The file cannot be written, its name says no format, or what writes it is not installed.
+        InputError: The file cannot be written, its suffix is unknown, or its encoder is not installed.
     """
     from neurodyn.core.artifacts import require_writable
     from neurodyn.report.recording import default_output
@@ -272,7 +272,7 @@ def keep_recording(
 S = TypeVar("S")
 
 _IN_PYTHON = re.compile(r"; in Python also [^.]*\.")
-"""What the docstring of a request says of values that cannot be typed."""
+"""Part of a request's docstring about values that cannot be typed in a shell."""
 
 
 def command(
@@ -282,19 +282,19 @@ def command(
     without: Collection[str] = (),
     overriding: type | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a verb of a function of a request.
+    """Return a decorator that turns a function of a request into a verb.
 
-    The first field is the verb's argument, the others are its flags; each has the type that its `core.requests.Flag`
-    names, else that of the field. Further keyword arguments of the function are flags of the terminal alone, which
-    "Flags:" in its docstring explains.
+    The first field is the verb's argument, the others are its flags, typed by their `core.requests.Flag`, or else by
+    the field. Further keyword arguments of the function are terminal-only flags, explained under "Flags:" in its
+    docstring.
 
     Args:
         request: Class of the request.
-        after: The flag behind which the help shows a flag, where that is not the order of the fields and then of the
-            flags of the terminal.
+        after: For flags out of order in the help, the flag that precedes each; the default order is that of the fields,
+            then of the terminal-only flags.
         without: Fields that have no flag.
-        overriding: Settings whose fields are flags, too: those that `after` places. The function takes the values that
-            are given as `**flags`.
+        overriding: Settings whose fields that `after` lists are also flags. The function receives given values as
+            `**flags`.
     """
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
@@ -326,7 +326,7 @@ def command(
 
 
 def _flags(request: type) -> dict[str, inspect.Parameter]:
-    """Return the fields of a request as the terminal takes them, by name; what only Python has is left out."""
+    """Return a request's fields as terminal parameters, by name, without Python-only fields."""
     found: dict[str, inspect.Parameter] = {}
     for one in arguments_of(request):
         kind, flag = terminal_type(one), flag_of(one.annotation)
@@ -338,7 +338,7 @@ def _flags(request: type) -> dict[str, inspect.Parameter]:
 
 
 def _overrides(settings: type, names: Collection[str]) -> dict[str, inspect.Parameter]:
-    """Return fields of settings as flags that need not be given."""
+    """Return settings fields as optional flags."""
     found = {one.name: one.replace(kind=one.KEYWORD_ONLY) for one in arguments_of(settings) if one.name in names}
     return {
         name: one if one.default == () else one.replace(annotation=Optional[one.annotation], default=None)  # noqa: UP045
@@ -347,7 +347,7 @@ def _overrides(settings: type, names: Collection[str]) -> dict[str, inspect.Para
 
 
 def _with_default(settings: Any, name: str) -> str:
-    """Return the meaning of a field of settings, and its default where the text says none."""
+    """Return a settings field's meaning, with its default unless the text states one."""
     meaning = documented(settings)[name]
     default = next(one.default for one in arguments_of(settings) if one.name == name)
     if default in (None, ()) or "by default" in meaning:
@@ -357,7 +357,7 @@ def _with_default(settings: Any, name: str) -> str:
 
 
 def terminal_type(field: inspect.Parameter) -> Any:
-    """Return the type that the flag of a field has; None for a field that only Python has."""
+    """Return the flag type of a field; None for a Python-only field."""
     flag = flag_of(field.annotation)
     if flag is None:
         return field.annotation

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results on the terminal: the tables of their pages, and the checks of a robot."""
+"""Results on the terminal: the tables of their pages, and a robot's checks."""
 
 from collections.abc import Iterable
 from functools import singledispatch
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 _WIDTH = 120
-_MOST_ROWS = 24  # of a table by group
+_MOST_ROWS = 24  # per table by group
 _PAGES_ONLY = ("p10 – p90",)
 
 
 def print_evaluation(result: Evaluation) -> None:
-    """Print what `evaluate.evaluate` returns."""
+    """Print an `evaluate.evaluate` result."""
     remarks = accuracy.reach(result) if isinstance(result, Simulated) else []
     print_tables(in_a_sentence(result), evaluation_tables(result), *remarks)
 
@@ -49,7 +49,7 @@ def print_identification(result: "IdentificationFigures") -> None:
 
 
 def print_adaptation(result: "AdaptationFigures") -> None:
-    """Print what differs from the declaration, the errors of each rung, and what remains unexplained."""
+    """Print the differences from the declaration, each rung's errors, and what remains unexplained."""
     from neurodyn.report import adaptation
 
     found = [adaptation.quantities(result), *adaptation.errors(result), *adaptation.left(result)]
@@ -58,7 +58,7 @@ def print_adaptation(result: "AdaptationFigures") -> None:
 
 
 def print_conditions(result: "ConditionFigures") -> None:
-    """Print the conditions that were found in logs, and errors before and after."""
+    """Print the conditions found in logs, and errors before and after."""
     from neurodyn.report import adaptation
 
     found = [adaptation.quantities(result), adaptation.condition_errors(result)]
@@ -66,7 +66,7 @@ def print_conditions(result: "ConditionFigures") -> None:
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:
-    """Print the torque errors of an actuator network beside the best parametric drive's."""
+    """Print the torque errors of an actuator network and of the best parametric drive."""
     rows = []
     for name, joint in result.joints.items():
         errors = f"{joint.network:.3g}", f"{joint.drive:.3g}", f"{joint.network / joint.drive:.2f}"
@@ -89,7 +89,7 @@ def print_policy(result: "PolicyEvaluation") -> None:
 
 
 def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
-    """Print tables below their titles; those without rows are left out."""
+    """Print tables below their titles, except those without rows."""
     console = terminal(_WIDTH, soft_wrap=True)
     console.print(title)
     for table in tables:
@@ -103,7 +103,7 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
 
 @singledispatch
 def evaluation_tables(result: Simulated) -> list[Table]:
-    """Return the tables of an evaluation that are for the terminal."""
+    """Return the tables of an evaluation that the terminal shows."""
     found = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
     more = accuracy.grounds, accuracy.limits, accuracy.energy, accuracy.stability
     return [
@@ -146,7 +146,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "fails": "bold red"}
 
 
 def print_check(result: RobotCheck) -> None:
-    """Print a row for each finding, and below them what to change."""
+    """Print a row per finding, and advice below them."""
     console = terminal(80, soft_wrap=True)
     console.print(lead(result))
     rows = [row(finding) for finding in result.findings]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables that fit the terminal.
 
-Numbers are never cut, words wrap, and columns that do not fit go on below.
+Numbers are never cut, words wrap, and columns that do not fit continue below.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,15 +26,15 @@ _GAP = 3
 _WORDS = 16
 """Width up to which a cell stays on one line."""
 _FIRST = 0.45
-"""Share of the width that the first column, which names the rows, takes at most."""
+"""Maximum share of the width for the first column, which names the rows."""
 
 Cell = str | Text
 
 
 def print_table(console: Console, head: Sequence[str], rows: Sequence[Sequence[Cell]], title: str = "") -> None:
-    """Print a table, in blocks below each other where its columns do not fit side by side.
+    """Print a table, split into blocks if its columns do not fit side by side.
 
-    The first column names the rows, and every block begins with it.
+    The first column names the rows, and every block starts with it.
     """
     for number, columns in enumerate(_blocks(head, rows, console.width)):
         table = Table(
@@ -63,18 +63,18 @@ def _blocks(head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> 
 
 
 def _widths(columns: list[int], head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
-    """Return the widths of the columns of a block: as wide as they would be, as far as there is room."""
+    """Return the column widths of a block: their preferred widths as far as there is room."""
     widths = [_least(column, head, rows, width) for column in columns]
     wanted = [max(cell_len(str(cell)) for cell in (head[c], *(row[c] for row in rows))) for c in columns]
     room = width - sum(widths) - _GAP * (len(columns) - 1)
     while room > 0 and (narrow := [i for i in range(len(columns)) if widths[i] < wanted[i]]):
-        widths[min(narrow, key=lambda i: wanted[i] - widths[i])] += 1  # those that lack least are helped first
+        widths[min(narrow, key=lambda i: wanted[i] - widths[i])] += 1  # columns that lack least come first
         room -= 1
     return widths
 
 
 def _least(column: int, head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> int:
-    """Return the width below which a column would be cut within a word or a number."""
+    """Return the width below which a column would cut a word or a number."""
     cells = [str(row[column]) for row in rows]
     whole = max(map(cell_len, cells), default=0)
     longest_word = max((cell_len(word) for cell in [head[column], *cells] for word in cell.split()), default=0)
@@ -84,12 +84,12 @@ def _least(column: int, head: Sequence[str], rows: Sequence[Sequence[Cell]], wid
 
 
 def print_import(store: "Store", out: Path) -> None:
-    """Print what `neurodyn import` found and wrote."""
+    """Print the result of `neurodyn import`."""
     from neurodyn.data.inspection import counts
 
     console = terminal(soft_wrap=True)
     found = counts(store)
-    if "rates_hz" in found["log"]:  # rows come at the frames of the robot, and aligned
+    if "rates_hz" in found["log"]:  # row layouts come at the robot's frames, already aligned
         _print_log(console, found)
     splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
     console.print(
@@ -106,7 +106,7 @@ def _print_sensors(console: Console, found: dict[str, Any]) -> None:
 
 
 def print_inspection(found: dict[str, Any]) -> None:
-    """Print what `data.inspection.inspect_store` found."""
+    """Print a `data.inspection.inspect_store` result."""
     console = terminal(soft_wrap=True)
     length = found["length"]
     console.print(
@@ -144,12 +144,12 @@ def print_inspection(found: dict[str, Any]) -> None:
         )
         for name, value in found["rewards"]["groups"].items():
             console.print(f"mean return of {name}: {value:.4g}")
-    if "rates_hz" in (found["log"] or {}):  # rows, and what a script wrote, have no rates
+    if "rates_hz" in (found["log"] or {}):  # row layouts, and data written by scripts, have no rates
         _print_log(console, found)
 
 
 def print_log(found: dict[str, Any]) -> None:
-    """Print what `data.inspection.inspect_log` found."""
+    """Print a `data.inspection.inspect_log` result."""
     console = terminal(soft_wrap=True)
     say = partial(console.print, highlight=False)
     runs = f"{found['runs']} run" + "s" * (found["runs"] != 1)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps: one training with many settings and seeds, by Ray Tune, resumable; the best by validation figures."""
+"""Sweeps: one training with many settings and seeds, with Ray Tune, resumable; best by validation figures."""

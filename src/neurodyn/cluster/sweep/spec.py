@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a sweep: which training, which settings are tried, by whom they are chosen; checked before any work."""
+"""The file of a sweep: training, settings to vary and search; checked before any work."""
 
 import copy
 import json
@@ -24,20 +24,20 @@ from neurodyn.core.seeds import generator, require_seed
 from neurodyn.evaluate.run_comparison import flat_settings
 
 MOST = 10_000
-"""Most settings of a sweep."""
+"""Maximum number of settings in a sweep."""
 
 Values = dict[str, Any]
-"""What one setting of a sweep gives to each name."""
+"""Values of one setting of a sweep, by name."""
 
 
 class Range(Config, frozen=True):
-    """Numbers between two bounds.
+    """A range of numbers.
 
     Attributes:
-        lower: Least.
-        upper: Greatest.
-        log: Whether their logarithm is spread evenly.
-        whole: Whether they are whole numbers.
+        lower: Lower bound.
+        upper: Upper bound.
+        log: Whether to sample uniformly in the logarithm.
+        whole: Whether to use integers only.
     """
 
     lower: float
@@ -54,7 +54,7 @@ class Range(Config, frozen=True):
             raise ValueError(f"bounds are {self.lower:g} and {self.upper:g}; valid with whole: whole numbers")
 
     def at(self, share: float) -> float | int:
-        """Return the number at a share of the range, between 0 and 1."""
+        """Return the number at a fraction of the range, between 0 and 1."""
         if self.whole:
             low, high = self.lower - 0.5, self.upper + 0.5
             found = low * (high / low) ** share if self.log else low + share * (high - low)
@@ -65,28 +65,28 @@ class Range(Config, frozen=True):
 
 
 Space = Mapping[str, tuple[Any, ...] | Range]
-"""Values, or a range of numbers, by name."""
+"""Values or a range of numbers, by name."""
 
 
 class Chooser(Protocol):
-    """Chooses one setting after another.
+    """Interface of a search: chooses one setting after another.
 
     Attributes:
-        count: How many it chooses.
+        count: Number of settings to choose.
     """
 
     count: int
 
     def choose(self, number: int) -> Values:
-        """Return a setting; numbers are asked for in their order."""
+        """Return a setting; numbers are requested in order."""
         ...
 
     def replay(self, number: int, values: Values) -> None:
-        """Take note of a setting that was chosen before the sweep was resumed, in place of `choose`."""
+        """Record a setting chosen before the sweep was resumed, instead of `choose`."""
         ...
 
     def tell(self, number: int, score: float | None) -> None:
-        """Take note of the mean figure of a setting, of which less is better; None where it failed."""
+        """Record the mean figure of a setting, lower is better; None if it failed."""
         ...
 
 
@@ -115,7 +115,7 @@ class Grid:
 
 
 class Chance(Grid):
-    """Independent draws; setting k depends on (seed, k) alone; see `Chooser`."""
+    """Independent draws; setting k depends only on (seed, k); see `Chooser`."""
 
     def __init__(self, space: Space, samples: int | None, seed: int) -> None:
         self.count = required_samples(samples, "random")
@@ -123,9 +123,9 @@ class Chance(Grid):
 
 
 class Optuna:
-    """Optuna's tree-structured Parzen estimator: settings near those that were good before; see `Chooser`.
+    """Optuna's tree-structured Parzen estimator: settings near earlier good ones; see `Chooser`.
 
-    Which settings it chooses depends on the order in which trials end, unless there is one worker.
+    With several workers, its choices depend on the order in which trials end.
     """
 
     def __init__(self, space: Space, samples: int | None, seed: int) -> None:
@@ -178,20 +178,20 @@ class Optuna:
 
 
 SEARCHES: Registry[Callable[[Space, int | None, int], Chooser]] = Registry("search")
-"""Who chooses the settings of a sweep, by name; called with the space, the number of samples and the seed."""
+"""Searches by name, called with the space, the number of samples and the seed."""
 SEARCHES.add("grid", Grid)
 SEARCHES.add("random", Chance)
 SEARCHES.add("optuna", Optuna)
 
 
 def require_count(count: int) -> None:
-    """Refuse sweeps of no settings, or of more than anybody would wait for, with an InputError."""
+    """Raise an InputError for a sweep of no settings, or of too many."""
     if not 1 <= count <= MOST:
         raise InputError(f"the sweep has {count:,} settings; valid: 1 to {MOST:,}")
 
 
 def required_samples(samples: int | None, search: str) -> int:
-    """Return the number of settings that are drawn; for errors see `require_count`."""
+    """Return the number of settings to draw; errors: see `require_count`."""
     if samples is None:
         raise InputError(f"search {search} needs a number of samples; valid: samples: 20, say")
     require_count(samples)
@@ -199,7 +199,7 @@ def required_samples(samples: int | None, search: str) -> int:
 
 
 def corners(space: Space) -> list[Values]:
-    """Return settings that hold each value, and both ends of each range, at least once."""
+    """Return settings that contain each value, and both ends of each range, at least once."""
     ends = {
         name: [entry.at(0.0), entry.at(1.0)] if isinstance(entry, Range) else list(entry)
         for name, entry in space.items()
@@ -224,18 +224,18 @@ _FOR_ALL = ("settings", "space", "search", "samples", "seeds", "seed", "cores")
 
 
 class Sweep(Config, frozen=True):
-    """A sweep, as its file says.
+    """A sweep, as declared in its file.
 
     Attributes:
-        training: Verb of the training, the key under which the file has its arguments.
+        training: Verb of the training, the file's key for its arguments.
         arguments: Arguments of the training.
-        settings: Settings that all trials change, by dotted names ("phases.0.rate").
-        space: Settings or arguments that differ: a list of values, or a range (`space.Range`), by dotted names.
-        search: Who chooses: "grid", "random" or "optuna".
-        samples: How many settings are tried; None for a grid.
-        seeds: Seeds with which each is trained.
-        seed: Seed of whoever chooses.
-        cores: Cores of a trial.
+        settings: Settings changed in all trials, by dotted names ("phases.0.rate").
+        space: Settings or arguments to vary: a list of values, or a range (`space.Range`), by dotted names.
+        search: Search method: "grid", "random" or "optuna".
+        samples: Number of settings to try; None for a grid.
+        seeds: Training seeds of each setting.
+        seed: Seed of the search.
+        cores: Cores per trial.
     """
 
     training: str
@@ -254,9 +254,9 @@ class SweepTrial:
     """One training of a sweep.
 
     Attributes:
-        number: Number of its setting.
+        number: Index of its setting.
         seed: Seed of the training.
-        values: What is its own.
+        values: Values of the varied settings.
         training: Verb.
         arguments: Arguments, as plain data.
         settings: Resolved settings.
@@ -279,7 +279,7 @@ def read_sweep(path: Path) -> Sweep:
     """Read the file of a sweep.
 
     Raises:
-        InputError: It is missing or malformed, or has an unknown key.
+        InputError: The file is missing or malformed, or has an unknown key.
     """
     plain = read_plain(path)
     if not isinstance(plain, dict):
@@ -300,7 +300,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 class SweepPlan:
-    """What a sweep comes to: its space, who chooses from it, and trials whose settings are known to be valid.
+    """A validated sweep: its space, its search, and trials with valid settings.
 
     Attributes:
         sweep: The sweep.
@@ -316,7 +316,7 @@ class SweepPlan:
             where: Its file, for messages.
 
         Raises:
-            InputError: A setting is unknown or out of range, a list is empty, or the training cannot begin.
+            InputError: A setting is unknown or out of range, a list is empty, or the training cannot start.
         """
         self.sweep, self._where = sweep, where
         self.training: Training = TRAININGS[sweep.training]
@@ -400,13 +400,13 @@ class SweepPlan:
         else:
             place[last] = copy.deepcopy(value)
         if name == "steps" and plain.get("minutes") is not None and value is not None:
-            plain["minutes"] = None  # one budget in place of the other, as by --steps and --minutes
+            plain["minutes"] = None  # a budget in steps replaces one in minutes, as with --steps
         if name == "minutes" and plain.get("steps") is not None and value is not None:
             plain["steps"] = None
 
 
 def _inner(plain: Any, prefix: str = "") -> Iterable[str]:
-    """Yield the names of settings that hold others: a whole network, a whole phase."""
+    """Yield the names of nested settings: a whole network, a whole phase."""
     items = plain.items() if isinstance(plain, Mapping) else enumerate(plain) if isinstance(plain, list) else ()
     for key, value in items:
         if isinstance(value, Mapping | list):
@@ -422,7 +422,7 @@ def _require_known(given: Iterable[Any], valid: Iterable[str], what: str, where:
 
 
 def _absolute(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with the full paths of files and folders: workers need not be in this folder."""
+    """Return arguments with absolute paths: workers need not run in this folder."""
     return {name: _full(value) for name, value in arguments.items()}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep from its file to its folder: trials, the best of them, a page and JSON that compare all."""
+"""A sweep from its file to its folder: trials, the best of them, and a comparison as a page and JSON."""
 
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,13 @@ RECORD, RESULT, PAGE = "sweep.yaml", "sweep.json", "comparison.html"
 
 
 class Best(Record, frozen=True):
-    """The best setting, by the mean of its validation figure over the seeds, and the best of its runs.
+    """The best setting, by its validation figure averaged over seeds, and its best run.
 
     Attributes:
         run: Run folder.
-        values: What the setting has of its own.
+        values: Values of the varied settings.
         mean: Mean of the figure over the seeds.
-        half: Half the width of its 95 % interval; None of one seed.
+        half: Half width of its 95 % interval; None for one seed.
     """
 
     run: str
@@ -45,14 +45,14 @@ class Best(Record, frozen=True):
 
 
 class SweepResult(Record, frozen=True):
-    """What came of a sweep.
+    """Result of a sweep.
 
     Attributes:
         training: Verb.
-        figure: What trials were chosen by.
+        figure: Name of the figure that ranks trials.
         best: The best setting.
-        trials: What came of each trial, by its run folder.
-        comparison: Runs beside each other, seeds together.
+        trials: Outcome of each trial, by its run folder.
+        comparison: Comparison of the runs, seeds of a setting grouped.
     """
 
     training: str
@@ -72,23 +72,23 @@ def sweep(
     resume: bool = False,
     told: Told | None = None,
 ) -> SweepResult:
-    """Train with many settings and seeds, and compare what came of it.
+    """Train with many settings and seeds, and compare the results.
 
-    Every trial is a run folder (OUT/trials/NUMBER-seed-SEED) like those of its verb. Nothing is trained before the
-    whole file was found to be valid.
+    Every trial is a run folder (OUT/trials/NUMBER-seed-SEED) like those of its verb. The whole file is validated before
+    any training.
 
     Args:
         spec: File of the sweep; see `cluster.sweep.spec.Sweep`.
         out: Folder of the sweep: trials, sweep.yaml, sweep.json, comparison.html.
-        cluster: "local" to start Ray on this machine, "auto" for the cluster that it belongs to, or HOST:PORT.
-        workers: Most trials at once; None for as many as there are cores for.
-        memory: Most memory of a trial [GB].
-        resume: Go on with a sweep that was killed: trials that have ended stay, others go on where they were.
+        cluster: "local" to start Ray on this machine, "auto" for the cluster it belongs to, or HOST:PORT.
+        workers: Maximum parallel trials; None for as many as the cores allow.
+        memory: Memory limit of a trial [GB].
+        resume: Resume a killed sweep: finished trials are kept, others continue.
         told: Called after each trial.
 
     Raises:
-        InputError: The file has an unknown key or a setting that is not valid, the folder holds a sweep, the cluster
-            does not answer, or no trial has a usable result.
+        InputError: The file has an unknown key or an invalid setting, the folder holds a sweep, the cluster does not
+            answer, or no trial has a usable result.
     """
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; valid: at least 1")
@@ -112,10 +112,10 @@ def sweep(
 
 
 def _begin(asked: Sweep, folder: Path, cluster: str, resume: bool) -> None:
-    """Write what the sweep is, or compare it with what is there.
+    """Write the sweep's declaration, or compare it with an existing one.
 
     Raises:
-        InputError: The folder holds a sweep that is not to be resumed, or another one; or no cluster answers.
+        InputError: The folder holds another sweep, or one that is not resumed; or no cluster answers.
     """
     path = folder / RECORD
     if path.exists():
@@ -159,7 +159,7 @@ def _result(plan: SweepPlan, folder: Path, queue: TrialQueue) -> SweepResult:
 
 
 def _figures(plan: SweepPlan, run: Path, name: str, outcome: TrialOutcome) -> RunFigures:
-    """Return what a trial is compared by."""
+    """Return the figures that a trial is compared by."""
     settings, seed = run_settings(run)
     cost, series, verdict = training_of(run)
     cost = msgspec.structs.replace(cost, parameters=outcome.weights)

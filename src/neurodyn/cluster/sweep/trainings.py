@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings that a sweep can repeat, by verb: what each takes, its settings, how it is run, and how it is judged."""
+"""Trainings that a sweep can repeat, by verb: arguments, settings, execution and ranking."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -24,12 +24,12 @@ Paths = str | tuple[str, ...]
 
 
 class Training(ABC):
-    """A verb that makes a run folder.
+    """A verb that writes a run folder.
 
     Attributes:
-        request: What its verb is asked.
-        arguments: What of that a sweep's file can say; the rest is a setting, or the same in all trials.
-        what: What the figure is that trials are chosen by.
+        request: Request class of its verb.
+        arguments: Part of the request that a sweep file can set; the rest are settings, or equal in all trials.
+        what: Description of the figure that ranks trials.
     """
 
     request: ClassVar[Callable[..., Any]]
@@ -37,7 +37,7 @@ class Training(ABC):
     what: ClassVar[str]
 
     def asked(self, given: Any, out: Path = Path(), **changes: Any) -> Any:
-        """Return the request of a training; where its settings are given, they hold the budget already."""
+        """Return the request of a training; settings, if given, already contain the budget."""
         fields = {name: getattr(given, name) for name in given.__struct_fields__}
         if changes:
             fields |= dict.fromkeys(fields.keys() & {"minutes", "steps", "net", "members"})
@@ -45,7 +45,7 @@ class Training(ABC):
 
     @abstractmethod
     def settings(self, given: Any) -> Config:
-        """Return its settings before any is changed, with all that is given read and checked.
+        """Return its unmodified settings, with all given files read and checked.
 
         Raises:
             InputError: A file is missing or malformed, or does not fit the others.
@@ -53,15 +53,15 @@ class Training(ABC):
 
     @abstractmethod
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
-        """Train, or go on with a run that was killed.
+        """Train, or resume a killed run.
 
         Raises:
-            InputError: The result cannot be used, or something of that does not fit.
+            InputError: The result is not usable, or the arguments do not fit together.
         """
 
     @abstractmethod
     def figure(self, given: Any, out: Path) -> Figure:
-        """Return the figure of a finished run by which it is chosen."""
+        """Return the figure that ranks a finished run."""
 
     def weights(self, given: Any, out: Path) -> int:
         """Return the number of weights of a finished run's model."""
@@ -72,7 +72,7 @@ class Training(ABC):
 
 
 def arguments_in_file(request: type, *names: str) -> type[Config]:
-    """Return what a sweep's file can say of a request: some of its fields, as they are typed at the terminal."""
+    """Return a struct of the request fields that a sweep file can set, typed as on the terminal."""
     fields = [one for one in arguments_of(request) if one.name in names]
     made: Any = msgspec.defstruct(
         request.__name__.replace("Request", "Arguments"),
@@ -167,7 +167,7 @@ class Discover(Training):
 
 
 class ModelTraining(Training):
-    """A training of neural dynamics or of a world model, which is chosen by its roll-outs."""
+    """A training of neural dynamics or a world model, ranked by its roll-outs."""
 
     what = "held-out roll-out error, in standard deviations"
 
@@ -177,7 +177,7 @@ class ModelTraining(Training):
 
 
 class Train(ModelTraining):
-    """`neurodyn train`, of neural dynamics and world models."""
+    """`neurodyn train`, for neural dynamics and world models."""
 
     request = TrainRequest
     arguments = arguments_in_file(
@@ -200,7 +200,7 @@ class Train(ModelTraining):
 
 
 class Finetune(ModelTraining):
-    """`neurodyn finetune`, of neural dynamics and world models."""
+    """`neurodyn finetune`, for neural dynamics and world models."""
 
     request = FinetuneRequest
     arguments = arguments_in_file(FinetuneRequest, "run", "data", "size", "minutes", "steps", "shares", "device")
@@ -268,7 +268,7 @@ class PolicyTrain(Training):
 
 
 TRAININGS: Registry[Training] = Registry("training of a sweep")
-"""What a sweep can repeat, by its verb."""
+"""Trainings that a sweep can repeat, by verb."""
 TRAININGS.add("train", Train())
 TRAININGS.add("finetune", Finetune())
 TRAININGS.add("identify", Identify())

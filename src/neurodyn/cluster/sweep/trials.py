@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a sweep: their order, each as a run folder like any other, what came of it, and workers of Ray Tune."""
+"""Trials of a sweep: their order, run folders, outcomes, and Ray Tune workers."""
 
 import contextlib
 import json
@@ -26,16 +26,16 @@ OUTCOME = "trial.json"
 
 
 class TrialOutcome(Record, frozen=True):
-    """What came of a trial.
+    """Outcome of a trial.
 
     Attributes:
-        number: Number of its setting.
+        number: Index of its setting.
         seed: Seed of the training.
-        values: What is its own.
+        values: Values of the varied settings.
         seconds: Wall time of the trial [s].
-        figure: What trials are chosen by; None where it failed.
-        weights: Number of weights of the result, or of identified parameters; None where it failed.
-        failed: Why it failed; empty where it did not.
+        figure: Figure that ranks trials; None if it failed.
+        weights: Number of weights of the result, or of identified parameters; None if it failed.
+        failed: Reason for failure; empty if it did not fail.
     """
 
     number: int
@@ -48,7 +48,7 @@ class TrialOutcome(Record, frozen=True):
 
 
 def run_trial(trial: SweepTrial, folder: Path) -> TrialOutcome:
-    """Train, go on with a training that was killed, or read what came of one that has ended.
+    """Train, resume a killed training, or read the outcome of a finished one.
 
     Args:
         trial: The trial.
@@ -76,12 +76,12 @@ def run_trial(trial: SweepTrial, folder: Path) -> TrialOutcome:
 
 
 def failed(trial: SweepTrial, why: str, seconds: float = 0.0) -> TrialOutcome:
-    """Return what came of a trial that has no usable result."""
+    """Return the outcome of a trial without a usable result."""
     return TrialOutcome(number=trial.number, seed=trial.seed, values=trial.values, seconds=seconds, failed=why)
 
 
 def outcome_of(folder: Path) -> TrialOutcome | None:
-    """Return what came of the trial of a run folder; None where it has not ended."""
+    """Return the outcome of the trial in a run folder; None if it has not finished."""
     path = folder / OUTCOME
     if not path.is_file():
         return None
@@ -89,22 +89,22 @@ def outcome_of(folder: Path) -> TrialOutcome | None:
 
 
 CHOSEN = "settings.json"
-"""The settings that were chosen, in their order: a resumed sweep goes on with them."""
+"""File of the chosen settings, in order: a resumed sweep continues with them."""
 
 Told = Callable[[int, int, TrialOutcome], None]
-"""Called with the trials that have ended, the number of all, and what came of the last."""
+"""Called with the number of finished trials, the total number, and the last outcome."""
 
 
 class TrialQueue:
-    """Trials one after another, and what came of them.
+    """Queue of trials, and their outcomes.
 
     Attributes:
-        outcomes: What came of those that have ended, by the name of their run folder.
-        total: Number of all trials.
+        outcomes: Outcomes of finished trials, by run folder name.
+        total: Total number of trials.
     """
 
     def __init__(self, plan: SweepPlan, out: Path, told: Told | None = None) -> None:
-        """Take up a sweep where its folder left it.
+        """Continue a sweep from the state of its folder.
 
         Args:
             plan: The sweep.
@@ -127,7 +127,7 @@ class TrialQueue:
         return self._out / "trials" / trial.name
 
     def pop(self) -> SweepTrial | None:
-        """Return the next trial; None where there is none left."""
+        """Return the next trial; None if none is left."""
         while not self._waiting and self._next < self._plan.chooser.count:
             values = self._plan.chooser.choose(self._next)
             self._chosen.append(values)
@@ -136,14 +136,14 @@ class TrialQueue:
         return self._waiting.popleft() if self._waiting else None
 
     def end(self, trial: SweepTrial, outcome: TrialOutcome) -> None:
-        """Take note of what came of a trial."""
+        """Record the outcome of a trial."""
         self.outcomes[trial.name] = outcome
         if self._told is not None:
             self._told(len(self.outcomes), self.total, outcome)
         self._tell(trial.number)
 
     def _take(self, number: int, values: Values) -> None:
-        """Put the trials of a setting into the queue, but for those that have ended well."""
+        """Queue the trials of a setting, except those that succeeded earlier."""
         self._next = number + 1
         for seed in self._plan.sweep.seeds:
             trial = self._plan.trial(number, seed, values)
@@ -155,7 +155,7 @@ class TrialQueue:
         self._tell(number)
 
     def _tell(self, number: int) -> None:
-        """Tell who chooses what came of a setting, once all its seeds have ended."""
+        """Report a setting's score to the search once all its seeds have finished."""
         found = [outcome for outcome in self.outcomes.values() if outcome.number == number]
         if len(found) < len(self._plan.sweep.seeds):
             return
@@ -165,7 +165,7 @@ class TrialQueue:
 
 
 def _score(outcome: TrialOutcome) -> float | None:
-    """Return the figure of a trial as something of which less is better; None where it failed."""
+    """Return the figure of a trial, negated if greater is better; None if it failed."""
     figure = outcome.figure
     if figure is None or figure.value is None:
         return None
@@ -173,10 +173,10 @@ def _score(outcome: TrialOutcome) -> float | None:
 
 
 _LOSSES = 2
-"""How often a trial may lose its worker, and is gone on with by another."""
+"""Maximum number of worker losses after which a trial is resumed by another worker."""
 
 _QUIET = ("RAY_AIR_NEW_OUTPUT", "RAY_CHDIR_TO_TRIAL_DIR", "TUNE_PRINT_ALL_TRIAL_ERRORS")
-"""What of Tune is switched off: its tables, its own folder as the place of a trial, its traces."""
+"""Features of Tune to switch off: its tables, its own working folder per trial, its traces."""
 
 
 def run_trials(
@@ -188,10 +188,10 @@ def run_trials(
     Args:
         queue: The trials.
         address: Address of the cluster; see `neurodyn.cluster.Cluster`.
-        cores: Cores of a trial.
-        device: Torch device of trials; each takes a GPU where it is not "cpu".
-        workers: Most trials at once; None for as many as the cluster has cores for.
-        memory: Most memory of a trial [GB].
+        cores: Cores per trial.
+        device: Torch device of trials; each uses a GPU unless it is "cpu".
+        workers: Maximum parallel trials; None for as many as the cluster's cores allow.
+        memory: Memory limit of a trial [GB].
 
     Raises:
         InputError: Ray is not installed, no cluster answers, it is too small for a trial, or its head dies.
@@ -222,7 +222,7 @@ def run_trials(
 
 
 def _searcher(tune: Any, queue: TrialQueue) -> Any:
-    """Return what Tune asks for trials, and tells what came of them."""
+    """Return a Tune searcher that takes trials from the queue and reports their outcomes."""
     from ray.tune.search import Searcher
 
     class Trials(Searcher):
@@ -231,7 +231,7 @@ def _searcher(tune: Any, queue: TrialQueue) -> Any:
             self._running: dict[str, SweepTrial] = {}
 
         def __reduce__(self) -> Any:
-            return Searcher, ()  # Tune keeps a copy that it could restore, which a sweep does not need
+            return Searcher, ()  # Tune keeps a copy for restoring, which a sweep does not need
 
         def set_search_properties(self, metric: Any, mode: Any, config: Any, **spec: Any) -> bool:
             return True
@@ -252,7 +252,7 @@ def _searcher(tune: Any, queue: TrialQueue) -> Any:
                 queue.end(trial, from_dict(json.loads(result["outcome"]), TrialOutcome))
 
         def save(self, checkpoint_path: str) -> None:
-            Path(checkpoint_path).touch()  # what lasts is in the folder of the sweep
+            Path(checkpoint_path).touch()  # the state that lasts is in the sweep's folder
 
         def restore(self, checkpoint_path: str) -> None:
             pass
@@ -261,7 +261,7 @@ def _searcher(tune: Any, queue: TrialQueue) -> Any:
 
 
 def _trainable(tune: Any, cores: int, memory: float | None) -> Any:
-    """Return what Tune runs in the process of a worker."""
+    """Return the function that Tune runs in a worker process."""
 
     class Training(tune.Trainable):
         def setup(self, config: dict[str, Any]) -> None:
@@ -271,13 +271,13 @@ def _trainable(tune: Any, cores: int, memory: float | None) -> Any:
             trial: SweepTrial = self.config["trial"]
             try:
                 outcome = run_trial(trial, Path(self.config["folder"]))
-            except Exception as error:  # the other trials go on
+            except Exception as error:  # the other trials continue
                 outcome = failed(trial, f"{type(error).__name__}: {error}")
             return {"outcome": json.dumps(outcome.plain()), "done": True}
 
         def reset_config(self, new_config: dict[str, Any]) -> bool:
             self.config = new_config
-            return True  # the next trial in the same process, which has imported everything
+            return True  # the next trial reuses the process, with all imports done
 
         def save_checkpoint(self, checkpoint_dir: str) -> None:
             pass
@@ -300,7 +300,7 @@ def _require_room(there: dict[str, float], wanted: dict[str, float]) -> None:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep Tune's own tables, hints and logs from the terminal."""
+    """Suppress Tune's tables, hints and logs on the terminal."""
     before = {name: os.environ.get(name) for name in _QUIET}
     os.environ.update(dict.fromkeys(_QUIET, "0"))
     logger = logging.getLogger("ray")
