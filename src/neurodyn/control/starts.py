@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of episodes: states, pieces of a terrain, and heights above the ground.
 
-On uneven ground a task measures heights from the ground below the base, where the robot starts.
+On uneven ground, a task measures heights from the ground below the base.
 """
 
 from collections.abc import Callable
@@ -293,7 +293,7 @@ def _widened(scene: Scene) -> Scene:
 
 
 def _highest(ground: Ground) -> Tensor:
-    """Return the greatest height of the ground around the origin of each world, where a robot starts [m]."""
+    """Return the greatest height of the ground around the origin of each world, the robot's start [m]."""
     from neurodyn.sim.sampling import ground_height
 
     assert ground.pose is not None

@@ -344,7 +344,7 @@ def estimate_noise(spec: StateSpec, windows: FitWindows) -> Noise:
 
 
 def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: FitWindows) -> Noise:
-    """Return the given noise, or an estimate where none is given.
+    """Return the given noise, or an estimate if none is given.
 
     Raises:
         InputError: The number of values does not match the degrees of freedom.

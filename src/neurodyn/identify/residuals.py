@@ -117,7 +117,7 @@ class Residuals:
         noise: Noise of the joint sensors.
         measured: Readings of other sensors; None if none are compared.
         scale: Standard deviation of the residuals by channel (positions, velocities, sensors), shape [channels].
-        options: Which channels are compared, and what is free.
+        options: Compared channels and free variables.
         space: The search coordinates.
         parameters: Their number n.
         names: Names of the free quantities.

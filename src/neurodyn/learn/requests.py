@@ -75,7 +75,7 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
             none.
         conditions: Quantities that differ between the episodes of the data and are inputs of the network, by name or
             shell pattern, so that one network is a family of robots; by default those of the settings, or none.
-        members: Networks to train side by side, each on its own draw of the episodes; their disagreement is the model's
+        members: Networks to train in parallel, each on its own draw of the episodes; their disagreement is the model's
             uncertainty. By default as in the settings: 1 (neural) or 5 (world-model).
     """
 

@@ -300,7 +300,7 @@ class Disturbances:
 
 
 def _own(task: Task, given: Sequence[RandomisedQuantity], *, noisy: bool) -> tuple[RandomisedQuantity, ...]:
-    """Return a task's own disturbances, except those that are overridden."""
+    """Return a task's own disturbances, except overridden ones."""
     own = list(disturbances_of(task.disturbances, task))
     if noisy and task.noise:
         own += [
@@ -322,7 +322,7 @@ class EpisodeDraws:
     """Per-episode draws of disturbances, in addition to the robot's (`policy.randomisation.QuantityDraws`).
 
     Attributes:
-        draws: Disturbances; those that are drawn in every step are left out.
+        draws: Disturbances; those drawn in every step are left out.
     """
 
     draws: tuple[RandomisedQuantity, ...]

@@ -163,7 +163,7 @@ class PolicyEnvironment(VecEnv):
                 deviation.
             usual: Uncertainty without penalty; lower uncertainty earns reward. If every frame cost something, failing
                 early would pay.
-            failure: Added to the learner's reward where an episode fails, but not by `step_tracked`.
+            failure: Added to the learner's reward when an episode fails, except by `step_tracked`.
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles, above which heights are measured; None for the robot's default ground.
             draws: Randomised quantities (`policy.randomisation`) that `dynamics` supports; None for one robot.

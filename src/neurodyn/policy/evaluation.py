@@ -326,7 +326,7 @@ def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 _STRONGEST = 4
-"""Number of influential quantities that are named."""
+"""Most influential quantities named."""
 
 
 def policy_figures(

@@ -59,7 +59,7 @@ _WORLDS, _LEAST_WORLDS = 256, 4
 _TRANSITIONS, ROBOT_TRANSITIONS = 200_000, 20_000
 """Default number of transitions: in simulators, on robots."""
 _SPLIT_TOGETHER, _MOST_EMPTY = 10, 5
-"""Number of a robot's episodes that are split as one block; number of empty episodes after which recording fails."""
+"""Episodes of a robot that are split as one block; consecutive empty episodes after which recording fails."""
 _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
     ("base_height", ("",), "m", ""),
     ("base_orientation", ("x", "y", "z", "w"), "1", "world"),

@@ -328,7 +328,7 @@ class PpoLearner(PolicyLearner):
         return [self.runner.alg.actor, self.runner.alg.critic]
 
     def begin(self, at: TrainState) -> None:
-        """Start from an earlier policy or by cloning the log, where the settings ask for it."""
+        """Start from an earlier policy or by cloning the log, if the settings ask for it."""
         settings, where = self._settings, self._where
         if self._initial is not None and not at.step:
             self._take_over(self._initial)

@@ -83,7 +83,7 @@ class History:
 
 
 class Planner:
-    """Plans in a model at every frame, for one or several worlds side by side.
+    """Plans in a model at every frame, for one or several worlds in parallel.
 
     Example:
         ```python
