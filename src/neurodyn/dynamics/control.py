@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controls of a frame: torques from controls, in the same way for all dynamics, and pushes of the base."""
+"""Torques of a frame from controls, computed in one way for all dynamics, and pushes of the base."""
 
 import torch
 from jaxtyping import Float

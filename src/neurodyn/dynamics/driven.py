@@ -37,7 +37,7 @@ class DrivenCarry:
 
 
 class DrivenDynamics(Dynamics):
-    """Dynamics whose controls are commands of drives; `dynamics` are the ones behind the drives."""
+    """Dynamics whose controls are commands of drives; `dynamics` are those behind the drives."""
 
     def __init__(self, dynamics: Dynamics, drives: Mapping[str, Drive]) -> None:
         """Put drives in front of dynamics. Arguments and errors: see `driven`."""

@@ -42,8 +42,8 @@ class Groups:
     """Rows by member, for passes in which each member sees its own rows only.
 
     Attributes:
-        rows: Row at each place of each member, shape [members, places]; unused places repeat a row.
-        places: Place of each row among the places of all members, shape [rows].
+        rows: Row in each slot of each member, shape [members, places]; unused slots repeat a row.
+        places: Slot of each row among the slots of all members, shape [rows].
         in_order: Whether rows are sorted by member already, equally many for each, so that nothing has to be moved.
     """
 

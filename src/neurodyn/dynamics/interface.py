@@ -373,7 +373,7 @@ class Dynamics(ABC):
         return () if self.contact_points is None else self.contact_points.joints
 
     def require_ground(self) -> None:  # noqa: B027  # most kinds support any ground
-        """Raise `InputError` if the dynamics do not feel the ground."""
+        """Raise `InputError` if the dynamics have no ground contact."""
 
     def require_gravity(self, gravity: Tensor) -> None:  # noqa: B027  # most kinds support any gravity
         """Raise `InputError` if the dynamics do not support a gravity [m/s^2], shape [3] or [worlds, 3]."""

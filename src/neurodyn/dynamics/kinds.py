@@ -95,11 +95,11 @@ class Identified(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of dynamics, and what can be done with its models.
+    """One kind of dynamics, and the operations on its models.
 
     Attributes:
         name: Its name in config.json and in `--kind`.
-        title: The same in words, for messages and pages.
+        title: Its name in words, for messages and pages.
         artifact: How models are written and read.
         simulate: Makes dynamics of a declared robot, without a run.
         export: Returns one frame of a model, for ONNX.
@@ -107,11 +107,11 @@ class Kind:
         identified: Reads what was identified of a robot from a model.
         solver: Makes a solver of Newton that steps all worlds of a Newton model with the model of a run.
         settings: Type of the training settings.
-        plan_training: Finds and checks settings and data of a training, without budget and seed.
-        plan_finetuning: Finds and checks settings and data of a fine-tuning, without budget and seed.
+        plan_training: Resolves and checks settings and data of a training, without budget and seed.
+        plan_finetuning: Resolves and checks settings and data of a fine-tuning, without budget and seed.
         train: Trains a model.
         finetune: Fine-tunes a model.
-        evaluate: Measures a model in another way than most kinds are measured.
+        evaluate: Evaluates a model, for kinds with an evaluation of their own.
         along_log: Loads the model of a run on a device for roll-outs along a log that start from estimated states; None
             if they start from logged ones.
         refit: Fits models in `neurodyn policy online`.

@@ -235,7 +235,7 @@ class ComparedRollouts:
         return f"{self.predicted_label} beside {self.truth_label}: {worlds} roll-outs of {self._frames} frames: {means}"
 
     def _repr_html_(self) -> str:
-        """Return a table of mean errors by horizon beside persistence, for notebooks."""
+        """Return a table of mean errors by horizon, with those of persistence, for notebooks."""
         units = dict(zip(self.names, error_units(self.spec), strict=True))
         heads = "".join(f"<th>{escape(name)} [{units[name]}]</th>" for name in self.names)
         lines = []

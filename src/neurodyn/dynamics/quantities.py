@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named quantities of a state, in which tasks are written, independent of the kind of dynamics.
 
-A task asks for "base_height" or "joint_velocity" and never for the third coordinate of a state. So it runs in a
-simulator, whose state is generalised coordinates, and in a model of logs, whose state is what was measured. Quantities
-are computed only when asked for; missing ones are refused by name.
+A task asks for "base_height" or "joint_velocity" and never for the third coordinate of a state. It therefore runs both
+in a simulator, whose state is generalised coordinates, and in a model of logs, whose state is the measurements.
+Quantities are computed on demand; missing ones are refused by name.
 
     joint_position [w, nj], joint_velocity [w, nj]     all joints that are not free, in order
     base_position [w, 3]                               origin of the base link [m], world

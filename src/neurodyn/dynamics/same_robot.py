@@ -117,7 +117,7 @@ def as_torques(robot: Robot, store: Store) -> Store:
     """Return a log of targets with the torques of its controller at the start of each frame, for a model of torques.
 
     Raises:
-        InputError: The controller is not known, or is no PD controller.
+        InputError: The controller is not known, or is not a PD controller.
     """
     spec, controller = store.header.spec, controller_of(robot, store.header)
     if controller is None:

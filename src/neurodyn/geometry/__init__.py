@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grounds and what touches them: shapes, meshes, terrain and distances to contact points, as Warp kernels."""
+"""Grounds and contact geometry: shapes, meshes, terrain and distances to contact points, as Warp kernels."""
 
 from neurodyn.core.registry import lazy
 

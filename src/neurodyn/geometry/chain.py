@@ -16,7 +16,7 @@ PLANE, BOX, SPHERE, CAPSULE, CYLINDER, MESH, HEIGHTFIELD = map(wp.constant, rang
 FROM_ROOT, FROM_BASE, FROM_BEFORE = map(wp.constant, range(3))
 
 
-# Warp compiles these functions, with types that it infers and that neither checker knows.
+# Warp compiles these functions and infers types that neither checker knows.
 # ruff: noqa: ANN201, ANN202
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false

@@ -8,7 +8,7 @@ import warp as wp
 from neurodyn.geometry.chain import FROM_BASE, FROM_ROOT, HEIGHTFIELD, MESH, accumulate, add_pose_gradient, advance
 from neurodyn.geometry.distances import heightfield_distance, mesh_distance, primitive_distance
 
-# Warp compiles these functions, with types that it infers and that neither checker knows.
+# Warp compiles these functions and infers types that neither checker knows.
 # ruff: noqa: ANN201
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false

@@ -60,7 +60,7 @@ class SingleJoint:
         self.rest = torque - bias
 
     def reduce(self, body: Articulated) -> Articulated:
-        """Return the inertia and bias that the parent feels, without the velocity-product term."""
+        """Return the inertia and bias transmitted to the parent, without the velocity-product term."""
         upper, lower, u = self.inverse * self.upper, self.inverse * self.lower, self.rest
         reduced = Articulated(
             mirrored(body.rotational - np.outer(upper, self.upper)),
@@ -108,13 +108,13 @@ class PrescribedJoint:
         self.force = body.coupling.T @ spin + body.linear @ linear
 
     def reduce(self, body: Articulated) -> Articulated:
-        """Return the inertia and bias that the parent feels; see `SingleJoint.reduce`."""
+        """Return the inertia and bias transmitted to the parent; see `SingleJoint.reduce`."""
         return Articulated(
             body.rotational, body.coupling, body.linear, body.moment + self.moment, body.force + self.force
         )
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
-        """Return the joint acceleration and its contribution to the link's; see `SingleJoint.__call__`."""
+        """Return the joint acceleration and its contribution to the link's acceleration; see `SingleJoint.__call__`."""
         return [self.rate], self.spin, self.linear
 
 
@@ -127,7 +127,7 @@ class BallJoint:
         self.rest = torque - body.moment
 
     def reduce(self, body: Articulated) -> Articulated:
-        """Return the inertia and bias that the parent feels; see `SingleJoint.reduce`."""
+        """Return the inertia and bias transmitted to the parent; see `SingleJoint.reduce`."""
         k = body.rotational @ self.inverse
         j = body.coupling.T @ self.inverse
         return Articulated(
@@ -139,7 +139,7 @@ class BallJoint:
         )
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
-        """Return the joint acceleration and its contribution to the link's; see `SingleJoint.__call__`."""
+        """Return the joint acceleration and its contribution to the link's acceleration; see `SingleJoint.__call__`."""
         own = self.inverse @ (self.rest - (self.rotational @ spin + self.coupling @ linear))
         return [*own], own, ZERO
 
@@ -152,7 +152,7 @@ class FreeJoint:
         self.rest = torque[:3] - body.moment, torque[3:] - body.force
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
-        """Return the joint acceleration and its contribution to the link's; see `SingleJoint.__call__`."""
+        """Return the joint acceleration and its contribution to the link's acceleration; see `SingleJoint.__call__`."""
         body, (moment, force) = self.body, self.rest
         light = symmetric_inverse(body.linear)
         k = body.coupling @ light
@@ -247,9 +247,9 @@ class Tree:
         return self.in_link_frame(index, self.vector(f"{self.links[index].joint.name}.com"))
 
     def reference(self, index: int) -> Vector:
-        """Return the point whose velocity a free joint's `qd` holds, in the link's frame: the nominal centre of mass.
+        """Return the point of a free joint whose velocity is in `qd`: the nominal centre of mass, in the link's frame.
 
-        States and logs name one point of the base. It stays where the declaration puts it while masses are identified.
+        States and logs refer to this point of the base. It stays as declared while masses are identified.
         """
         return self.in_link_frame(index, array(self.links[index].com))
 

@@ -111,7 +111,7 @@ class Engine:
         config: The configuration.
         constants: Nominal values of all quantities that do not depend on the state.
         program: The recurrence over the state [q, qd, memory] with control, held ground, parameters and weights.
-        memory: Numbers that a step keeps beside q and qd (`multibody.scope.StepMemory`); 0 for none.
+        memory: Length of the memory of a step in addition to q and qd (`multibody.scope.StepMemory`); 0 for none.
         names: Names of all quantities that the step uses, in order of use; a blueprint may act on these.
     """
 

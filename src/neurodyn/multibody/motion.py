@@ -33,7 +33,7 @@ class ProgramFrame:
     def __call__(
         self, q: Tensor, qd: Tensor, torque: Tensor, *, held: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return positions and velocities one frame later, shaped like `q` and `qd`; differentiable by every tensor.
+        """Return positions and velocities one frame later, shaped like `q` and `qd`; differentiable in every tensor.
 
         Args:
             q: Positions in Newton's convention [rad or m], shape [..., nq].
@@ -128,7 +128,7 @@ class FreeMotion:
 
 
 class ContactMotion:
-    """One frame of a mechanism on a ground, of a batch of worlds; differentiable by state, torque and gravity.
+    """One frame of a mechanism on a ground, for a batch of worlds; differentiable in state, torque and gravity.
 
     The ground under each contact point is held from the start of the frame. Contacts of shapes with a heightfield are
     found in every substep.

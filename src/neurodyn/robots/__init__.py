@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declared robots: those of the package by name, and user-defined ones by path."""
+"""Declared robots: shipped ones by name, and user-defined ones by path."""
 
 from pathlib import Path
 

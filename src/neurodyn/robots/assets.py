@@ -99,7 +99,7 @@ _PACKAGES = ("package://", "model://")
 def find_file(path: Path, name: str, folders: tuple[Path, ...] = ()) -> Path | None:
     """Return the absolute path of a file that an asset names, None if there is none.
 
-    A relative name is searched in `folders`, without any in the folder of the asset; package://PACKAGE/REST is searched
+    A relative name is searched in `folders`, or without any in the asset's folder; package://PACKAGE/REST is searched
     above the asset.
     """
     if name.startswith(_PACKAGES):

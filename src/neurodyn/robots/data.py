@@ -72,7 +72,7 @@ def as_logged(robot: Robot, header: StoreHeader) -> Robot:
     """Return a robot whose controls are those of its data: for a log of targets, with the log's controller as drives.
 
     Raises:
-        InputError: The controller is not known, or is no PD controller.
+        InputError: The controller is not known, or is not a PD controller.
     """
     controller = controller_of(robot, header)
     return robot if controller is None else robot.behind(controller)
@@ -184,7 +184,7 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
     name = robot or columns.robot
     if name is None:
         raise InputError(f"{path}: names no robot; give --robot, or `robot:` in the column map")
-    # A robot path in a map is relative to the map; made absolute, because "./go2" is no name of a shipped robot.
+    # A robot path in a map is relative to the map; made absolute, because "./go2" is not the name of a shipped robot.
     beside = (path.parent / name).resolve()
     known = robot is not None or name in names()
     if not known and not beside.exists() and Path(name).suffix and not Path(name).exists():

@@ -135,7 +135,7 @@ class Robot(Config, frozen=True):
             mujoco-c.
         contacts: Bodies whose contact is observed: shell patterns of the labels of collision shapes, by name.
         contact_points: Contact points whose distance to the ground is measured; None for none.
-        legs: Feet and standing height; None for a robot without legs.
+        legs: Feet, standing height and swinging joints; None for a robot without legs.
         end_effector: The robot's end effector; None without one.
         body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
         supports: Bodies that slide on a horizontal plane, in hybrid dynamics.

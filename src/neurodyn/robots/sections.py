@@ -220,7 +220,7 @@ def _require_positive(what: str, value: float | None) -> None:
 
 
 class Legs(Config, frozen=True):
-    """Stance and gait of a robot with a floating base.
+    """Feet, standing height and swinging joints of a robot with a floating base.
 
     Attributes:
         feet: Names, among `contacts`, of the bodies on which it stands.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The identity of the articulation in a Newton model, and the columns of its coordinates.
 
-The fingerprint is taken of world 0. Bodies connected by fixed joints count as one, so that it does not matter whether
-the importer merged them. Labels count without the prefixes of worlds and articulations.
+The fingerprint is taken from world 0. Bodies connected by fixed joints count as one, so that it does not matter whether
+the importer merged them. Labels are compared without the prefixes of worlds and articulations.
 """
 
 from collections.abc import Collection, Sequence

@@ -197,7 +197,7 @@ def _prepare_meshes(path: Path, root: ElementTree.Element, keep: bool) -> None:
 
 
 def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
-    """Parse an XML file; refuse one that cannot be read, is not XML, or has another root than `tag`."""
+    """Parse an XML file; refuse one that cannot be read, is not XML, or has a root other than `tag`."""
     require_regular(path, what)
     try:
         root = ElementTree.parse(path).getroot()

@@ -29,8 +29,9 @@ class GenerationRequest(Config, frozen=True, kw_only=False):
             are, at a random strength per trajectory of .1 to 1 of the range; the others draw new controls in every
             frame.
         speed: Maximum factor on initial velocities, drawn per trajectory; trajectories that settle are unaffected.
-        reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
-        ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
+        reset_fraction: Fraction of trajectories that start from the robot's reset ranges and settle; by default the
+            robot's own.
+        ground: One of the robot's grounds, at its declared pose; by default grounds are sampled as the robot declares.
         frames: Length of a trajectory; by default the robot's own.
         randomise: Quantity of the robot to draw per trajectory, as root.mass=+0:10 (added), *.damping=x.5:2
             (multiplied), contact.friction=.3:.9 (set), each optionally followed by :log or :normal; or a run of

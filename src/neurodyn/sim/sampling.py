@@ -35,7 +35,7 @@ _POINT = ContactPointLayout(
 
 
 def ground_height(ground: Ground, place: Tensor) -> Tensor:
-    """Return the height of the ground [m] at horizontal places, shape [worlds, 2]; zero where no ground is in reach.
+    """Return the height of the ground [m] at horizontal positions, shape [worlds, 2]; zero if no ground is in reach.
 
     A point descends by its distance from the ground until it converges, which never passes through a surface (sphere
     tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996). The search spans 20 m above and below zero.

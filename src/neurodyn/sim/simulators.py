@@ -179,7 +179,7 @@ class SimulatorKind:
         limits: Reads the limits of the robot's joints in its asset, by name.
         worlds: Builds a number of worlds of a robot without drives; options: see `simulator`.
         contacts: Contact model of the hybrid engine that matches it; None if it has no contacts.
-        commands: Whether its worlds take the commands of a robot's drives themselves; None if they never do.
+        commands: Returns whether its worlds compute the drives of a robot themselves; None if they never do.
     """
 
     articulation: Callable[[Robot], Articulation]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import newton
 
 
-# Warp compiles these functions, with types that it infers and that neither checker knows.
+# Warp compiles these functions and infers types that neither checker knows.
 # ruff: noqa: ANN201, ANN202, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false

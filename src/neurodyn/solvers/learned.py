@@ -92,7 +92,7 @@ class SolverGuard:
         """Report worlds that have diverged; on a GPU those known from the last completed copy.
 
         Raises:
-            DivergedError: A world has diverged, and the solver is to stop.
+            DivergedError: A world has diverged, and the solver stops on faults.
         """
         if not self._flag[0]:
             return
@@ -288,7 +288,7 @@ class SolverLearned(newton.solvers.SolverBase):
             control: Joint forces and drive targets, held during the frame; None for the model's.
             contacts: Not used.
             dt: Length of the frame [s]; has to be the model's.
-            observables: None are supported.
+            observables: Not supported.
 
         Forces that the model does not support are refused, on a CPU before anything is written. On a GPU and in a
         captured graph the host does not wait: the state of that world becomes NaN, and a later call raises the error.
@@ -297,7 +297,7 @@ class SolverLearned(newton.solvers.SolverBase):
             MismatchError: `dt` differs from the model's.
             InputError: Forces act that the model does not support, or a graph is being captured and the model has no
                 compiled form.
-            DivergedError: A world has diverged, and the solver is to stop; on a GPU a later call raises it.
+            DivergedError: A world has diverged, and the solver stops on faults; on a GPU a later call raises it.
         """
         self.validate_observables(observables)
         self._require_dt(dt)
@@ -355,7 +355,7 @@ class SolverLearned(newton.solvers.SolverBase):
 
         Raises:
             InputError: A force acted that the model does not support.
-            DivergedError: A world has diverged, and the solver is to stop.
+            DivergedError: A world has diverged, and the solver stops on faults.
         """
         self._drive.require_felt()
         self.guard.require_sound(self._environment)

@@ -336,7 +336,7 @@ def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str
 
 
 def _seen_from_roots(model: Any, layout: ContactPointLayout | None, where: str) -> np.ndarray:
-    """Return the pose at which the robot of each world sees the world frame, shape [worlds, 7]."""
+    """Return the pose of the world frame in the training frame of each world's robot, shape [worlds, 7]."""
     worlds = count_worlds(model)
     kinds, parent = model.joint_type.numpy(), model.joint_parent.numpy()
     frames = model.joint_X_p.numpy().astype(float)

@@ -410,7 +410,7 @@ def fit_encoding(
         invariant: See `EncodingConfig`.
         velocity_products: See `EncodingConfig`.
         base_com: See `EncodingConfig`.
-        layout: Contact points that are measured against the ground; None for none.
+        layout: Contact points whose distance to the ground is an input; None for none.
         margin: Sensing distance of contact points [m]; None to derive it from their radii.
         base: See `EncodingConfig`.
         mechanism: The robot's tree of links; needed only for a base motion.
@@ -504,7 +504,7 @@ class Outputs(NamedTuple):
 
     Attributes:
         followed: Outputs that lead to the next state, shape [worlds, outputs].
-        members: Outputs of all members if they have all seen the worlds, shape [members, worlds, outputs].
+        members: Outputs of all members if all of them predict all worlds, shape [members, worlds, outputs].
     """
 
     followed: Tensor

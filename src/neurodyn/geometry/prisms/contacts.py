@@ -20,7 +20,7 @@ from neurodyn.geometry.prisms.pair import (
 )
 from neurodyn.geometry.prisms.polytope import box_in_prism
 
-# Warp compiles these functions, with types that it infers and that neither checker knows.
+# Warp compiles these functions and infers types that neither checker knows.
 # ruff: noqa: ANN201, ANN202, UP018, RUF046
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false

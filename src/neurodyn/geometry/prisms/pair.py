@@ -7,7 +7,7 @@ import warp as wp
 
 from neurodyn.geometry.distances import nearest_on_triangle
 
-# Warp compiles these functions, with types that it infers and that neither checker knows.
+# Warp compiles these functions and infers types that neither checker knows.
 # ruff: noqa: ANN201, ANN202, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false

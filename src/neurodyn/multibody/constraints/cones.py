@@ -153,7 +153,7 @@ croom += m * n; ++ccount;
     def pulled(self) -> str:
         """Return text that propagates the adjoints `s` of the accelerations to the inputs of the contacts.
 
-        The adjoint of the rows is F lambda + q omega, with omega = a + b v: see the solver's contacts of points.
+        The adjoint of the rows is F lambda + q omega, with omega = a + b v, as for the solver's contacts of points.
         """
         if not self._groups:
             return ""

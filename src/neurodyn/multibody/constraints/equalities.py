@@ -133,7 +133,7 @@ def _frame(contacts: Contacts, attached: AttachedMotion, equality: Equality, end
 def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights) -> ConstraintRows:
     """Return the rows of a "connect" or "weld": translations along world axes, then rotations.
 
-    Their residuals take the acceleration of the constraint, dJ/dt qd included.
+    Their residuals use the full acceleration of the constraint, including dJ/dt qd.
     """
     attached = AttachedMotion(contacts, contacts.qd, contacts.tree.centripetal(contacts.q, contacts.qd))
     (first, turn), (second, turn_too) = (_frame(contacts, attached, equality, end) for end in ("first", "second"))

@@ -23,7 +23,7 @@ from neurodyn.geometry.solids import Solid
 from neurodyn.geometry.tensors import Positions, Velocities, constant
 
 FAR = -1e3
-"""Height of a plane that stands for no ground [m]."""
+"""Height of a plane that represents free space [m]."""
 
 NUMBERS = 6
 """Numbers that describe the ground at a contact point: a point on it and its normal, in the world."""
@@ -63,7 +63,7 @@ def ground_mode(ground: Ground | None, *, prisms: bool = False) -> GroundMode:
 
 
 def _is_heightfield(ground: Ground) -> bool:
-    """Return whether every world sees exactly one heightfield."""
+    """Return whether the ground of every world is exactly one heightfield."""
     common: list[Shape | Solid] = [*ground.scene.shapes, *ground.shared]
     worlds = [[*common, *own] for own in ground.own] or [common]
     kinds = (Terrain, Heightfield)

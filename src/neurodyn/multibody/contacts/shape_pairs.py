@@ -16,7 +16,7 @@ FAR = 1e3
 """Distance of surfaces that do not touch [m]."""
 
 LEAST = 1e-15
-"""Length below which MuJoCo takes a vector for zero [m]."""
+"""Length below which MuJoCo treats a vector as zero [m]."""
 
 _PARALLEL = 1e-12  # squared sine of the angle between edges below which they do not cross
 _BIAS, _ALIKE, _BETTER = 1e-6, 0.99, 0.05  # crossing edges count only if they are clearly better than a face

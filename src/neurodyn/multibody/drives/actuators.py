@@ -55,7 +55,7 @@ class Transmission:
 
     Attributes:
         length: Its length; 0 for transmissions without one.
-        row: Derivative of the length by the velocity coordinates.
+        row: Derivative of the length with respect to the velocity coordinates.
         period: Length of a full turn if a servo takes the shorter way around; None otherwise.
         wrench: Link, and moment and force on it in its frame per unit of drive force, equivalent to the row.
     """

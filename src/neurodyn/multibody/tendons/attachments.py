@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points of tendons and equality constraints in a traced step: places, velocities, Jacobians, accelerations."""
+"""Points of tendons and equality constraints in a traced step: positions, velocities, Jacobians, accelerations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ class TendonMotion:
     Attributes:
         tendon: The tendon.
         length: Its length [m].
-        row: Derivative of the length by the velocity coordinates.
+        row: Derivative of the length with respect to the velocity coordinates.
         velocity: Rate of the length [m/s].
         bias: Second derivative of the length under no acceleration except `Tree.centripetal` [m/s^2].
         armature: Inertia along its length [kg].

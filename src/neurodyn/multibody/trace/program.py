@@ -77,8 +77,8 @@ _Given = tuple[Tensor, Tensor, Tensor, Tensor]
 """Control, held inputs, parameters and weights."""
 
 Rows = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Vector-Jacobian product of a frame: from gradients by the states after it, shape [worlds, rows, state], to those by
-the states before it, of the same shape, and by controls, shape [worlds, rows, control]."""
+"""Vector-Jacobian product of a frame: maps gradients in the states after it, shape [worlds, rows, state], to those in
+the states before it, of the same shape, and in the controls, shape [worlds, rows, control]."""
 
 
 def chained(parts: Sequence[Rows]) -> Rows:
@@ -204,7 +204,7 @@ class TracedProgram(OperatorHandle):
         self, q: Tensor, qd: Tensor, *, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor,
         weights: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Return positions and velocities one frame later; differentiable by these and by the control alone.
+        """Return positions and velocities one frame later; differentiable only in these and the control.
 
         Arguments: see `rollout`; control and held inputs have shapes [worlds, control] and [worlds, held].
         """

@@ -76,7 +76,7 @@ _FORM = re.compile(r"#if ROWS_IN_VECTORS\n(.*?)\n#else\n(.*?)\n#endif", re.DOTAL
 def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) -> list[int]:
     """Return the nodes that the roots depend on, roots included, in order; dependencies of known nodes are skipped."""
     last = max(roots, default=-1)
-    marked = bytearray(last + 1)  # arguments precede the nodes that take them
+    marked = bytearray(last + 1)  # arguments precede the nodes that use them
     for index in roots:
         marked[index] = 1
     known = known if isinstance(known, set | frozenset) else set(known)

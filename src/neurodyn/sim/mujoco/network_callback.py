@@ -6,7 +6,7 @@ end. It needs only numpy and mujoco:
 
     model = mujoco.MjModel.from_xml_path("arm.xml")
     arm_networks.install(model)      # from now on mujoco.mj_step(model, data) includes the networks
-    mujoco.set_mjcb_control(None)    # takes them out again
+    mujoco.set_mjcb_control(None)    # removes them
 
 The networks' generalised forces are added to `qfrc_passive` of the data. Their memory is kept in `userdata`, so that
 copies of `data` continue independently and `mj_resetData` clears it. Steps are those of `mj_step`; calls of
