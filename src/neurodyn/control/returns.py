@@ -110,7 +110,7 @@ class EpisodeOutcomes:
 
     @classmethod
     def joined(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":
-        """Return the episodes of several outcomes as one."""
+        """Concatenate the episodes of several outcomes."""
         succeeded = [part.succeeded for part in parts if part.succeeded is not None]
         names = ("returns", "penalised", "lengths", "failed", "implausible")
         returns, penalised, lengths, failed, implausible = (
@@ -123,7 +123,7 @@ class EpisodeOutcomes:
         )  # fmt: skip
 
     def returns_in(self, dynamics: str) -> Returns:
-        """Return means over the episodes."""
+        """Return the means over the episodes."""
         return returns_in(dynamics, [self])
 
 

@@ -82,7 +82,7 @@ def profiles(
 
 
 Show = Callable[[str, int, int], bool]
-"""Called with a name of the work, the amount done and the total; returns true to stop."""
+"""Called with the name of the work, the amount done and the total; returns true to stop."""
 
 
 @dataclass(frozen=True)

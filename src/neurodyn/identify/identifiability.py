@@ -101,7 +101,7 @@ class Identifiability:
         bound: Which parameters are held at a bound, bool, shape [n].
         deviations: Standard deviations, infinite for parameters in a lost direction, shape [n].
         white: Standard deviations for uncorrelated residuals, shape [n].
-        correlation: Correlation of the parameters for uncorrelated residuals, shape [n, n]; 0 beside the diagonal for
+        correlation: Correlation of the parameters for uncorrelated residuals, shape [n, n]; 0 off the diagonal for
             those at a bound.
         newton: Length of the next Gauss-Newton step in standard deviations, shape [n].
         degrees: Degrees of freedom of Student's t for intervals.

@@ -126,7 +126,7 @@ class ComparedReadings:
         return replace(self, readings=self.readings[rows], compared=self.compared[rows])
 
     def within(self, frames: int) -> "ComparedReadings":
-        """Return the readings of the first frames that roll-outs of as many frames can predict."""
+        """Return the readings of the first frames that roll-outs of this length can predict."""
         predicted = torch.arange(frames)[:, None] < frames - self.ahead
         return replace(self, readings=self.readings[:, :frames], compared=self.compared[:, :frames] & predicted)
 

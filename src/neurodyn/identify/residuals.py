@@ -368,7 +368,7 @@ class Residuals:
 
     @property
     def _threads(self) -> int:
-        """Threads that may simulate at once."""
+        """Number of threads that may simulate at once."""
         dynamics, ground = self.dynamics, self.windows.ground
         if type(dynamics) is not HybridDynamics:  # a controller may keep a state
             return 1

@@ -73,13 +73,13 @@ def lacks_memory(error: BaseException) -> bool:
 T = TypeVar("T")
 
 _TIMEOUT = timedelta(hours=2)
-"""How long a rank waits for another, for example while rank 0 validates or data are read."""
+"""Longest wait of a rank for another, for example while rank 0 validates or data are read."""
 
 _GRACE = 60.0
-"""Time in which the other processes may stop by themselves after one has failed [s]."""
+"""Grace period for the other processes to stop after one has failed [s]."""
 
 _TELL = 5.0
-"""Time in which a failing rank reports its reason [s]."""
+"""Time for a failing rank to report its reason [s]."""
 
 _PARENT = "NEURODYN_LAUNCHER"
 """Environment variable with the process number of `launch`."""

@@ -111,8 +111,8 @@ def fit_windows(
             the selection by `moving`.
         most: Largest number of windows.
         moving: Least mean joint speed of a window [rad/s or m/s]; None to keep all.
-        seed: Seed by which, with a stride, the first window of each episode and the selection of `most` windows are
-            drawn; None for the first state and an even selection.
+        seed: With a stride, seed of the first window of each episode and of the selection of `most` windows; None for
+            the first state and an even selection.
 
     Raises:
         InputError: No episode is long enough, or no window moves.

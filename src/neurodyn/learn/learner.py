@@ -236,7 +236,7 @@ class GradientLearner(Learner):
         return [p.grad for p in self.parameters() if p.grad is not None]
 
     def zero_gradients(self) -> None:
-        """Drop the gradients of the last step."""
+        """Clear the gradients of the last step."""
         self._optimiser.zero_grad(set_to_none=True)
 
     def differentiate(self, share: Tensor | float = 1.0) -> Tensor:

@@ -5,7 +5,7 @@ import os
 
 from neurodyn.core.registry import lazy
 
-# rsl_rl imports GitPython, which otherwise refuses to be imported where git is not installed.
+# rsl_rl imports GitPython, whose import fails without git unless this is set.
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
 with lazy(__name__):

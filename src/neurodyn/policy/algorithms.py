@@ -57,7 +57,7 @@ ALGORITHMS: Registry[Algorithm] = Registry(
     distillation=Algorithm(DistillationSettings, "neurodyn.policy.distillation:DistillationLearner"),
     shac=Algorithm(ShacSettings, "neurodyn.policy.shac:ShacLearner", needs_gradients=True),
 )
-"""All algorithms."""
+"""Registry of algorithms."""
 
 
 def require_learner() -> None:

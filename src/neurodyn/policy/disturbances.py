@@ -333,7 +333,7 @@ class EpisodeDraws:
         return tuple(_named(name, one) for one in self.draws if one.each == "episode" for name in one.names)
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Return numbers, shape [worlds, names]."""
+        """Return drawn values, shape [worlds, names]."""
         own = [one for one in self.draws if one.each == "episode"]
         numbers = numbers_of(own, torch.rand(worlds, len(own), generator=generator, device=generator.device))
         if len(self.names) == len(own):

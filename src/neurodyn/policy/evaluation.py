@@ -41,7 +41,7 @@ from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 
 LEVEL = 0.95
-"""Share of the draws within the interval."""
+"""Confidence level of the intervals."""
 _DRAWS = 2000
 _TINY = 1e-12
 
@@ -293,10 +293,10 @@ def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
 
 
 def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:
-    """Return the task of some policies, and their networks.
+    """Return the common task of policies, and their networks.
 
     Raises:
-        InputError: There are none, one is named twice, or they are of several tasks.
+        InputError: There are no policies, one is named twice, or they are of several tasks.
     """
     if not folders:
         raise InputError("no policy is given; valid: the folder of at least one")

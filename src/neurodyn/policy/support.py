@@ -82,7 +82,7 @@ class PolicySupport(Record, frozen=True):
         return self.outside is not None and self.outside > OUTSIDE
 
     def __str__(self) -> str:
-        """Return the figures in a line."""
+        """Return the figures in one line."""
         parts = [f"imagined return {self.imagined:.4g}"]
         if self.judge is not None:
             parts.append(f"{self.judged_by} {self.judge:.4g}")

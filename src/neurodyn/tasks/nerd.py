@@ -3,8 +3,8 @@ r"""Tasks with the observations and actions of NeRD's published policies (arXiv 
 
 `TASK@nerd` is TASK with the conventions of their Warp environments: y up, quantities in world axes, their order of
 joints, and for ANYmal their nominal pose and joint controller. Their world axes $(x, y, z)$ are our $(x, z, -y)$, a
-rotation $R$ by $-90^\circ$ about x. Body axes are the same, so that world vectors become $R v$ and orientations $R
-\otimes q$. Source: env_ant.py and env_anymal.py of https://github.com/NVlabs/neural-robot-dynamics.
+rotation $R$ by $-90^\circ$ about x. Body axes are the same, so that world vectors become $R v$, and orientations
+$R \otimes q$. Source: env_ant.py and env_anymal.py of https://github.com/NVlabs/neural-robot-dynamics.
 """
 
 import math
@@ -71,7 +71,7 @@ JOINTS = tuple(f"{leg}_{joint}" for leg in ("RH", "LH", "RF", "LF") for joint in
 NOMINAL = dict(
     zip(JOINTS, (0.03, 0.4, -0.8, -0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, -0.4, 0.8), strict=True)
 )  # fmt: skip
-"""The authors' nominal pose, whose knees point the other way than ours [rad]."""
+"""The authors' nominal pose, with knees opposite to ours [rad]."""
 TORQUES = {"HAA": 75.0, "HFE": 60.0, "KFE": 12.0}
 """Torque for an action of 1, added to the controller's torque at the nominal pose [N m]."""
 
@@ -94,7 +94,7 @@ class _NerdAnymal(AnymalWalk):
         self._ours = tuple(JOINTS.index(joint) for joint in own)
 
     def declaration(self) -> Robot:
-        """Return the robot with the authors' nominal pose; joints start between 0.5 and 1.5 times of it."""
+        """Return the robot with the authors' nominal pose; joints start between 0.5 and 1.5 times that pose."""
         robot = super().declaration()
         starts = {name: (min(0.5 * q, 1.5 * q), max(0.5 * q, 1.5 * q)) for name, q in NOMINAL.items()}
         return msgspec.structs.replace(

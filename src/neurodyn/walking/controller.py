@@ -35,7 +35,7 @@ class Swing:
     """Parameters of the swing.
 
     Attributes:
-        clearance: Lift of the foot [m].
+        clearance: Lift height of the foot [m].
         frequency: Natural frequency of the tracking control [rad/s].
         speed: Largest horizontal speed of the foot's stance point [m/s].
     """

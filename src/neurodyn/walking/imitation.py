@@ -138,7 +138,7 @@ def _gather(
     seed: int,
     into: Decisions,
 ) -> None:
-    """Add decisions along episodes in which `law` walks."""
+    """Add decisions from episodes in which the robot walks by `law`."""
     per_episode = round(settings.seconds / max(mpc.interval, plant.dt))
     worlds = max(1, -(-wanted // per_episode))
     labelled = _Labelled(law, teacher)

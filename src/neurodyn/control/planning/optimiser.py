@@ -80,7 +80,7 @@ class Imagination:
 
     @property
     def actions(self) -> int:
-        """Width of an action."""
+        """Size of an action."""
         return len(self.frames.task.actions)
 
     @property

@@ -281,7 +281,7 @@ class RobotDynamics(Dynamics):
 
     @property
     def contact_points(self):  # noqa: ANN201
-        """Points of the declared robot that are measured against the ground."""
+        """Contact points of the declared robot, measured against the ground."""
         return None if self._declared is None else self._declared.contact_points
 
     @property

@@ -74,7 +74,7 @@ def next_motion(fitting: Fitting, fit: AdaptedFit, out: Path) -> NextMotion | No
 
 
 def sines(robot: Robot, fitting: Fitting, frames: int, amplitude: float, rng: np.random.Generator) -> Tensor:
-    """Return commands of sums of sines, shape [T, nu]: torques, or targets about the nominal pose."""
+    """Return commands of sums of sines, shape [T, nu]: torques, or targets around the nominal pose."""
     spec, mechanism = robot.spec, fitting.model.mechanism
     t = torch.arange(frames, dtype=torch.float64) * spec.dt
     found = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The online loop: rounds until model and reference agree, or none is left; resumable at any point; OUT/report.html."""
+"""Online loop: rounds until model and reference agree, or rounds run out; resumable at any point; OUT/report.html."""
 
 from itertools import accumulate
 from pathlib import Path
