@@ -81,7 +81,7 @@ def swing_load(quadruped: Quadruped, gait: Gait, clearance: float, speed: float)
 
 
 def _torques(quadruped: Quadruped, gait: Gait, clearance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return absolute torques of lifting [N m], and of forward motion per robot speed [N m s/m], shape [..., 4, 3]."""
+    """Return absolute torques of lifting [N m], and of travel per robot speed [N m s/m], shape [..., 4, 3]."""
     progress, still = np.linspace(0.0, 1.0, _SAMPLES), np.zeros((_SAMPLES, 3))
 
     def torques(way: tuple[float, float, float], height: float) -> np.ndarray:
