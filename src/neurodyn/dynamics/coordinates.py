@@ -81,7 +81,7 @@ class Coordinates(nn.Module):
     Attributes:
         free: Whether the base floats.
         balls: First position and velocity coordinate of each ball joint.
-        objects: Columns of the free joints of bodies beside the robot.
+        objects: Columns of the free joints of bodies other than the robot.
         scalars: Position coordinates of joints with one degree of freedom.
         scalar_dofs: Their velocity coordinates.
     """
@@ -97,7 +97,7 @@ class Coordinates(nn.Module):
         Args:
             spec: Names, order, units and dt of state and control.
             com: Centre of mass of a floating base in the base frame [m].
-            object_coms: Centres of mass of bodies beside the robot in their frames [m]; by default the origin.
+            object_coms: Centres of mass of bodies other than the robot in their frames [m]; by default the origin.
         """
         super().__init__()
         self.spec = spec

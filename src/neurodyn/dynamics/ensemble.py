@@ -53,7 +53,7 @@ class Groups:
 
     @classmethod
     def of(cls, member: Tensor, members: int, device: torch.device | str = "cpu") -> "Groups":
-        """Group rows by `member`, shape [rows], preferably on the CPU, which spares a wait for the GPU."""
+        """Group rows by `member`, shape [rows], preferably on the CPU, which avoids waiting for the GPU."""
         member = member.cpu()
         order = torch.argsort(member, stable=True)
         counts = torch.bincount(member, minlength=members)

@@ -148,14 +148,14 @@ def _widened(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...
 
 @torch.no_grad()
 def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: int = 0) -> Fault | None:
-    """Return the earliest fault of a batch of roll-outs, in the lowest world with one; None if all are plausible.
+    """Return the earliest fault of a batch of roll-outs, in the first world with one; None if all are plausible.
 
     `where` says what was running. `first` is the frame number of the first state in `path`; 0 for an initial state.
     """
     if _all_within(bounds, path):
         return None
     outside = bounds.outside(path.q, path.qd, path.channels)
-    # A finite initial state outside of the bounds was given by the caller and is no fault of the dynamics.
+    # A finite initial state outside of the bounds was given by the caller and is not a fault of the dynamics.
     finite = path.q.isfinite().all(-1) & path.qd.isfinite().all(-1)
     outside = outside & ~(outside[:, :1] & finite) if not first else outside
     if not bool(outside.any()):

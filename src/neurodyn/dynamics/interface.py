@@ -386,7 +386,7 @@ class Dynamics(ABC):
         )
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
-        """Return the tensors that a roll-out may be differentiated by."""
+        """Return the tensors with respect to which a roll-out may be differentiated."""
         tensors = [context.q, context.qd, controls]
         return [*tensors, context.torque] if isinstance(context, Window) else tensors
 

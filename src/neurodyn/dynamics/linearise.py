@@ -75,7 +75,7 @@ class Compiled(Protocol):
     def differentiated_frame(
         self, state: State, torque: Tensor, environment: Environment | None
     ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Return the states after a frame, and gradients by state and torque for seeds [worlds, rows, nq + nv]."""
+        """Return the states after a frame, and gradients in state and torque for seeds [worlds, rows, nq + nv]."""
         ...
 
 
@@ -110,7 +110,7 @@ def _seeds(spec: StateSpec, q: Tensor) -> Tensor:
 
 
 def _along_freedoms(spec: StateSpec, q: Tensor, gradient: Tensor) -> Tensor:
-    """Convert gradients by q and qd [worlds, rows, nq + nv] to degrees of freedom [worlds, rows, 2 nv]."""
+    """Convert gradients in q and qd [worlds, rows, nq + nv] to degrees of freedom [worlds, rows, 2 nv]."""
     columns, turning = _columns(spec)
     found = gradient[..., columns.to(q.device)]
     for place, freedom in turning:

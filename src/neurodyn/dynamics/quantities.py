@@ -199,7 +199,7 @@ def _joints(spec: StateSpec) -> dict[str, Maker]:
 
 
 def _objects(spec: StateSpec) -> dict[str, Maker]:
-    """Return the quantities of the free bodies beside the robot."""
+    """Return the quantities of free bodies other than the robot."""
     made: dict[str, Maker] = {}
     for name, place in spec.objects.items():
         start = place.q.start

@@ -94,7 +94,7 @@ def advance(
 
 @wp.func
 def quaternion_gradient(q: wp.array2d[Any], world: int, start: int, moment: Any):
-    r"""Convert a gradient by a rotation vector (joint axes on the parent's side) to one by the quaternion.
+    r"""Convert a gradient in a rotation vector (joint axes on the parent's side) to one in the quaternion.
 
     A rotation vector w changes a unit quaternion u by $\tfrac12 w\,u$ (w as a pure quaternion), so the gradient tangent
     to the unit sphere is $2 m u$. Normalisation divides it by the norm of the raw quaternion.

@@ -185,7 +185,7 @@ class PointsOverGround(NamedTuple):
 
 
 class PlaneContacts(nn.Module):
-    """Contact features of a robot, and of free bodies beside it, over fixed planes."""
+    """Contact features of a robot, and of other free bodies, over fixed planes."""
 
     _points: Tensor
     _sight: Tensor

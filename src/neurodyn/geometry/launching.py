@@ -291,7 +291,7 @@ class Launches:
 
 
 def table_kernel(text: str) -> Any:
-    """Return the kernel of a program text that uses its thread number, `thread`, and `table.data`."""
+    """Return the kernel of code that uses its thread number, `thread`, and `table.data`."""
 
     @wp.func_native(text)
     def body(thread: int, table: wp.array(dtype=wp.uint64)) -> None: ...

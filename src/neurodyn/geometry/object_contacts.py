@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact features of a robot's contact points with the shapes of free bodies beside it, in torch, differentiable."""
+"""Contact features of a robot's contact points with the shapes of other free bodies, in torch, differentiable."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -153,7 +153,7 @@ def _outward(local: Tensor, half: Tensor, radius: Tensor) -> tuple[Tensor, Tenso
 
 
 class TreeContacts(nn.Module):
-    """Contact features with the ground of a floating robot and of free bodies beside it, all in the robot's axes.
+    """Contact features with the ground of a floating robot and of other free bodies, all in the robot's axes.
 
     The kernel measures one tree of joints in the axes of its base; features of an object are rotated from its axes to
     those of the robot, with positions relative to the object's origin.

@@ -36,7 +36,7 @@ def matrix(q: Quaternions) -> Matrices:
 
 
 def matrix_gradient(q: Quaternions, gradient: Matrices) -> Quaternions:
-    """Return the gradient by unit quaternions, shape [worlds, 4], given that by their matrices, [worlds, 3, 3]."""
+    """Return the gradient in unit quaternions, shape [worlds, 4], from that in their matrices, [worlds, 3, 3]."""
     table, _ = _entries(q.device, q.dtype)
     products = (gradient.flatten(1) @ table.t()).unflatten(-1, (4, 4))
     return torch.bmm(products + products.mT, q.unsqueeze(-1)).squeeze(-1)
@@ -150,7 +150,7 @@ def _entries(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def _table(device: torch.device, dtype: torch.dtype, columns: list[list[tuple[int, int, int]]]) -> Tensor:
-    with torch.inference_mode(False):  # kept for later calls, which may want gradients
+    with torch.inference_mode(False):  # reused by later calls, which may need gradients
         table = torch.zeros(16, len(columns), device=device, dtype=dtype)
         for column, terms in enumerate(columns):
             for share, i, j in terms:

@@ -33,7 +33,7 @@ def index(values: tuple[int, ...], like: Tensor) -> Tensor:
 @lru_cache(maxsize=1 << 16)  # never evicts: captured graphs read constants by address
 def made(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return numbers as a tensor, created once; read-only."""
-    with torch.inference_mode(False):  # kept for later calls, which may want gradients
+    with torch.inference_mode(False):  # reused by later calls, which may need gradients
         return torch.tensor(values, device=device, dtype=dtype)
 
 

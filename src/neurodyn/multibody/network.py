@@ -67,7 +67,7 @@ class _Layer:
         return self.weight + self.before * self.after
 
     def saved(self, number: int) -> str:
-        """Return the text of z (0), y (1), s (2) or t (3) of unit i."""
+        """Return the expression of z (0), y (1), s (2) or t (3) of unit i."""
         return f"saved[{self.place + number * self.after} + i]"
 
 

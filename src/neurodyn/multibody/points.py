@@ -85,7 +85,7 @@ class Kinematics:
 def touches(
     links: Kinematics, points: Sequence[ContactPoint], grounds: Sequence[tuple[Vector, Vector]], size: Any = 1.0
 ) -> list[PointContact]:
-    """Measure contact points against locally flat ground.
+    """Return the contact points of a mechanism over locally flat ground.
 
     `grounds` holds a point on the ground and the outward normal for each contact point, in the world; `size` scales the
     positions and radii of the contact points.

@@ -19,7 +19,7 @@ from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, 
 
 @dataclass
 class Instant(Kinematics):
-    """A step of a mechanism before integration."""
+    """State of a mechanism in a step, before integration."""
 
     scope: Scope
     memory: StepMemory

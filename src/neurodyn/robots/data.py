@@ -88,7 +88,7 @@ def grounded(robot: Robot, store: Store) -> Store:
 
 
 def _with_ground(store: Store, robot: Robot) -> Store:
-    """Return a store that refers to the ground files beside the robot, if the original ones are gone."""
+    """Return a store that refers to the ground files in the folder of the robot, if the original ones are missing."""
     scene = store.header.scene
     if scene is None or has_files(scene):
         return store

@@ -36,7 +36,7 @@ from neurodyn.robots.sections import (
 )
 
 OBJECT_PARTS = ("x", "y", "z", "heading")
-"""Ranges of a free body beside the robot: position of its origin [m], and angle about the vertical [rad]."""
+"""Ranges of a free body other than the robot: position of its origin [m], and angle about the vertical [rad]."""
 
 ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a declared robot to a Newton model of N replicated worlds, each with the given scene.
+"""Builds a Newton model of a declared robot in N replicated worlds, each with the given scene.
 
 Bodies of a robot do not collide with each other, only with scenes and with shapes that a user adds: a model that learns
 from the simulator sees only distances to the ground. Contact begins where surfaces meet: margins of assets are ignored,

@@ -84,7 +84,7 @@ class GenerationSummary(Config, frozen=True):
 
     path: str  # the file
     episodes: int  # in the file, including empty ones
-    transitions: int  # in the file; early ends leave fewer than were asked for
+    transitions: int  # in the file; fewer than requested if trajectories end early
     early_ends: dict[str, int]  # trajectories that ended early, by reason
     departures: tuple[
         Departure, ...

@@ -71,7 +71,7 @@ class Clearance:
 
 
 FAR_BELOW = -100.0
-"""Height of a ground that counts as absent [m]."""
+"""Height of a ground that stands for its absence [m]."""
 
 
 def data_scene(robot: Robot) -> Scene | None:

@@ -63,7 +63,7 @@ def material_fields(material: ContactMaterial) -> dict[str, float]:
 
 
 def needs_triangles(scene: Scene) -> bool:
-    """Return whether a mesh of the scene is not convex, so that MuJoCo's convex hulls would fill its hollows."""
+    """Return whether a mesh of the scene is not convex, so that MuJoCo's convex hulls would fill its concavities."""
     if not any(isinstance(shape, Mesh) for shape in scene.shapes):
         return False
     meshes = [solid.mesh for solid in solids_of_scene(scene) if solid.mesh is not None]

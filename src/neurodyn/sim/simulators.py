@@ -433,7 +433,7 @@ def require_consistent(robot: Robot) -> None:
 
 
 def _too_strong(robot: Robot, name: str, most: float, unit: str) -> list[Contradiction]:
-    """Return contradictions of a joint's torque with the asset's effort."""
+    """Return contradictions between a joint's torque and the asset's effort."""
     if name not in robot.actuated or robot.command == "command":  # the ranges of actuators are the asset's
         return []
     effort = robot.actuated[name]

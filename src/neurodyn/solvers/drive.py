@@ -29,7 +29,7 @@ WRENCH = wp.constant(4)
 
 @wp.func
 def _felt(torque: wp.array2d[float], world: int):
-    """Return whether the torques of a world are valid; refused ones (NaN) are not the model's fault."""
+    """Return whether the torques of a world are valid; NaN marks refused forces, not a fault of the model."""
     felt = bool(True)
     for i in range(torque.shape[1]):
         felt = felt and not wp.isnan(torque[world, i])

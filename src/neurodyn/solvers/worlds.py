@@ -144,7 +144,7 @@ def _compare(
     if table.dtype.kind == "U":
         differs = table != table[:1]
     else:
-        # Relative to the largest entry of a row, so that a rounding of zero is no difference.
+        # Relative to the largest entry of a row, so that a rounding error of zero does not count.
         scale = np.abs(table[:1]).max(axis=2, keepdims=True, initial=0.0)
         differs = np.abs(table.astype(float) - table[:1]) > _TOLERANCE * scale + 1e-6
         differs |= ~np.isfinite(table.astype(float))

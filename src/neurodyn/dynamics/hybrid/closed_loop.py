@@ -57,7 +57,7 @@ class ClosedLoop(nn.Module):
     """
 
     kind = "hybrid"
-    memory = 0  # that of drives and networks, which closed loops do not carry
+    memory = 0  # closed loops carry no memory of drives or networks
     _limit: Tensor
 
     def __init__(self, plant: HybridDynamics, controller: Controller, free: Sequence[Parameter] = ()) -> None:

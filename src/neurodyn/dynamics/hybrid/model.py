@@ -219,7 +219,7 @@ class HybridDynamics(LearnedDynamics):
         return (self.compute_device or "cpu") == "cpu" and self._mode(environment) == "plane"
 
     def _frame_between_buffers(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
-        """Return the frame with fixed buffers for a step; None if it cannot be used or does not pay."""
+        """Return the frame with fixed buffers for a step; None if it cannot be used or is not worthwhile."""
         q, qd, worlds = state.q, state.qd, len(state.q)
         if not worlds or not q.is_cpu:
             return None

@@ -141,7 +141,7 @@ def _inertia(raw: Tensor, size: float) -> Tensor:
         factor[..., i, j] = torch.exp(raw[..., place]) if i == j else size * raw[..., place]
     moment = factor @ factor.mT
     x, y, z = moment.diagonal(dim1=-2, dim2=-1).unbind(-1)
-    # Sums of two, not the trace less one: rounding cannot make these break the triangle inequality.
+    # Sums of two moments, not the trace minus one: rounding cannot break their triangle inequality.
     return torch.stack([y + z, x + z, x + y, *(-moment[..., i, j] for i, j in _DIAGONAL[3:])])
 
 

@@ -40,7 +40,7 @@ class ContactConfig(Config, frozen=True):
 
     Attributes:
         margins: Distance between each contact point's surface and the ground below which the network sees it [m].
-        objects: Shapes of free bodies beside the robot, to which its contact points are measured too.
+        objects: Shapes of free bodies other than the robot, to which its contact points are measured too.
         candidates: Index of the contact point, and of the shape in `objects`, of each such pair.
     """
 

@@ -139,7 +139,7 @@ class Impulses(nn.Module):
         return [*q, *tree.accelerations(links.motions, q, [*([0.0] * _BASE), *inputs.control], pushes)]
 
     def velocity_change(self, q: Tensor, points: Tensor, pushes: Tensor, joints: Tensor) -> Tensor:
-        """Return the change of velocity by impulses, in world axes, shape [..., nv].
+        """Return the change of velocity due to impulses, in world axes, shape [..., nv].
 
         Args:
             q: Positions [rad or m], shape [..., nq].

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source texts of the kernels of a frame: from state to network inputs, the network, and from its outputs to the state.
+"""Source code of the kernels of a frame: from state to network inputs, the network, and from its outputs to the state.
 
 They contain no number of any robot or network: sizes, indices, constants and weights are data behind the addresses in a
 kernel's table. All models therefore share three kernels, which Warp compiles once per machine. `encode` and `decode`
@@ -15,7 +15,7 @@ import torch
 from neurodyn.core.activations import ACTIVATIONS, activations_with
 
 BLOCK = 256
-"""Threads to a world of the network's kernel on a GPU: Warp's own block size."""
+"""Threads per world of the network's kernel on a GPU: Warp's own block size."""
 
 ENCODE_NUMBERS = (
     *("nq", "nv", "nu", "inputs", "free_base", "gained", "balls", "angles", "plain", "limits", "pairs"),
@@ -39,7 +39,7 @@ NETWORK_NUMBERS = (
 """Numbers of the network, first in the table of `network`."""
 
 NETWORK_ARRAYS = ("x", "y", "hidden", "scratch", "limit", "mean", "gain", "y_mean", "y_std", "y_gain")
-"""Arrays of reals that follow; after them the weights of short cut, cells and layers, and the layers' widths."""
+"""Arrays of reals that follow; after them the weights of linear skip, cells and layers, and the layers' widths."""
 
 MEAN_NUMBERS = ("size", "members")
 """Numbers in the table of `mean`: values per member, and members."""
@@ -341,18 +341,18 @@ mean[thread] = sum / members;
 
 
 def encode_text(dtype: torch.dtype, gravity: float) -> str:
-    """Return the text that computes network inputs without contact features; `gravity` is standard gravity [m/s^2]."""
+    """Return the code that computes network inputs without contact features; `gravity` is standard gravity [m/s^2]."""
     head = _head(dtype, ENCODE_NUMBERS, ENCODE_ARRAYS, indices=True)
     return head + _ROTATION + _ENCODE.replace("GRAVITY", f"(real){gravity!r}")
 
 
 def decode_text(dtype: torch.dtype) -> str:
-    """Return the text that turns network outputs into the next state."""
+    """Return the code that turns network outputs into the next state."""
     return _head(dtype, DECODE_NUMBERS, DECODE_ARRAYS, indices=True) + _ROTATION + _DECODE
 
 
 def network_text(dtype: torch.dtype) -> str:
-    """Return the text of normalisation, network and linear skip."""
+    """Return the code of normalisation, network and linear skip."""
     head = _head(dtype, NETWORK_NUMBERS, NETWORK_ARRAYS, indices=False)
     weights = str(len(NETWORK_NUMBERS) + len(NETWORK_ARRAYS))
     layers = _LAYERS.replace("WEIGHTS", weights).replace("ACTIVATE", _activate(compiled_activations()))
@@ -365,7 +365,7 @@ def compiled_activations() -> tuple[str, ...]:
 
 
 def _activate(names: tuple[str, ...]) -> str:
-    """Return the text that applies the activation to the values of a layer."""
+    """Return the code that applies the activation to the values of a layer."""
     loop, lines = "for (int i = lane; i < after; i += lanes_)", []
     for number, name in enumerate(names):
         case = "" if number == len(names) - 1 else f"if (activation == {number})"
@@ -377,12 +377,12 @@ def _activate(names: tuple[str, ...]) -> str:
 
 
 def mean_text(dtype: torch.dtype) -> str:
-    """Return the text that takes the mean over members."""
+    """Return the code that takes the mean over members."""
     return _head(dtype, MEAN_NUMBERS, MEAN_ARRAYS, indices=False) + _MEAN
 
 
 def _head(dtype: torch.dtype, numbers: tuple[str, ...], arrays: tuple[str, ...], *, indices: bool) -> str:
-    """Return the text that names the entries of a table: numbers, arrays of reals, and indices."""
+    """Return the code that names the entries of a table: numbers, arrays of reals, and indices."""
     lines = [f"typedef {'double' if dtype == torch.float64 else 'float'} real;"]
     lines += [f"const int {name} = (int)table.data[{i}]; (void){name};" for i, name in enumerate(numbers)]
     start = len(numbers)

@@ -184,7 +184,7 @@ class NeuralDynamics(EnsembleDynamics):
         return found
 
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
-        """Return the normalised inputs of a frame, shape [worlds, inputs]; None of a silent network."""
+        """Return the normalised inputs of a frame, shape [worlds, inputs]; None for a silent network."""
         if self.predictor.silent:
             return None
         torque = frame_input(self.spec, state, control)

@@ -117,7 +117,7 @@ def flat_pair(pair: Pair, along: wp.vec3d, along_too: wp.vec3d, across: wp.vec3d
 
 @wp.func
 def in_the_middle(pair: Pair, radius: wp.float64):
-    """Apply the rounding radius to a flat pair of cores and set the place of the contact."""
+    """Apply the rounding radius to a flat pair of cores and set the position of the contact."""
     zero = wp.float64(0.0)
     between = pair.core - pair.ground
     one = pair.across - pair.along

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of contacts of shapes: their part of the native solver and its adjoint (`layout.ConeGroup`).
+"""Generated code for contacts of shapes: their part of the native solver and its adjoint (`layout.ConeGroup`).
 
 A contact has 1, 3, 4 or 6 rows: normal; tangents; torsion about the normal; rolling about the tangents. Rows of
 friction are scaled to the coefficient of the first tangent, which makes the cone isotropic in them. A contact between
@@ -7,7 +7,7 @@ two links uses the difference of their motions: joints that move both cancel, an
 negatively.
 
 Active contacts are numbered as they are found. The residuals of contact i start at `cy[12 i]`, followed by their change
-along a step. The texts read `a`, `s`, `in`, `adj`, and declare only names within their own blocks.
+along a step. The code reads `a`, `s`, `in`, `adj`, and declares names only within its own blocks.
 """
 
 from collections.abc import Mapping
@@ -20,19 +20,19 @@ _MOST = 6  # rows of a contact
 
 
 class ConeWriter:
-    """Writes the texts of a problem's contacts of shapes; all are empty if there are none."""
+    """Generates the code of a problem's contacts of shapes, empty if there are none."""
 
     def __init__(
         self, groups: tuple[ConeGroup, ...], at: ConstraintLayout, entry: Mapping[tuple[int, int], int], cone: Cone,
         impratio: float,
     ) -> None:  # fmt: skip
-        """Prepare the texts; `entry` holds the indices of the entries of H."""
+        """Prepare the code; `entry` holds the indices of the entries of H."""
         self._groups, self._at, self._entry = groups, at, entry
         self._elliptic, self._impratio = cone == "elliptic", impratio
         self._contacts = sum(group.contacts for group in groups)
 
     def declared(self) -> str:
-        """Return text that finds the contacts and their rows."""
+        """Return code that finds the contacts and their rows."""
         if not self._groups:
             return ""
         rows = sum(group.contacts * group.dimension * len(group.dofs) for group in self._groups)
@@ -80,7 +80,7 @@ croom += m * n; ++ccount;
         return ["ccount > 0"] if self._groups else []
 
     def gradient(self) -> str:
-        """Return text that computes residuals at `a` and adds to `g`, `H` and `pushed`."""
+        """Return code that computes residuals at `a` and adds to `g`, `H` and `pushed`."""
         return self._each(
             "for (int r = 0; r < m; ++r) { yn[r] = en[r];"
             " for (int k = 0; k < n; ++k) yn[r] += Jn[r * n + k] * a[dofs[k]]; }",
@@ -97,7 +97,7 @@ croom += m * n; ++ccount;
         )
 
     def whole_step(self) -> str:
-        """Return text that takes the step `s`, and adds to `slope`, `bend` and `missed`."""
+        """Return code that takes the step `s`, and adds to `slope`, `bend` and `missed`."""
         return self._each(
             f"real* dy = yn + {_MOST}; real l[{_MOST}];",
             "for (int r = 0; r < m; ++r) { dy[r] = (real)0;"
@@ -112,7 +112,7 @@ croom += m * n; ++ccount;
         )
 
     def along(self) -> str:
-        """Return text that adds slope and curvature at the fraction `reach` of the step."""
+        """Return code that adds slope and curvature at the fraction `reach` of the step."""
         return self._each(
             f"const real* dy = yn + {_MOST}; real Y[{_MOST}];",
             "for (int r = 0; r < m; ++r) Y[r] = yn[r] + reach * dy[r];",
@@ -121,7 +121,7 @@ croom += m * n; ++ccount;
         )
 
     def forces(self) -> str:
-        """Return text that writes the forces along normal and tangents."""
+        """Return code that writes the forces along normal and tangents."""
         return self._each(
             "for (int r = 0; r < m; ++r) { yn[r] = en[r];"
             " for (int k = 0; k < n; ++k) yn[r] += Jn[r * n + k] * a[dofs[k]]; }",
@@ -132,7 +132,7 @@ croom += m * n; ++ccount;
         )
 
     def seeded(self) -> str:
-        """Return text that adds the adjoints of the forces at the solution to the accelerations' adjoints."""
+        """Return code that adds the adjoints of the forces at the solution to the accelerations' adjoints."""
         return self._each(
             "const real* Y = yn;",
             self._cost(),
@@ -144,14 +144,14 @@ croom += m * n; ++ccount;
 
     @staticmethod
     def _seeds() -> str:
-        """Return text that declares the adjoints of the force along the rows."""
+        """Return code that declares the adjoints of the force along the rows."""
         return (
             f"real seeds[{_MOST}]; for (int r = 0; r < m; ++r) seeds[r] = (real)0; seeds[0] = seed[cforce[i]];"
             " if (m > 1) { seeds[1] = seed[cforce[i] + 1]; seeds[2] = in[cstart[cof[i]] + 2] * seed[cforce[i] + 2]; }"
         )
 
     def pulled(self) -> str:
-        """Return text that propagates the adjoints `s` of the accelerations to the inputs of the contacts.
+        """Return code that propagates the adjoints `s` of the accelerations to the inputs of the contacts.
 
         The adjoint of the rows is F lambda + q omega, with omega = a + b v, as for the solver's contacts of points.
         """
@@ -197,7 +197,7 @@ croom += m * n; ++ccount;
         )
 
     def _directions_pulled(self) -> str:
-        """Return text that declares the wrenches f and fq along the rows, and pulls back place and directions."""
+        """Return code that declares the wrenches f and fq along the rows, and pulls back place and directions."""
         lines = ["real f[6]; real fq[6];"]
         for name, x in (("f", "F"), ("fq", "q")):
             for i in range(3):
@@ -228,7 +228,7 @@ croom += m * n; ++ccount;
         return "\n".join(lines)
 
     def _tables(self) -> str:
-        """Return text that declares joints, signs, sizes and the entries of H of the groups."""
+        """Return code that declares joints, signs, sizes and the entries of H of the groups."""
         groups = self._groups
         places = [[self._entry[i, j] for i in group.dofs for j in group.dofs if j <= i] for group in groups]
         tables = {
@@ -257,7 +257,7 @@ const real D = cD[i]; const real mu = in[cstart[cof[i]]]; (void)n; (void)dofs; (
 }}"""
 
     def _cost(self) -> str:
-        """Return text that declares force F and stiffness at residuals Y: W00, W0, Wd and B U U^T; see `_stiffness`."""
+        """Return code that declares force F and stiffness at residuals Y: W00, W0, Wd and B U U^T; see `_stiffness`."""
         declared = (
             f"real F[{_MOST}]; real W0[{_MOST}]; real Wd[{_MOST}]; real U[{_MOST}]; real B = (real)0;"
             " real W00 = SELECT(Y[0] < (real)0, D, (real)0); F[0] = -W00 * Y[0];"
@@ -297,7 +297,7 @@ const real D = cD[i]; const real mu = in[cstart[cof[i]]]; (void)n; (void)dofs; (
         )
 
     def _friction_slope(self) -> str:
-        """Return text, to follow `_cost`, that declares P: the derivative of the force by the friction."""
+        """Return code, to follow `_cost`, that declares P: the derivative of the force by the friction."""
         start = f"real P[{_MOST}]; for (int r = 0; r < m; ++r) P[r] = (real)0;"
         if not self._elliptic:
             return (
@@ -321,7 +321,7 @@ const real D = cD[i]; const real mu = in[cstart[cof[i]]]; (void)n; (void)dofs; (
 
 
 def _stiffness_times(x: str, u: str) -> str:
-    """Return text that fills the array `u` with the stiffness times the array `x`."""
+    """Return code that fills the array `u` with the stiffness times the array `x`."""
     return (
         f"{{ real along = (real)0; {u}[0] = W00 * {x}[0];"
         f" for (int r = 1; r < m; ++r) {{ along += U[r] * {x}[r]; {u}[0] += W0[r] * {x}[r]; }}"
@@ -330,7 +330,7 @@ def _stiffness_times(x: str, u: str) -> str:
 
 
 def _along() -> str:
-    """Return text that adds a contact's slope and curvature along a step dy."""
+    """Return code that adds a contact's slope and curvature along a step dy."""
     return (
         f"real bent[{_MOST}]; {_stiffness_times('dy', 'bent')}"
         " for (int r = 0; r < m; ++r) { slope -= F[r] * dy[r]; bend += dy[r] * bent[r]; }"
@@ -338,5 +338,5 @@ def _along() -> str:
 
 
 def _second_tangent() -> str:
-    """Return text that declares the second tangent of a contact at c: normal x first tangent."""
+    """Return code that declares the second tangent of a contact at c: normal x first tangent."""
     return " ".join(f"const real t{i} = c[{3 + j}] * c[{6 + k}] - c[{3 + k}] * c[{6 + j}];" for i, j, k in _TWICE)

@@ -131,28 +131,28 @@ class ConstraintLayout:
 
 
 FORCE = ("F0", "F1", "F2")
-"""Names of the force in the texts."""
+"""Names of the force in the code."""
 
 STIFFNESS = (("W00", "W01", "W02"), ("W01", "W11", "W12"), ("W02", "W12", "W22"))
-"""Names of the entries of the stiffness in the texts."""
+"""Names of the entries of the stiffness in the code."""
 
 STIFFNESS_ENTRIES = tuple(dict.fromkeys(name for row in STIFFNESS for name in row))
 """Distinct entries of `STIFFNESS`."""
 
 
 def stiffness_times(row: int, x: str) -> str:
-    """Return the text of a row of W x; `x` contains {} for the index."""
+    """Return the expression of a row of W x; `x` contains {} for the index."""
     return " + ".join(f"{STIFFNESS[row][other]} * {x.format(other)}" for other in range(3))
 
 
 def kept_stiffness_times(row: int) -> str:
-    """Return the text of a row of W dy, with the W stored in `yn`."""
+    """Return the expression of a row of W dy, with the W stored in `yn`."""
     places = (9 + STIFFNESS_ENTRIES.index(STIFFNESS[row][other]) for other in range(3))
     return " + ".join(f"yn[{place}] * dy{other}" for other, place in enumerate(places))
 
 
 def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
-    """Return text that declares force (`F0` to `F2`) and, if wanted, stiffness (`W00` to `W22`) at a residual `y`.
+    """Return code that declares force (`F0` to `F2`) and, if wanted, stiffness (`W00` to `W22`) at a residual `y`.
 
     It reads the normal weight `D` and the friction `mu`, and declares further names.
     """
@@ -160,7 +160,7 @@ def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness
 
 
 def friction_slope_text(cone: Cone, impratio: float) -> str:
-    """Return text, to follow `cone_text`, that declares `P0` to `P2`: the derivative of the force by the friction."""
+    """Return code, to follow `cone_text`, that declares `P0` to `P2`: the derivative of the force by the friction."""
     if cone == "pyramidal":
         return (
             "const real P0 = -D * (ia * c1 - ib * c1 + ic * c2 - id * c2);"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of constraint rows over several joints (`layout.RowGroup`): their part of the native solver and its adjoint.
+"""Generated code for constraint rows over several joints (`layout.RowGroup`), in the native solver and its adjoint.
 
 Row r, counted over all groups, has its residual y in `ry[r]` and its change along a step in `rs[r]`. All rows of a
-group share one text with loops over rows and joints. The texts read `a`, `s`, `in`, `adj`, and declare only names
-within their own blocks.
+group share the same code, with loops over rows and joints. The code reads `a`, `s`, `in`, `adj`, and declares names
+only within its own blocks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +15,16 @@ Entries = Mapping[tuple[int, int], int]
 
 
 class RowWriter:
-    """Writes the texts of the rows of a problem; all of them are empty without rows."""
+    """Generates the code of the rows of a problem, empty without rows."""
 
     def __init__(self, groups: Sequence[RowGroup], starts: Sequence[int], entry: Entries) -> None:
-        """Prepare the texts from the first input of each group and the indices of the entries of H."""
+        """Prepare the code from the first input of each group and the indices of the entries of H."""
         self._groups, self._starts, self._entry = groups, starts, entry
         self._numbers = [sum(group.rows for group in groups[:g]) for g in range(len(groups))]
         self._count = sum(group.rows for group in groups)
 
     def declared(self) -> str:
-        """Return text that declares residuals, and the joints and entries of H of each group."""
+        """Return code that declares residuals, and the joints and entries of H of each group."""
         if not self._groups:
             return ""
         lines = [f"real ry[{self._count}]; real rs[{self._count}]; (void)rs;"]
@@ -43,7 +43,7 @@ class RowWriter:
         return masks, any(group.kind == "equality" for group in self._groups)
 
     def gradient(self) -> str:
-        """Return text that computes residuals at `a` and adds to `g`, `H` and `pushed`."""
+        """Return code that computes residuals at `a` and adds to `g`, `H` and `pushed`."""
         pushed = {"equality": "pushed += (real)1;", "limit": "pushed += F;", "friction": "pushed += F * F;"}
         return self._each(
             lambda group: [
@@ -61,7 +61,7 @@ class RowWriter:
         )
 
     def whole_step(self) -> str:
-        """Return text that takes the step `s`, and adds to `slope`, `bend` and `missed`."""
+        """Return code that takes the step `s`, and adds to `slope`, `bend` and `missed`."""
 
         def lines(group: RowGroup) -> list[str]:
             start = ["real dy = (real)0;", self._sum("dy", "s"), "rs[r] = dy;"]
@@ -76,7 +76,7 @@ class RowWriter:
         return self._each(lines)
 
     def along(self) -> str:
-        """Return text that adds slope and curvature at the fraction `reach` of the step."""
+        """Return code that adds slope and curvature at the fraction `reach` of the step."""
         return self._each(
             lambda group: [
                 "const real dy = rs[r];",
@@ -87,7 +87,7 @@ class RowWriter:
         )
 
     def pulled(self) -> str:
-        """Return text that propagates the adjoints `s` of the accelerations to the inputs of the rows."""
+        """Return code that propagates the adjoints `s` of the accelerations to the inputs of the rows."""
 
         def lines(group: RowGroup) -> list[str]:
             n = len(group.dofs)
@@ -113,7 +113,7 @@ class RowWriter:
         return self._each(lines)
 
     def _each(self, lines: Callable[[RowGroup], list[str]], *, joints: bool = True) -> str:
-        """Return loops over the rows of all groups; `lines` returns the text of a row of a group."""
+        """Return loops over the rows of all groups; `lines` returns the code of a row of a group."""
         found = []
         for g, group in enumerate(self._groups):
             found.append(f"for (int row = 0; row < {group.rows}; ++row) {{ const int r = {self._numbers[g]} + row;")
@@ -130,7 +130,7 @@ class RowWriter:
 
 
 def _cost(group: RowGroup, y: str) -> str:
-    """Return text that declares force F and stiffness W of a row at a residual."""
+    """Return code that declares force F and stiffness W of a row at a residual."""
     n = len(group.dofs)
     if group.kind == "equality":
         return f"const real W = J[{n}]; const real F = -W * {y};"

@@ -80,12 +80,12 @@ _UNROLLED = 1000
 
 
 class _ConstraintWriter:
-    """Writes the texts of a problem.
+    """Generates the code of a problem.
 
     Touching points (contacts) are numbered as they are found. Contact i belongs to group `of[i]`, its rows start at
     `where[i]` in J, its residual at rest is in `e`, and `weight[i]` is its D, which is zero in the lanes of worlds in
-    which it does not touch. All points share one text with loops over the joints that carry them, so that its length
-    does not grow with their number.
+    which it does not touch. All points share the same code, with loops over the joints that carry them, so that its
+    length does not grow with their number.
 
     With `padded`, rows of H and J are whole vectors of numbers of one world; past the end of a row, H is arbitrary and
     J is 0. The search then starts from the accelerations `last` of the previous substep and their `change`, if the
@@ -115,7 +115,7 @@ class _ConstraintWriter:
 
     # --- forward -----------------------------------------------------------------------------------------------
     def forward(self) -> str:
-        """Return the text that solves the problem."""
+        """Return the code that solves the problem."""
         dofs = range(self.nv)
         eased = " + ".join(f"m[{i}] * (a[{i}] - in[{self._free + i}])" for i in dofs)
         slope, curved, sloped = (" + ".join(f"{x}[{i}] * s[{i}]" for i in dofs) for x in ("g", "Ms", "m"))
@@ -162,7 +162,7 @@ class _ConstraintWriter:
         return f"in[{self._first_friction + PER_FRICTION * number + what}]"
 
     def _tables(self) -> str:
-        """Return text that declares the chains of the groups, and the start of the rows of H."""
+        """Return code that declares the chains of the groups, and the start of the rows of H."""
         groups, filled = self.structure.groups, self._fills
         chains = [dof for group in groups for dof in group.chain]
         first = [sum(len(group.chain) for group in groups[:g]) for g in range(len(groups))]
@@ -177,7 +177,7 @@ class _ConstraintWriter:
         return f"{text} (void)start;"
 
     def _contacts(self) -> str:
-        """Return text that finds the contacts and their rows."""
+        """Return code that finds the contacts and their rows."""
         if not self.points:
             return ""
         rows = sum(3 * (self._row or len(group.chain)) * group.points for group in self.structure.groups)
@@ -212,7 +212,7 @@ room += 3 * by; ++count;
 }}"""
 
     def _row_tables(self) -> list[str]:
-        """Return text that declares what the rows need, if there are any."""
+        """Return code that declares what the rows need, if there are any."""
         return list(filter(None, [self._rows.declared(), self._cones.declared()]))
 
     def _may_push(self) -> str:
@@ -243,7 +243,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return cone_text(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
 
     def _begun(self, *, free: bool = True) -> str:
-        """Return text that declares M (a - a_s) as m and fills in the contacts' residuals.
+        """Return code that declares M (a - a_s) as m and fills in the contacts' residuals.
 
         Both are linear in a, and later steps add to them. With `free`, a is a_s and m is 0.
         """
@@ -255,7 +255,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return f"{first}\n{rows}"
 
     def _gradient(self) -> str:
-        """Return text that declares H, the gradient g, and `pushed` (above 0: a row acts); see `_begun`."""
+        """Return code that declares H, the gradient g, and `pushed` (above 0: a row acts); see `_begun`."""
         lines = [f"real pushed = (real)0; real g[{self.nv}]; real H[{self._width}];"]
         lines += [f"for (int i = 0; i < {self.nv}; ++i) g[i] = m[i];", self._from_mass_matrix()]
         lines += [
@@ -283,7 +283,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _from_mass_matrix(self) -> str:
-        """Return text that sets H to M."""
+        """Return code that sets H to M."""
         if self._row:
             lines = (f"H[{self._entry[pair]}] = in[{k}];" for k, pair in enumerate(self._entries))
             return "\n".join([f"for (int i = 0; i < {self._width}; ++i) H[i] = (real)0;", *lines])
@@ -296,7 +296,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         )
 
     def _contact_stiffness(self) -> tuple[str, ...]:
-        """Return text that adds a contact's stiffness to row k of H, of its chain."""
+        """Return code that adds a contact's stiffness to row k of H, of its chain."""
         term = "Jn[l] * u0 + Jn[by + l] * u1 + Jn[2 * by + l] * u2"
         if self._row:
             line = f"for (int l = 0; l < {self._row}; ++l) Hk[l] += {term};"
@@ -309,7 +309,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         )
 
     def _limit_cost(self, k: int, name: str, a: str) -> str:
-        """Return text that declares a limit's force and stiffness at an acceleration."""
+        """Return code that declares a limit's force and stiffness at an acceleration."""
         return (
             f"const real {name}{k} = {self._limit(k, 1)} * ({a}) + {self._limit(k, 3)};"
             f" const real {name}{k}_W = SELECT(({self._limit(k, 0)} > (real)0) & ({name}{k} < (real)0),"
@@ -321,7 +321,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return f"ANY({self._limit(k, 0)} > (real)0)"
 
     def _friction_cost(self, k: int, name: str, a: str) -> str:
-        """Return text that declares the force and stiffness of a joint's friction at an acceleration."""
+        """Return code that declares the force and stiffness of a joint's friction at an acceleration."""
         weight, rest, most = (self._friction(k, what) for what in range(3))
         return (
             f"const real {name}{k} = {a} + {rest}; const real {name}{k}_q = -{weight} * {name}{k};"
@@ -334,7 +334,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return f"H[{self._entry[i, j]}]"
 
     def _product(self, name: str, x: str) -> str:
-        """Return text that declares M x."""
+        """Return code that declares M x."""
         terms: list[list[str]] = [[] for _ in range(self.nv)]
         for k, (i, j) in enumerate(self._entries):
             terms[i].append(f"in[{k}] * {x}[{j}]")
@@ -344,7 +344,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join([f"real {name}[{self.nv}];", *lines])
 
     def _factored(self) -> str:
-        """Return text that replaces H by its factors: L off the diagonal, 1 / D on it."""
+        """Return code that replaces H by its factors: L off the diagonal, 1 / D on it."""
         if self._many:
             return self._factored_in_loops()
         if self._row:
@@ -373,7 +373,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _factor(self, k: int, i: int) -> str:
-        """Return the text of an entry of L, or of the inverse of D, once H is factored."""
+        """Return the expression of an entry of L, or of the inverse of D, once H is factored."""
         if not self._row:
             return self._h(k, i)
         return f"N[{k}]" if k == i else f"L[{self._entry[k, i]}]"
@@ -402,7 +402,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         )
 
     def _solved(self, right: str) -> str:
-        """Return text that declares the solution s of H s = right, from the factors of H."""
+        """Return code that declares the solution s of H s = right, from the factors of H."""
         lines = [f"real s[{self.nv}];", *(f"s[{i}] = {right}[{i}];" for i in range(self.nv))]
         if self._many:
             down = "const real x = s[k]; for (int i = from; i < k; ++i) s[i] -= Hk[i - from] * x;"
@@ -418,7 +418,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _whole_step(self) -> str:
-        """Return text that takes the whole step: slope and curvature there, and its distance from a minimum.
+        """Return code that takes the whole step: slope and curvature there, and its distance from a minimum.
 
         The distance is the deviation of the forces from their linear prediction along the step, squared and weighted by
         1/D, which bounds the remaining decrease.
@@ -447,7 +447,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _line_search(self) -> str:
-        """Return text that finds the step length `reach`; 1 where no search is needed."""
+        """Return code that finds the step length `reach`; 1 where no search is needed."""
         lines = ["real low = (real)0; real high = (real)-1; real reach = (real)1;"]
         lines += [f"for (int search = 0; search < {_SEARCHES}; ++search) {{"]
         lines += [f"searching = searching & ((slope < -(real){_FLAT} * fall) | (slope > (real){_FLAT} * fall));"]
@@ -475,7 +475,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join([*lines, "}"])
 
     def _forces(self) -> str:
-        """Return text that writes the contact forces."""
+        """Return code that writes the contact forces."""
         return self._each_contact(
             self._cone(("yn[0]", "yn[1]", "yn[2]"), stiffness=False),
             f"real* f = out + {self.nv} + 3 * at[i]; f[0] = F0; f[1] = F1; f[2] = F2;",
@@ -483,7 +483,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
     # --- adjoint -----------------------------------------------------------------------------------------------
     def adjoint(self) -> str:
-        """Return the text that propagates seeds back to the inputs."""
+        """Return the code that propagates seeds back to the inputs."""
         dofs = range(self.nv)
         lines = [f"real a[{self.nv}]; real b[{self.nv}];", *(f"a[{i}] = out[{i}]; b[{i}] = seed[{i}];" for i in dofs)]
         lines += [self._contacts(), *self._row_tables(), f"bool pushes = false; if ({self._may_push()}) {{"]
@@ -504,7 +504,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _seeded(self) -> str:
-        """Return text that adds the adjoints of the forces at the solution to the accelerations' adjoints."""
+        """Return code that adds the adjoints of the forces at the solution to the accelerations' adjoints."""
         return self._each_contact(
             f"const real* f = seed + {self.nv} + 3 * at[i];",
             self._cone(("yn[0]", "yn[1]", "yn[2]")),
@@ -513,7 +513,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         )
 
     def _contacts_pulled(self) -> str:
-        """Return text that propagates the adjoints to the inputs of contacts and to the link motions.
+        """Return code that propagates the adjoints to the inputs of contacts and to the link motions.
 
         The adjoint of the rows is F lambda + q omega, with omega = a + b v: two forces at the point, F and q along the
         rows, that do work on the motions lambda and omega.
@@ -566,7 +566,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _joints_pulled(self) -> str:
-        """Return text that propagates the adjoints to the inputs of limits and joint friction."""
+        """Return code that propagates the adjoints to the inputs of limits and joint friction."""
         lines = []
         for k, dof in enumerate(self.structure.limits):
             first = self._first_limit + PER_LIMIT * k
@@ -583,18 +583,18 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
 
 def _rows_times(x: str, name: str, *, rest: bool) -> str:
-    """Return text that declares `name`0 to 2: J x of a contact, plus its residual at rest if `rest`."""
+    """Return code that declares `name`0 to 2: J x of a contact, plus its residual at rest if `rest`."""
     declared = " ".join(f"real {name}{row} = {f'en[{row}]' if rest else '(real)0'};" for row in range(3))
     added = " ".join(f"{name}{row} += Jn[{f'{row} * by + ' if row else ''}k] * xk;" for row in range(3))
     return f"{declared} for (int k = 0; k < n; ++k) {{ const real xk = {x}[dofs[k]]; {added} }}"
 
 
 def _along() -> str:
-    """Return text that adds a contact's slope and curvature along a step dy."""
+    """Return code that adds a contact's slope and curvature along a step dy."""
     curvature = " + ".join(f"dy{row} * ({stiffness_times(row, 'dy{}')})" for row in range(3))
     return f"slope -= F0 * dy0 + F1 * dy1 + F2 * dy2; bend += {curvature};"
 
 
 def _second_tangent() -> str:
-    """Return text that declares the second tangent of a point at c: normal x first tangent."""
+    """Return code that declares the second tangent of a point at c: normal x first tangent."""
     return " ".join(f"const real t{i} = c[{3 + j}] * c[{6 + k}] - c[{3 + k}] * c[{6 + j}];" for i, j, k in _TWICE)

@@ -100,7 +100,7 @@ _EVERY = ("stiffness", "damping", "friction", "slip_speed", "restitution", "baum
 
 
 def body_touches(links: Kinematics, scope: Scope) -> list[PointContact]:
-    """Measure the bodies of a mechanism against each other.
+    """Return the contacts between bodies of a mechanism.
 
     `scope` receives the measured quantities: depth; place, normal and slip in the second shape's body frame.
     """

@@ -67,7 +67,7 @@ class Contacts(Kinematics):
     @cached_property
     def touched(self) -> list[PointContact]:
         """Contacts of points with the ground, and of bodies with each other."""
-        _ = self.poses  # before networks that act on the size, to keep the order of the program's text
+        _ = self.poses  # before networks that act on the size, to keep the order of the program's code
         touched = touches(self, self.points, self.grounds, self.scope(SIZE)) if self.points else []
         for touch in touched:
             touch.depth = self.scope.define(f"contact.{touch.name}.depth", touch.depth)

@@ -23,7 +23,7 @@ FOUND = 30
 point and the upper triangle of L; the radii still to be added; and 1 if the search converged."""
 
 KINDS = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
-"""Kinds of shapes, in the order of their codes in the text."""
+"""Kinds of shapes, in the order of their numbers in the code."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def sweeps_loop(kind: Sweeps) -> Loop:
 
 
 class _SweepsWriter:
-    """Writes the texts of a loop; row i has y in y{i}, its impulse in x{i} and the impulse's adjoint in a{i}."""
+    """Generates the code of a loop; row i has y in y{i}, its impulse in x{i} and the impulse's adjoint in a{i}."""
 
     def __init__(self, kind: Sweeps) -> None:
         self.kind = kind
@@ -51,7 +51,7 @@ class _SweepsWriter:
         self._first_row = [sum(1 + count for count in kind.tangents[:p]) for p in range(self.points)]
 
     def forward(self) -> str:
-        """Return the text of the sweeps."""
+        """Return the code of the sweeps."""
         taped = self.kind.adjoint == "taped"
         lines = [self._touching(), *(f"real x{i} = 0; real y{i} = 0;" for i in range(self.rows))]
         lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
@@ -119,7 +119,7 @@ class _SweepsWriter:
         return self.entries + self.rows + point
 
     def _touching(self) -> str:
-        """Return the text that finds touching points; impulses and adjoints of the others are 0."""
+        """Return the code that finds touching points; impulses and adjoints of the others are 0."""
         depth = self.entries + self.rows + self.points
         return "\n".join(f"const mask touches{p} = in[{depth + p}] > (real)0;" for p in range(self.points))
 
@@ -177,7 +177,7 @@ class _SweepsWriter:
         )
 
     def _pulled(self, point: int, rows: list[int]) -> str:
-        """Return the text that turns impulse adjoints a into those of y, g, and adds to those of older impulses."""
+        """Return the code that turns impulse adjoints a into those of y, g, and adds to those of older impulses."""
         if not rows:
             return ""
         normal = self._first_row[point]
@@ -213,7 +213,7 @@ class _SweepsWriter:
         )
 
     def _entries_pulled(self, i: int, block: list[int]) -> str:
-        """Return the text that adds to the adjoints of a row's C and c; rows from the block on still had old values."""
+        """Return the code that adds to the adjoints of a row's C and c; rows from the block on still had old values."""
         values = {j: f"x{j}" if j < block[0] else f"w{j}" for j in self.kind.columns[i]}
         terms = [f"adj[{self._entry(i, j)}] += g{i} * {value};" for j, value in values.items()]
         return " ".join([*terms, f"adj[{self.entries + i}] += g{i};"])

@@ -134,13 +134,13 @@ class HeldGround:
 
     def _pieces_of_plane(self, ground: Ground, q: Tensor, pieces: int) -> Tensor:
         """Return a plane repeated per contact point; the last result is cached because a robot stays on its ground."""
-        if ground.pose is not None and ground.pose.is_inference():  # has no version counter that tells of writes
+        if ground.pose is not None and ground.pose.is_inference():  # has no version counter that tracks writes
             return _plane(ground, q).repeat(1, pieces)
         version = None if ground.pose is None else ground.pose._version
         key = (version, pieces, len(q), q.device, q.dtype)
-        last = self._last  # which another thread may replace
+        last = self._last  # another thread may replace it
         if last is None or last[0] is not ground or last[1] != key:
-            with torch.inference_mode(False):  # kept for later calls, which may want gradients
+            with torch.inference_mode(False):  # reused by later calls, which may need gradients
                 last = self._last = (ground, key, _plane(ground, q).repeat(1, pieces))
         return last[2]
 

@@ -2,7 +2,7 @@
 """Corners of a mesh's hull that touch a plane, by a search in the compiled program that has no derivative.
 
 MuJoCo takes the lowest corner, and up to three more from the face at that corner that faces the plane most: those with
-which the corner spans the largest area. These follow from face and corner and are tables in the text.
+which the corner spans the largest area. These follow from face and corner and are tables in the code.
 """
 
 from collections.abc import Iterable, Sequence
@@ -111,7 +111,7 @@ def listed(values: Iterable[float]) -> str:
 
 
 def hull_tables(hulls: Sequence[Hull]) -> str:
-    """Return text with the hulls' corners, edges and faces, and three other corners for each face at a corner."""
+    """Return code with the hulls' corners, edges and faces, and three other corners for each face at a corner."""
     corners, edges, normals, others, face_of, polygon, normals_of = [], [], [], [], [], [], []
     corners_from, edges_from, faces_from, polygon_from = [0], [0], [0], [0]
     for hull in hulls:

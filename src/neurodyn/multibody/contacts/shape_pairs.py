@@ -153,7 +153,7 @@ def _sphere_box(seen: Vector, radius: Any, box: PlacedShape) -> Touch:
 
 
 def sphere_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
-    """Return the contact of a sphere with a cylinder: its mantle, a cap or a rim."""
+    """Return the contact of a sphere with a cylinder: its curved side, a cap or a rim."""
     radius, half = second.size[0], second.size[1]
     axis, apart = second.turn[:, 2], first.centre - second.centre
     along = dot(axis, apart)
@@ -268,7 +268,7 @@ def _second_at_corner(near: _Nearest, unequal: list[Any], half: Vector, size: Ve
 def _second_at_edge(
     near: _Nearest, unequal: list[Any], upwards: list[Any], half: Vector, size: Vector
 ) -> tuple[Any, Any]:
-    """Return the same if a point within an edge is nearest."""
+    """Return what `_second_at_corner` does, if a point within an edge is nearest."""
     sizes = [absolute(x) for x in half]
     beside = [(1.0 - near.edge[k]) * x for k, x in enumerate(unequal)]
     one = beside[0] + beside[1] + beside[2]
@@ -287,7 +287,7 @@ def _second_at_edge(
 
 
 def _second_at_face(near: _Nearest, centre: Vector, half: Vector, size: Vector) -> tuple[Any, Any]:
-    """Return the same if an end of the axis is nearest to a face."""
+    """Return what `_second_at_corner` does, if an end of the axis is nearest to a face."""
     turn, tip = -near.along, centre + near.along * half
     second: Any = 2.0
     for k in range(3):

@@ -319,41 +319,40 @@ def softplus(x: Any) -> Any:
 class Loop:
     """A native loop.
 
-    In the texts, `in` and `out` are arrays of the loop's inputs and outputs, and `saved` is an array that the forward
-    text may fill for the adjoint. The adjoint text sees all of these, `seed` (adjoints of the outputs) and `adj`
+    In the code, `in` and `out` are arrays of the loop's inputs and outputs, and `saved` is an array that the forward
+    code may fill for the adjoint. The adjoint code sees all of these, `seed` (adjoints of the outputs) and `adj`
     (adjoints of the inputs, initially zero, to be added to). Weights are read from the array `weight`; their gradients
     are added to `weight_adj`.
 
-    A `real` is a number of the working precision, or one number per world in the lanes of a vector. A `mask` is the
-    result of comparing two. The texts may therefore branch on values only as follows:
+    A `real` is a number in the working precision, or one number per world in the lanes of a vector. A `mask` is the
+    result of comparing two reals. The code may therefore branch on values only as follows:
 
     * `SELECT(mask, a, b)` is a where the mask holds, else b; both are computed.
-    * `if (ANY(mask))`, `if (ALL(mask))`: whether it holds in any, or in all, of the lanes. Assignments in such a block
-      must also be right in lanes in which the mask does not hold.
+    * `if (ANY(mask))`, `if (ALL(mask))`: whether the mask holds in any, or in all, of the lanes. Assignments in such
+      a block must also be right in lanes in which the mask does not hold.
     * `LANE(x, n)` is lane n of LANES of a real, a number to read or write: for a search that no other lane needs.
     * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
 
-    Between `#if ROWS_IN_VECTORS`, `#else` and `#endif` a text has two forms: the first is for one world, whose numbers
+    Between `#if ROWS_IN_VECTORS`, `#else` and `#endif` code has two forms: the first is for one world, whose numbers
     a compiler may put into vectors. It may keep accelerations `last`, their `change`, and `warm` from one substep to
     the next.
 
     A `number` is always one number of the working precision: weights are numbers, everything else is `real`. The
     gradients of the weights are `Sums`: `weight_adj + i` is a `Sums` too, and `weight_adj[i] += x` adds to it.
-
     """
 
     name: str  # in messages
     inputs: int  # number of inputs
     outputs: int  # number of outputs
     saved: int  # length of `saved`
-    forward: str  # text that fills `out` and `saved`
-    adjoint: str  # text that adds to `adj`
+    forward: str  # code that fills `out` and `saved`
+    adjoint: str  # code that adds to `adj`
     weights: int = 0  # number of weights it reads
     first_weight: int = 0  # index of the first in the program's weights
-    # Number of leading outputs that suffice for the adjoint, without running the forward text again; 0 for none.
+    # Number of leading outputs that suffice for the adjoint, without running the forward code again; 0 for none.
     sufficient: int = 0
     fixed: int = 0  # number of trailing inputs without derivative
-    # (gate, first, end): the forward text reads inputs first to end - 1 only where input `gate` is above 0.
+    # (gate, first, end): the forward code reads inputs first to end - 1 only where input `gate` is above 0.
     gates: tuple[tuple[int, int, int], ...] = ()
     # Adds the loop to an ONNX graph: maps the name of the concatenated inputs to the name of the concatenated leading
     # outputs and their number; None if unsupported.

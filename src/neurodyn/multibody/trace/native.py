@@ -25,7 +25,7 @@ def _table(words: int) -> Any:
 
 
 def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
-    """Return the kernel, in its own module, of a text that uses `table` and runs the blocks `begin` to `end - 1`.
+    """Return the kernel, in its own module, of code that uses `table` and runs the blocks `begin` to `end - 1`.
 
     `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks, on
     a stack of at least `room` bytes.

@@ -2,9 +2,9 @@
 """Compiled programs of traced steps: the loop over time inside, worlds in parallel, with an adjoint program.
 
 A `TracedProgram` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with per-frame inputs u (controls) and h (held
-over a frame), parameters p and weights w. Both kernels are text in a native Warp function. The text is the same for
-every device and is cached by Warp, so that a program is compiled once per machine. On a CPU, several worlds run in the
-lanes of a vector, and large batches on several threads; see `target`.
+over a frame), parameters p and weights w. Both kernels are source code in a native Warp function. The code is the same
+for every device and is cached by Warp, so that a program is compiled once per machine. On a CPU, several worlds run in
+the lanes of a vector, and large batches on several threads; see `target`.
 """
 
 from collections.abc import Callable, Sequence
@@ -382,7 +382,7 @@ class TracedProgram(OperatorHandle):
         try:
             with native_stderr_dropped() if run.lanes > 1 else nullcontext():
                 launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
-        except Exception:  # Warp's error for a text that does not compile
+        except Exception:  # Warp's error for code that does not compile
             if run.lanes == 1:
                 raise
             notice(

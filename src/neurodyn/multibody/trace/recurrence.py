@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of a recurrence and of its adjoint: a traced step inside the loop over time.
+"""Generated code for a recurrence and its adjoint: a traced step inside the loop over time.
 
 Values that depend only on parameters are computed once, before the loop. The adjoint accumulates the gradients with
 respect to these values over the loop, and propagates them to the parameters after it. It recomputes each step from its
@@ -228,7 +228,7 @@ for (int i = 0; i < {nu}; ++i) by_control.put(i, a[{nx} + i]);
 
 @dataclass
 class ProgramTexts:
-    """Texts of the forward loop, of its adjoint, and of the adjoint with many seeds for the same states."""
+    """Code of the forward loop, of its adjoint, and of the adjoint with many seeds for the same states."""
 
     forward: str
     adjoint: str
@@ -242,7 +242,7 @@ class ProgramTexts:
 
 
 def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
-    """Return the texts of a traced step.
+    """Return the code of a traced step.
 
     Raises:
         ValueError: The step returns more or fewer values than the state has.
@@ -359,9 +359,9 @@ def _around(
     effects: bool = False,
     kept: Mapping[int, str] | None = None,
 ) -> tuple[str, str, frozenset[int]]:
-    """Return the texts before and inside a loop that assigns values, and the nodes computed before it.
+    """Return the code before and inside a loop that assigns values, and the nodes computed before it.
 
-    `given` nodes are computed elsewhere, `after` holds text to follow the declarations of nodes, and `kept` loops need
+    `given` nodes are computed elsewhere, `after` holds code to follow the declarations of nodes, and `kept` loops need
     not run.
     """
     frontier = _frontier(graph, [value for _, value in assignments])

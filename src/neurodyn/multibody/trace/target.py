@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilation targets of a program's text, CPU or GPU, and the text of the elementary functions on a CPU."""
+"""Compilation targets of a program's code, CPU or GPU, and code for the elementary functions on a CPU."""
 
 import platform
 import re
@@ -131,7 +131,7 @@ _PLAIN = ("sin", "cos", "exp", "log", "tanh")
 
 
 def _each(name: str, lanes: int, arguments: str) -> str:
-    """Return text that calls Warp's scalar function lane by lane."""
+    """Return code that calls Warp's scalar function lane by lane."""
     if lanes == 1:
         return f"return ::wp::{name}({arguments});"
     names = arguments.split(", ")
@@ -167,7 +167,7 @@ class Target:
     lanes: int = 1  # worlds in a vector
 
     def text(self, rows: Sequence[str], plain: Sequence[str], body: str) -> str:
-        """Return the complete text of a kernel; `rows` and `plain` are the arrays of its table in order.
+        """Return the complete code of a kernel; `rows` and `plain` are the arrays of its table in order.
 
         `rows` arrays have one row per world and frame.
         """
@@ -191,7 +191,7 @@ class Target:
         return "\n".join([head, *table, body])
 
     def stack(self, body: str) -> int:
-        """Return how many bytes the arrays and values of a text may take on a stack."""
+        """Return how many bytes the arrays and values of a program may take on a stack."""
         numbers = sum(map(int, _ARRAY.findall(body))) + body.count("const real v")
         return (4 if self.single else 8) * self.lanes * numbers
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Straight-line text of a graph in the language of Warp's native functions, and loops with traced bodies."""
+"""Straight-line code for a graph in the language of Warp's native functions, and loops with traced bodies."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,21 +29,21 @@ def statements(
     in_rows: bool = False,
     hoisted: list[str] | None = None,
 ) -> str:
-    """Return text that computes the assigned values and nothing else.
+    """Return code that computes the assigned values and nothing else.
 
     Args:
         graph: The graph.
         assignments: Left-hand sides with operators, for example "out[3] =", and their values.
-        arrays: Text of an element of each input array, with {} for its index.
-        known: Nodes already computed by the surrounding text.
+        arrays: Expression of an element of each input array, with {} for its index.
+        known: Nodes already computed by the surrounding code.
         effects: Whether to accumulate the gradients of the weights of loops.
-        after: Text that follows the declarations of nodes.
+        after: Code that follows the declarations of nodes.
         single: Whether values are equal in all lanes of a `real`, and therefore of type `number`.
         also: Further loops to run.
-        kept: Loops that need not run, with text that fills their first outputs.
-        in_rows: Whether the text is for one world: loops take their one-world form (see `Loop`), their inputs are
+        kept: Loops that need not run, with code that fills their first outputs.
+        in_rows: Whether the code is for one world: loops take their one-world form (see `Loop`), their inputs are
             written as soon as they are known, and values used only behind a gate are computed there.
-        hoisted: With `in_rows`, receives the first lines, which may stand before a loop around the text.
+        hoisted: With `in_rows`, receives the first lines, which may stand before a loop around the code.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
@@ -100,10 +100,10 @@ _RUN = 16
 
 
 class _Runs:
-    """Runs of consecutive results that a loop takes from another: the text copies each run in one loop.
+    """Runs of consecutive results that a loop takes from another: the code copies each run in one loop.
 
     Attributes:
-        named: Nodes whose values have names in the text.
+        named: Nodes whose values have names in the code.
     """
 
     def __init__(self, graph: Graph, fresh: Sequence[int], kept: Collection[int]) -> None:
@@ -141,7 +141,7 @@ class _Runs:
         return a[1] in self._ready and one in self._fresh and other in self._fresh
 
     def copied(self, index: int, array: str) -> tuple[list[str], set[int]]:
-        """Return texts that copy the runs among the inputs of a loop or its reverse to an array, and the indices."""
+        """Return code that copies the runs among the inputs of a loop or its reverse to an array, and the indices."""
         given, nodes = self._given(index), self._graph.nodes
         lines: list[str] = []
         places: set[int] = set()
@@ -153,7 +153,7 @@ class _Runs:
         return lines, places
 
     def filled(self, index: int, array: str, single: bool) -> str:
-        """Return text that declares an array with the inputs of a loop or its reverse."""
+        """Return code that declares an array with the inputs of a loop or its reverse."""
         given, nodes = self._given(index), self._graph.nodes
         runs, copied = self.copied(index, array)
         if not runs:
@@ -214,11 +214,11 @@ class _EarlyInputs:
         return found
 
     def declared(self) -> list[str]:
-        """Return text that declares the arrays, with the constants in them."""
+        """Return code that declares the arrays, with the constants in them."""
         return [*(f"real in_{i}[{max(len(self._graph.nodes[i]) - 2, 1)}];" for i in self._loops), *self._fixed]
 
     def put(self, index: int, text: str, lines: list[str]) -> None:
-        """Add a node's text and the copies of its value to the lines, or to those behind its gate."""
+        """Add a node's code and the copies of its value to the lines, or to those behind its gate."""
         texts = [text, *self._writes.get(index, [])]
         if index in self._behind:
             loop, gate = self._behind[index]
@@ -227,7 +227,7 @@ class _EarlyInputs:
             lines.extend(texts)
 
     def gated(self, loop: int) -> list[str]:
-        """Return the text that must precede a loop: values behind its gates, and runs of results of other loops."""
+        """Return the code that must precede a loop: values behind its gates, and runs of results of other loops."""
         lines = self._runs.copied(loop, f"in_{loop}")[0]
         for gate, texts in self._gates[loop].items():
             lines += [f"if (in_{loop}[{gate}] > (real)0) {{", *texts, "}"]
@@ -319,7 +319,7 @@ def mapped(
         common: Values common to all items; numbers are folded.
         blocks: Values shared by items.
         items: Block indices and values of each item: the same number of each for all items, and blocks of equal length
-            at the same position. The values have no derivative; if all are numbers, they become a table in the text.
+            at the same position. The values have no derivative; if all are numbers, they become a table in the code.
         gate: Selects the items to compute; by default those whose first value is above 0.
     """
     inner = Graph()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an asset to a complete declaration, with a reason for every decision."""
+"""Writes a complete declaration for an asset, with a reason for every decision."""
 
 import contextlib
 import math
@@ -64,7 +64,7 @@ class Decision:
 
 @dataclass
 class Declaration:
-    """A declaration that was written."""
+    """A written declaration."""
 
     path: Path
     robot: Robot

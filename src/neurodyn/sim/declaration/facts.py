@@ -92,7 +92,7 @@ class AssetFacts:
     efforts: dict[str, float] = field(default_factory=dict)  # maximum force of each of them [N m or N]
     pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
     end: AssetEnd | None = None  # end effector of a bolted robot
-    apart: tuple[str, ...] = ()  # first joints of bodies beside the robot without drives
+    apart: tuple[str, ...] = ()  # first joints of bodies other than the robot, without drives
     solver: Literal["mujoco", "mujoco-c"] = "mujoco-c"  # reference simulator of a robot like this
 
     @property

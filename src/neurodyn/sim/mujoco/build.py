@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a declared robot to a MuJoCo model of one world, with a scene that can be moved.
+"""Builds a MuJoCo model of a declared robot in one world, with a scene that can be moved.
 
 Unless the declaration says `self_contacts`, bodies of a robot do not collide with each other, only with scenes, and
 contact begins where surfaces meet, as in `sim.build`. The asset's actuators are left out: drives and torques of the

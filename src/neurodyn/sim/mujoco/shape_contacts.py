@@ -57,7 +57,7 @@ class ReadContacts:
 def read_contacts(
     model: Any, links: ModelLinks, geoms: list[int], *, pairs: bool = True, ground: dict[int, str] | None = None
 ) -> ReadContacts:
-    """Return the contacts among geoms of a compiled model that move, or that others of them can touch.
+    """Return the contacts among geoms of a compiled model that move or can be touched by moving ones.
 
     Args:
         model: The `mujoco.MjModel`.
@@ -123,7 +123,7 @@ class _PairReader:
         self._model = model
 
     def pairs(self, geoms: list[int]) -> Iterator[tuple[int, int, ContactNumbers]]:
-        """Yield the pairs that may touch: those of `pair` elements, then those by the bits of the geoms."""
+        """Yield the pairs that may touch: those of `pair` elements, then those by `contype` and `conaffinity`."""
         model, declared = self._model, set()
         for pair in range(model.npair):
             ends = int(model.pair_geom1[pair]), int(model.pair_geom2[pair])
