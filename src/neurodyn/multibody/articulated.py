@@ -256,7 +256,7 @@ class Tree:
     def centripetal(self, q: list[Any], qd: list[Any]) -> dict[int, Any]:
         """Return the centripetal acceleration of free joints' reference points, by velocity coordinate.
 
-        Empty unless `SoftConstraints.free_point` is "origin" and the two points differ.
+        Empty unless `SoftConstraints.free_point` is "origin" and the reference point lies elsewhere.
         """
         found: dict[int, Any] = {}
         if self.mechanism.constraints.free_point != "origin":

@@ -391,7 +391,7 @@ def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
 
 
 def _add_heights(spec: Any, body: Any, solid: Solid, place: dict[str, Any]) -> None:
-    """Add a heightfield: MuJoCo's starts at the pose of its geom, with heights scaled to 0 to 1 of their range."""
+    """Add a heightfield: MuJoCo's rises from the pose of its geom, with heights between 0 and 1 of their range."""
     heights = np.asarray(solid.heights, dtype=float)
     rows, columns = heights.shape
     low, high = float(heights.min()), float(heights.max())

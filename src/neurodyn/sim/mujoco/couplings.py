@@ -224,7 +224,7 @@ def _weld(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
 
 
 def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) -> dict[str, Any]:
-    """Return the links, frames and centres of two bodies or sites; `frames` are relative to the bodies."""
+    """Return the links, frames and centres of two bodies, with `frames` in these bodies, or of two sites."""
     found = {}
     sites = int(model.eq_objtype[index]) == _SITE_OBJECT
     for end, numbers, frame in zip(("first", "second"), (model.eq_obj1id, model.eq_obj2id), frames, strict=True):

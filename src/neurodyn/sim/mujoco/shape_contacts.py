@@ -41,8 +41,8 @@ class ReadContacts:
     Attributes:
         surfaces: The surfaces of contacts between links and with the ground.
         contacts: The pairs.
-        ground: Surfaces of geoms on the ground, by the names given; without surfaces if they differ only in the
-            coefficient of sliding.
+        ground: Geoms on the ground, by the names given; without surfaces if they differ only in the coefficient of
+            sliding.
         hulls: Hulls of meshes, by name.
         left_out: Number of pairs without a collider, by kinds of geoms as named in MJCF.
     """
@@ -101,7 +101,7 @@ class ContactNumbers:
 
     @property
     def plain(self) -> bool:
-        """Whether only its coefficient of sliding is not MuJoCo's default."""
+        """Whether it has sliding friction only, and neither margin nor gap."""
         return self.dimension == 3 and not self.margin and not self.gap
 
 
