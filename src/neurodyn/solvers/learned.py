@@ -246,7 +246,7 @@ class SolverLearned(newton.solvers.SolverBase):
 
         Raises:
             InputError: There is no such run, something other than the robot moves in the worlds, or the ground has
-                shapes that cannot be measured against.
+                shapes to which distances are not supported.
             MismatchError: The robots are not the one that the model was made for (joints, order, masses, collision
                 shapes, gravity, ...); the message names the differences.
         """
@@ -370,7 +370,7 @@ class SolverLearned(newton.solvers.SolverBase):
                 has changed direction.
 
         Raises:
-            InputError: Something other than the robot moves now, the ground cannot be measured against, or contact
+            InputError: Something other than the robot moves now, distances to the ground are not supported, or contact
                 margins or materials have changed.
             MismatchError: The robots have changed; the message names the differences.
         """

@@ -225,7 +225,7 @@ def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where:
         where: Caller, for error messages.
 
     Raises:
-        InputError: A static shape is of a kind that cannot be measured against, or its mesh does not bound a solid.
+        InputError: Distances to a kind of static shape are not supported, or its mesh does not bound a solid.
         MismatchError: Gravity differs from training (for a floating base: in magnitude), or the root joints of a
             robot are placed differently relative to each other.
     """

@@ -424,7 +424,7 @@ class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
     Attributes:
         state: Names, order, units and dt.
         fingerprint: The articulation that it was trained on; None for a model of logs.
-        contact_points: Points that are measured against the ground; None without a ground in the inputs.
+        contact_points: Contact points whose distance to the ground is an input; None without a ground in the inputs.
         scene: The default ground; None for free space.
         mechanism: The robot's tree of links, for a base motion.
         training_range: Range of motion in the training data; None if unknown.
