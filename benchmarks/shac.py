@@ -18,7 +18,7 @@ import torch
 
 from _common import require, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
-from neurodyn.learn.learner import TrainState
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy import ALGORITHMS, SampledStarts, load_settings
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.requests import PolicyTrainingJob

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is imported when: a quick command line, and learning from logs where there is no simulator."""
 
+import graphlib
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import grimp
 import pytest
 
 from neurodyn.robots import load
@@ -198,3 +200,13 @@ train("cartpole", folder / "data.h5", folder / "run", size=str(folder / "small.y
 print("|".join(name for name in ("newton", "mujoco") if name in sys.modules))
 '''
     assert python(script, tmp_path).splitlines()[-1] == ""
+
+
+def test_no_two_files_import_each_other_not_even_for_types():
+    """Registries may name the types of what they hold, which lives in files that look things up in them."""
+    registries = {"neurodyn.dynamics.kinds", "neurodyn.interop.formats"}
+    graph = grimp.build_graph("neurodyn", cache_dir=None)
+    files = graph.modules - registries
+    assert len(files) > 300
+    imports = {file: graph.find_modules_directly_imported_by(file) & files for file in files}
+    graphlib.TopologicalSorter(imports).prepare()

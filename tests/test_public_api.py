@@ -33,7 +33,7 @@ INTERNALS = {
     "neurodyn.identify.adaptation.run", "neurodyn.identify.adaptation.settings", "neurodyn.identify.adaptation.usual",
     "neurodyn.identify.held_out", "neurodyn.identify.readings", "neurodyn.identify.starts",
     "neurodyn.interop.c_code.export", "neurodyn.interop.c_code.models", "neurodyn.interop.c_code.source",
-    "neurodyn.learn.devices", "neurodyn.learn.fit_windows", "neurodyn.learn.learner",
+    "neurodyn.learn.devices", "neurodyn.learn.fit_windows",
     "neurodyn.learn.neural.policy_rollouts", "neurodyn.learn.neural.settings", "neurodyn.learn.neural.train",
     "neurodyn.learn.optimiser", "neurodyn.learn.plan", "neurodyn.learn.world_model.settings",
     "neurodyn.learn.world_model.trainer", "neurodyn.multibody.articulated",

@@ -7,7 +7,7 @@ import pytest
 
 from neurodyn.cli.terminal.console import report_training
 from neurodyn.core.errors import InputError
-from neurodyn.learn.learner import TrainState
+from neurodyn.learn.plan import TrainState
 
 
 def test_what_fails_is_an_error_and_nothing_is_said_to_come_next(capsys):

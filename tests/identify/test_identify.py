@@ -28,8 +28,8 @@ from neurodyn.identify.run import identify as identify_by_name
 from neurodyn.identify.run import plan_identification
 from neurodyn.identify.settings import IdentificationSettings, changed
 from neurodyn.learn.hybrid import NetworkTrainingSettings
-from neurodyn.learn.learner import TrainState
 from neurodyn.learn.manifest import read_manifest
+from neurodyn.learn.plan import TrainState
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot

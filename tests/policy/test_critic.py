@@ -5,7 +5,7 @@ import msgspec
 import torch
 from tensordict import TensorDict
 
-from neurodyn.learn.learner import TrainState
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import load_critic
 from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob

@@ -11,9 +11,8 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
-from neurodyn.learn.learner import TrainState
 from neurodyn.learn.loop import TrainingLoop
-from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.artifact import load_critic, load_policy, policy_config
 from neurodyn.policy.evaluation import play

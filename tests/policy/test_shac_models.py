@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from neurodyn.control.resolve import open_dynamics
-from neurodyn.learn.learner import TrainState
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, ShacSettings

@@ -6,7 +6,7 @@ import shutil
 import torch
 
 from neurodyn.core import artifacts
-from neurodyn.learn.learner import TrainState
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import policy_config
 from neurodyn.policy.learner import CRITIC_UPDATES, critic_updates
 from neurodyn.policy.ppo import PpoLearner

@@ -16,7 +16,7 @@ from neurodyn.core.progress import present_work, stage
 if TYPE_CHECKING:
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.config import Record
-    from neurodyn.learn.learner import TrainState
+    from neurodyn.learn.plan import TrainState
 
 
 R = TypeVar("R", bound="Record")

@@ -187,7 +187,7 @@ def _show_warning(show: Callable[..., None], message: Warning | str, category: t
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
-        from neurodyn import __version__
+        from neurodyn.core.provenance import __version__
 
         print(f"neurodyn {__version__}")
         return 0

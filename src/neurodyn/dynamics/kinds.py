@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from neurodyn.interop.c_code.source import CUnit
     from neurodyn.interop.identified import IdentifiedRobot, TrainedNetwork
     from neurodyn.interop.onnx import OnnxFrame
-    from neurodyn.learn.learner import TrainState
-    from neurodyn.learn.plan import TrainingPlan
+    from neurodyn.learn.plan import TrainingPlan, TrainState
     from neurodyn.learn.requests import FinetuneRequest, TrainRequest
     from neurodyn.learn.run_folder import FinetuningJob, TrainingJob
     from neurodyn.policy.online.refit import Refit

@@ -21,7 +21,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.learn.fit_windows import FitWindows
-from neurodyn.learn.learner import GradientLearner, OptimiserStep, Validation
+from neurodyn.learn.learner import GradientLearner, LoopView, OptimiserStep, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.optimiser import Groups, Schedule, build_optimiser
@@ -407,7 +407,7 @@ class _Search(_DiscoveryNetworks):
         super().enter(phase)
         self._kappa = (0.0, *self._problem.settings.kappas)[phase]
 
-    def text(self, loop: TrainingLoop, found: Validation | None) -> str:
+    def text(self, loop: LoopView, found: Validation | None) -> str:
         """Return the pairs that survived the last strength."""
         return self._last
 
@@ -416,7 +416,7 @@ class _Search(_DiscoveryNetworks):
         if self._kappa:
             shrink_(self.weights, self._layers, self._kappa * step.rate)
 
-    def leave(self, loop: TrainingLoop) -> bool:
+    def leave(self, loop: LoopView) -> bool:
         """Refit the surviving pairs; stop the path if there are none."""
         loop.save()
         if not self._kappa:

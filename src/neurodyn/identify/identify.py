@@ -67,11 +67,10 @@ from neurodyn.identify.starts import Start, lead, start_of, started
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
-from neurodyn.learn.learner import TrainState
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot

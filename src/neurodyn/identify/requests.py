@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from neurodyn.core.config import Config
 from neurodyn.core.requests import IN_PYTHON, Flag
 from neurodyn.learn.requests import RunOptions
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from neurodyn.data.store import Store
     from neurodyn.identify.adaptation.settings import AdaptationSettings
     from neurodyn.identify.discovery import DiscoverySettings
-    from neurodyn.identify.settings import IdentificationSettings
     from neurodyn.robots import Robot
 
 Method = Literal["roll-outs", "inverse-dynamics"]
@@ -75,7 +75,7 @@ class IdentificationOptions(RunOptions, frozen=True, kw_only=True):
     profile: int | None = None
     start: StartKind | None = None
     device: Annotated[str, Flag("device")] = "cpu"
-    settings: Annotated["IdentificationSettings | str | None", Flag(str | None)] = None
+    settings: Annotated[Config | str | None, Flag(str | None)] = None
     beside: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
     threads: Annotated[int | None, Flag("threads")] = None
     progress: Annotated["Progress | None", IN_PYTHON] = None

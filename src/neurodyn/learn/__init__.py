@@ -7,13 +7,12 @@ with lazy(__name__):
     from neurodyn.learn.devices import joined
     from neurodyn.learn.fit_windows import FitWindows, fit_windows
     from neurodyn.learn.hybrid import split_weights
-    from neurodyn.learn.learner import TrainState
     from neurodyn.learn.loop import Callback
     from neurodyn.learn.manifest import RunRecord
     from neurodyn.learn.metrics import read_metrics, show_results
     from neurodyn.learn.neural.settings import Settings, load_settings
     from neurodyn.learn.optimiser import OPTIMISERS, Method
-    from neurodyn.learn.plan import with_budget
+    from neurodyn.learn.plan import TrainState, with_budget
     from neurodyn.learn.tracking.tracker import TRACKERS, Opening, Tracker
     from neurodyn.learn.train import finetune, train
 

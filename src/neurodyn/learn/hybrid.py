@@ -16,9 +16,9 @@ from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
-from neurodyn.learn.learner import GradientLearner, TrainState, Validation
-from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.learner import GradientLearner, LoopView, Validation
 from neurodyn.learn.optimiser import OPTIMISERS, Groups, Schedule, build_optimiser
+from neurodyn.learn.plan import TrainState
 
 
 class NetworkTrainingSettings(Config, frozen=True):
@@ -159,7 +159,7 @@ class NetworkLearner(GradientLearner):
         """Set the model to its best weights and quantities."""
         self._take_best()
 
-    def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: LoopView, found: Validation | None) -> dict[str, Any]:
         """Return the metrics of a validation."""
         at = loop.state
         if found is None:

@@ -3,18 +3,17 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core.verdict import LEAST_STEPS, Verdict
 from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.optimiser import Schedule
-
-if TYPE_CHECKING:
-    from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.plan import TrainState
 
 _MOST_TRIALS = 128
 """Most parts of a batch whose gradients are tested separately: enough for ten bad windows in 512."""
@@ -54,62 +53,21 @@ class Validation:
     over: bool = False
 
 
-_SCORES = ("best", "first", "last")
-"""Scores saved as text, as JSON has no non-finite numbers."""
-
-
-@dataclass
-class TrainState:
-    """Progress of a training.
+class LoopView(Protocol):
+    """What a learner sees of the loop that trains it.
 
     Attributes:
-        phase: Index of the phase; the number of phases when all are over.
-        step: Optimiser steps (updates of a policy) in all phases.
-        phase_step: Optimiser steps in this phase.
-        seconds: Wall time so far, including the time before a resumption [s].
-        cpu_seconds: CPU time so far [s].
-        phase_seconds: Time in this phase by the clock of the budget [s].
-        best: Best validation score; None before the first validation.
-        measured: Validations in this phase.
-        first: Score of the first validation; None before it.
-        last: Score of the last validation.
-        best_step: Step of the best model.
-        skipped: Steps skipped because their gradient was not finite.
-        left_out: Windows left out of their batches because the model broke down on them.
-        stale: Validations in a row without improvement.
-        carried: Share of the budget added to this phase by earlier phases that ended under a smaller budget.
-        verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
-        starved: Whether a budget of wall time ended while other processes used most of the CPU.
+        state: Progress of the training.
+        last: Outcome of the last optimiser step.
+        log: Metrics of the run; None without one.
     """
 
-    phase: int = 0
-    step: int = 0
-    phase_step: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    phase_seconds: float = 0.0
-    best: float | None = None
-    measured: int = 0
-    first: float | None = None
-    last: float | None = None
-    best_step: int = 0
-    skipped: int = 0
-    left_out: int = 0
-    stale: int = 0
-    carried: float = 0.0
-    verdict: str = ""
-    starved: bool = False
+    state: TrainState
+    last: OptimiserStep
+    log: MetricsLog | None
 
-    def saved(self) -> dict[str, Any]:
-        """Return the state as plain data for JSON."""
-        scores = {name: None if (x := getattr(self, name)) is None else str(x) for name in _SCORES}
-        return {**asdict(self), **scores}
-
-    @classmethod
-    def read(cls, saved: dict[str, Any]) -> Self:
-        """Return the state from the plain data of `saved`."""
-        scores = {name: None if saved[name] is None else float(saved[name]) for name in _SCORES}
-        return cls(**{**saved, **scores})
+    def save(self) -> None:
+        """Write a checkpoint."""
 
 
 class Learner:
@@ -139,7 +97,7 @@ class Learner:
     def enter(self, phase: int) -> None:
         """Build the optimiser and the sampler of a phase."""
 
-    def leave(self, loop: "TrainingLoop") -> bool:
+    def leave(self, loop: LoopView) -> bool:
         """End a phase; return whether the training ends with it."""
         return False
 
@@ -169,7 +127,7 @@ class Learner:
         """Restore `state`; called after `enter`."""
         raise NotImplementedError
 
-    def metrics(self, loop: "TrainingLoop", found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: LoopView, found: Validation | None) -> dict[str, Any]:
         """Return the metrics of a step, including its validation if there was one; empty for no line."""
         if found is None:
             return {}
@@ -185,7 +143,7 @@ class Learner:
             **found.values,
         }
 
-    def text(self, loop: "TrainingLoop", found: Validation | None) -> str | None:
+    def text(self, loop: LoopView, found: Validation | None) -> str | None:
         """Return the text of the progress bar after a step; None for no change."""
         return None if found is None else found.text
 

@@ -19,10 +19,10 @@ from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import current_ranks, threads
-from neurodyn.learn.learner import Learner, OptimiserStep, TrainState, Validation
+from neurodyn.learn.learner import Learner, OptimiserStep, Validation
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.plan import TrainingBudget, TrainState
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings shared by trainings of all kinds of models: phases, budget, optimiser."""
+"""Settings shared by trainings of all kinds of models (phases, budget, optimiser), and progress in the budget."""
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
 
@@ -11,9 +11,6 @@ from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.workers import resolve_threads
 from neurodyn.learn.optimiser import Schedule, require_scheduled
-
-if TYPE_CHECKING:
-    from neurodyn.learn.learner import TrainState
 
 
 class TrainingPhase(Config, frozen=True, kw_only=True):
@@ -116,6 +113,64 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
         return Schedule(warmup=self.warmup, final=self.final)
 
 
+_SCORES = ("best", "first", "last")
+"""Scores saved as text, as JSON has no non-finite numbers."""
+
+
+@dataclass
+class TrainState:
+    """Progress of a training.
+
+    Attributes:
+        phase: Index of the phase; the number of phases when all are over.
+        step: Optimiser steps (updates of a policy) in all phases.
+        phase_step: Optimiser steps in this phase.
+        seconds: Wall time so far, including the time before a resumption [s].
+        cpu_seconds: CPU time so far [s].
+        phase_seconds: Time in this phase by the clock of the budget [s].
+        best: Best validation score; None before the first validation.
+        measured: Validations in this phase.
+        first: Score of the first validation; None before it.
+        last: Score of the last validation.
+        best_step: Step of the best model.
+        skipped: Steps skipped because their gradient was not finite.
+        left_out: Windows left out of their batches because the model broke down on them.
+        stale: Validations in a row without improvement.
+        carried: Share of the budget added to this phase by earlier phases that ended under a smaller budget.
+        verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
+        starved: Whether a budget of wall time ended while other processes used most of the CPU.
+    """
+
+    phase: int = 0
+    step: int = 0
+    phase_step: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    phase_seconds: float = 0.0
+    best: float | None = None
+    measured: int = 0
+    first: float | None = None
+    last: float | None = None
+    best_step: int = 0
+    skipped: int = 0
+    left_out: int = 0
+    stale: int = 0
+    carried: float = 0.0
+    verdict: str = ""
+    starved: bool = False
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state as plain data for JSON."""
+        scores = {name: None if (x := getattr(self, name)) is None else str(x) for name in _SCORES}
+        return {**asdict(self), **scores}
+
+    @classmethod
+    def read(cls, saved: dict[str, Any]) -> Self:
+        """Return the state from the plain data of `saved`."""
+        scores = {name: None if saved[name] is None else float(saved[name]) for name in _SCORES}
+        return cls(**{**saved, **scores})
+
+
 @dataclass(frozen=True)
 class TrainingBudget:
     """Steps, time, or both: a phase ends when the first of them is used up.
@@ -132,7 +187,7 @@ class TrainingBudget:
     shares: tuple[float, ...] = (1.0,)
     clock: Clock = "wall"
 
-    def done(self, at: "TrainState") -> float:
+    def done(self, at: TrainState) -> float:
         """Return the finished share of the current phase."""
         share, done = self.shares[at.phase] / sum(self.shares) + at.carried, 0.0
         if self.steps is not None:
@@ -141,14 +196,14 @@ class TrainingBudget:
             done = max(done, at.phase_seconds / (60.0 * self.minutes * share))
         return done
 
-    def carried(self, at: "TrainState", former: "TrainingBudget") -> float:
+    def carried(self, at: TrainState, former: "TrainingBudget") -> float:
         """Return the share of this budget that earlier phases, ended under a smaller one, leave to this phase."""
         limits = ((former.steps, self.steps), (former.minutes, self.minutes))
         ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)
         before = sum(self.shares[: at.phase]) / sum(self.shares)
         return at.carried if ratio == 1.0 else before - ratio * (before - at.carried)
 
-    def overall(self, at: "TrainState") -> float:
+    def overall(self, at: TrainState) -> float:
         """Return the finished share of the whole training."""
         if at.phase >= len(self.shares):
             return 1.0

@@ -18,10 +18,10 @@ from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import package_versions
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import IN_MEMORY, Store, blocks
-from neurodyn.learn.learner import Learner, TrainState
+from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
-from neurodyn.learn.plan import TrainingPlan
+from neurodyn.learn.plan import TrainingPlan, TrainState
 from neurodyn.robots import Robot
 
 Data = Store | str | Path | Sequence[Store | str | Path]

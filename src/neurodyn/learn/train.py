@@ -18,10 +18,9 @@ from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.same_robot import as_declared, as_torques, require_same_simulator
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.learn.devices import current_ranks, data_memory
-from neurodyn.learn.learner import TrainState
 from neurodyn.learn.neural.settings import Settings, load_finetuning, load_settings
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.plan import TrainingPlan, with_budget
+from neurodyn.learn.plan import TrainingPlan, TrainState, with_budget
 from neurodyn.learn.requests import FinetuneRequest, TrainRequest
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, open_mixture, place_of
 from neurodyn.learn.tracking.tracker import require_tracker, tracking

@@ -4,7 +4,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, require_numbers
@@ -13,8 +13,6 @@ from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from neurodyn.nets.sequence import SequenceNet
 
 
 MOST_WEIGHTS = 200_000_000
@@ -42,7 +40,22 @@ def weights_in(parameters: "Iterable[Tensor]") -> int:
     return sum(parameter.numel() for parameter in parameters)
 
 
-NETWORKS: "Registry[type[SequenceNet]]" = Registry(
+# ruff: noqa: D102  # the members of a protocol are documented in the class that it stands for
+
+
+class NetworkClass(Protocol):
+    """What a configuration needs of the class of a network; members: see `SequenceNet`."""
+
+    least_depth: int
+
+    def check(self, config: "NetConfig") -> None: ...
+
+    def memory(self, config: "NetConfig") -> int: ...
+
+    def build(self, config: "NetConfig", inputs: int, outputs: int) -> Any: ...
+
+
+NETWORKS: Registry[NetworkClass] = Registry(
     "network",
     mlp="neurodyn.nets.mlp:MLP",
     gru="neurodyn.nets.gru:GRU",

@@ -26,7 +26,8 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import taking
-from neurodyn.learn.learner import OptimiserStep, TrainState
+from neurodyn.learn.learner import OptimiserStep
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.learner import PolicyLearner

@@ -27,8 +27,9 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.evaluate.run import training_logs
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.learner import Learner, TrainState, Validation
-from neurodyn.learn.loop import TrainingLoop, has_state
+from neurodyn.learn.learner import Learner, LoopView, Validation
+from neurodyn.learn.loop import has_state
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, read_weights, require_task, save_policy
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
@@ -172,7 +173,7 @@ class PolicyLearner(Learner):
         """Whether the last evaluation ends the training."""
         return self._settings.stop_when_exploiting and self._support is not None and self._support.exploits
 
-    def leave(self, loop: TrainingLoop) -> bool:
+    def leave(self, loop: LoopView) -> bool:
         """Restore the last supported policy if training ends because of an unsupported one."""
         if self._stops and current_ranks().leads:
             network = self._config.build()
@@ -245,7 +246,7 @@ class PolicyLearner(Learner):
         if at.best is None:
             save_policy(self._out, self._config, self.network)
 
-    def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: LoopView, found: Validation | None) -> dict[str, Any]:
         """Return the metrics of an update."""
         at, ended = loop.state, Episodes.joined(current_ranks().gather(self._world.collect()))
         count = len(ended.returns)
@@ -278,7 +279,7 @@ class PolicyLearner(Learner):
         """Return further metrics of an algorithm, beside its losses."""
         return {}
 
-    def text(self, loop: TrainingLoop, found: Validation | None) -> str:
+    def text(self, loop: LoopView, found: Validation | None) -> str:
         """Return the returns of the last episodes, with exploration noise, and of the last evaluation, without."""
         self._shown = self._shown if found is None else found.values
         recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]

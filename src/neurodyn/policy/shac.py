@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.learner import OptimiserStep, TrainState
+from neurodyn.learn.learner import OptimiserStep
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start

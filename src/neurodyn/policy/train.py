@@ -16,10 +16,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import taking
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.learner import TrainState
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
-from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking.tracker import tracking

@@ -19,8 +19,9 @@ from neurodyn.data.readers.draft import drafted
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.store import IN_MEMORY, Store
-from neurodyn.robots import Robot, load, names
 from neurodyn.robots.assets import has_files, moved_scene
+from neurodyn.robots.declaration import Robot
+from neurodyn.robots.listing import load, names
 
 _Field = Literal["q", "qd", "control"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from neurodyn.core.config import Record
-    from neurodyn.learn.learner import TrainState
+    from neurodyn.learn.plan import TrainState
 
 
 _PAGE = "report.html"

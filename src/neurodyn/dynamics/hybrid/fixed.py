@@ -5,18 +5,47 @@ As a `FixedFrame` it is one recorded kernel launch. Differentiated by state and 
 and weights once.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.capture import FixedFrame
+from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.geometry.launching import Chain
+from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.trace.program import TracedProgram
 
-if TYPE_CHECKING:
-    from neurodyn.dynamics.hybrid.model import HybridDynamics
+# ruff: noqa: D102  # the members of a protocol are documented in the class that it stands for
+
+
+class FrameSource(Protocol):
+    """What these frames need of `HybridDynamics`, which documents the members."""
+
+    config: EngineConfig
+    physical: Parameters
+
+    @property
+    def weights(self) -> Tensor: ...
+
+    @property
+    def spec(self) -> StateSpec: ...
+
+    @property
+    def memory(self) -> int: ...
+
+    @property
+    def plane_engine(self) -> Engine: ...
+
+    def parallel(self, environment: Environment) -> bool: ...
+
+    def versions(self, environment: Environment) -> list[object]: ...
+
+    def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]: ...
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame: ...
 
 
 class HybridFixedFrame:
@@ -25,7 +54,7 @@ class HybridFixedFrame:
     capturable = True
 
     def __init__(
-        self, dynamics: "HybridDynamics", program: TracedProgram, worlds: int, environment: Environment, like: Tensor
+        self, dynamics: FrameSource, program: TracedProgram, worlds: int, environment: Environment, like: Tensor
     ) -> None:
         """Allocate the buffers and record the launch of the program.
 
@@ -116,7 +145,7 @@ class TrackedFrames:
         """Drop cached values on copy and pickle."""
         return TrackedFrames, ()
 
-    def after(self, dynamics: "HybridDynamics", environment: Environment, state: State, torque: Tensor) -> State | None:
+    def after(self, dynamics: FrameSource, environment: Environment, state: State, torque: Tensor) -> State | None:
         """Return the states one frame later; None if more is to be differentiated, or the ground is not a plane.
 
         Torques [N m or N] have shape [worlds, nu]; the environment is resolved.
@@ -136,7 +165,7 @@ class TrackedFrames:
         return State.unchecked(q=q, qd=qd, channels=None)
 
 
-def _tracked(dynamics: "HybridDynamics", environment: Environment, state: State, torque: Tensor) -> bool:
+def _tracked(dynamics: FrameSource, environment: Environment, state: State, torque: Tensor) -> bool:
     """Return whether a frame is differentiated, by state and torques alone, on a CPU and a plane."""
     q, qd, given, ground = state.q, state.qd, environment.parameters, environment.ground
     others = [

@@ -25,11 +25,12 @@ from neurodyn.dynamics.ensemble import Groups
 from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, report
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.learn.devices import current_ranks, require_device
-from neurodyn.learn.learner import TrainState, Validation, WindowLearner
+from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.neural.policy_rollouts import LoggedActor, PolicyRolloutTerm
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
+from neurodyn.learn.plan import TrainState
 from neurodyn.learn.samplers import MemberSampler
 
 

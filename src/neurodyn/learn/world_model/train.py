@@ -17,9 +17,9 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.conditions import fitted_conditions, known_conditions
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
-from neurodyn.learn.learner import TrainState
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.plan import TrainState
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_job, train_by_plan
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLearner

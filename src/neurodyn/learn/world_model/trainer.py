@@ -21,9 +21,10 @@ from neurodyn.dynamics.guard import Before, Fault, report
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
 from neurodyn.learn.devices import current_ranks, require_device
-from neurodyn.learn.learner import TrainState, Validation, WindowLearner
+from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.neural.validation import WORST, calibrate, coverage
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
+from neurodyn.learn.plan import TrainState
 from neurodyn.learn.samplers import EndingWindows, EpisodeSampler
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 
