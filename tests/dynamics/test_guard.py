@@ -17,7 +17,6 @@ from neurodyn.dynamics.guard import (
     DivergedError,
     Fault,
     fault_of,
-    guard_bounds,
     report,
     state_fault,
     watching,
@@ -133,7 +132,7 @@ def test_of_what_came_before_only_finite_states_are_written(tmp_path):
 
 def test_the_range_of_the_training_data_bounds_a_model():
     model = plant.make_model("mlp", torch.float32)
-    free = guard_bounds(model)
+    free = model.guard_bounds()
     assert free.qd == ((-INF, INF), (-INF, INF))
     assert free.q[0] == (-8.0, 8.0)  # limits of 4 m and half their range
     error = DivergedError(

@@ -20,7 +20,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, require
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.guard import KEPT, MOST, Before, guard_bounds, report, state_fault
+from neurodyn.dynamics.guard import KEPT, MOST, Before, report, state_fault
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model.termination import LIKELY
@@ -31,7 +31,7 @@ from neurodyn.tasks import Memory, Task
 
 def episode_bounds(task: Task, dynamics: Dynamics) -> PlausibleBounds:
     """Return the plausible states of a task in some dynamics, outside of which an episode fails: the guard's bounds."""
-    return guard_bounds(dynamics, task.declaration())
+    return dynamics.guard_bounds(task.declaration())
 
 
 @dataclass(frozen=True)

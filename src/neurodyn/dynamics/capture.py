@@ -6,18 +6,15 @@ Also copies, writes, saves and restores trees of tensors such as carries.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from neurodyn.core.errors import InputError, NeurodynError
-from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
-
-if TYPE_CHECKING:
-    from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.batch import Environment, WorldParameters
 
 
 @runtime_checkable
@@ -88,45 +85,6 @@ class KeptFrames:
 
 _MOST = 4
 """Maximum number of cached frames."""
-
-
-class EagerFrame:
-    """A `FixedFrame` of any dynamics, which calls their `step_` and copies the result."""
-
-    capturable = False
-
-    def __init__(self, dynamics: "Dynamics", worlds: int, environment: Environment, like: Tensor) -> None:
-        """Allocate the buffers. Arguments: see `Dynamics.fixed_frame`."""
-        spec = dynamics.spec
-        self._dynamics, self._environment, self._carry = dynamics, environment, None
-        self.q, self.q_next = (like.new_zeros(worlds, spec.nq) for _ in range(2))
-        self.qd, self.qd_next = (like.new_zeros(worlds, spec.nv) for _ in range(2))
-        self.torque = like.new_zeros(worlds, spec.nu)
-
-    @torch.no_grad()
-    def run(self) -> None:
-        """Predict the frame."""
-        state = State.unchecked(q=self.q, qd=self.qd, channels=None)
-        carry: Any = self._dynamics.begin(state, self._environment) if self._carry is None else self._carry
-        self._carry, step = self._dynamics.step_(carry, state, Control(torque=self.torque))
-        self.q_next.copy_(step.state.q)
-        self.qd_next.copy_(step.state.qd)
-
-    def refresh(self) -> None:
-        """Do nothing: the step reads the weights itself."""
-
-    def reset(self, mask: Tensor | None) -> None:
-        """Clear the history of some worlds; see `FixedFrame.reset`."""
-        if self._carry is not None:
-            state = State(self.q, self.qd)
-            self._carry = None if mask is None else self._dynamics.reset(self._carry, state, mask)
-
-    def moved(self, environment: Environment) -> "EagerFrame":
-        """Return this frame, moved to another environment."""
-        self._environment = environment
-        if self._carry is not None:
-            self._carry = replace(self._carry, environment=environment)
-        return self
 
 
 def wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]) -> bool:

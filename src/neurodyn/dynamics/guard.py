@@ -12,22 +12,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import torch
-from torch import Tensor
 
 from neurodyn.core.config import Record
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, notice
 from neurodyn.dynamics.batch import Environment, State, Trajectory, Window
-from neurodyn.robots.declaration import Robot
-from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
+from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.robots.sections import Interval
-
-if TYPE_CHECKING:
-    from neurodyn.dynamics.interface import Dynamics
 
 FOLDER = "nan"
 """Folder of a run for the states before its faults."""
@@ -123,26 +117,8 @@ def watching(out: str | Path | None = None) -> Iterator[Watch]:
         _WATCH.reset(token)
 
 
-def guard_bounds(
-    dynamics: "Dynamics", robot: Robot | None = None, *, margin: float = TRAINING_MARGIN
-) -> PlausibleBounds:
-    """Return the bounds outside of which dynamics count as diverged.
-
-    The bounds are the robot's. For models they are tightened to the range of velocities and channels in the training
-    data, plus a margin. For models of logs they apply to the measured state.
-
-    Args:
-        dynamics: The dynamics.
-        robot: Declaration of the robot; None for the declaration of the dynamics. Without one, positions are unbounded.
-        margin: Margin on either side of the training range, as a fraction of that range.
-    """
-    robot, known = robot or dynamics.robot, dynamics.training_range
-    bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
-    found = bounds.of_spec(dynamics.spec)
-    return found if known is None else found.tightened(_widened(known.qd, margin), _widened(known.channels, margin))
-
-
-def _widened(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...]:
+def widened(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...]:
+    """Return ranges extended on either side by a margin, as a fraction of each."""
     return tuple((low - margin * (high - low), high + margin * (high - low)) for low, high in ranges)
 
 
@@ -284,38 +260,3 @@ def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
             q, qd, torque, status=status, split=Split.TEST, run=0, ground=pose, channel=channels, contact=contact
         )
     return msgspec.structs.replace(fault, states=str(path))
-
-
-def watch_rollout(
-    dynamics: "Dynamics", path: Trajectory, controls: Tensor, environment: Environment | None
-) -> Trajectory:
-    """Report the first fault of roll-outs under `controls` [worlds, T, nu], if there is one; return the roll-outs."""
-    fault = fault_of(
-        guard_bounds_of(dynamics), path, f"roll-out of {dynamics.kind} dynamics of {dynamics.spec.robot!r}"
-    )
-    if fault is not None:
-        report(fault, _before(dynamics, path, controls, environment, fault))
-    return path
-
-
-def guard_bounds_of(dynamics: "Dynamics") -> PlausibleBounds:
-    """Return `guard_bounds` with the margin for roll-outs, cached on the dynamics."""
-    kept, known = vars(dynamics), vars(dynamics).get("_guard_bounds")
-    if known is None or known[0] is not dynamics.training_range:
-        known = dynamics.training_range, guard_bounds(dynamics, margin=BROKEN_MARGIN)
-        kept["_guard_bounds"] = known
-    return known[1]
-
-
-def _before(
-    dynamics: "Dynamics", path: Trajectory, controls: Tensor, environment: Environment | None, fault: Fault
-) -> Before:
-    """Return the plausible states of a roll-out before a fault."""
-    rows, first = slice(fault.world, fault.world + 1), max(0, fault.frame - KEPT - dynamics.spec.context)
-    last = max(fault.frame, 1)  # without the implausible state
-    window = Window(
-        path.q[rows, first:last].detach(), path.qd[rows, first:last].detach(),
-        controls[rows, first : last - 1].detach(),
-        None if path.channels is None else path.channels[rows, first:last].detach(),
-    )  # fmt: skip
-    return Before(dynamics.spec, window, dynamics.resolve_environment(environment), fault.world)

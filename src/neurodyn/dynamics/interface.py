@@ -20,10 +20,19 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.capture import CapturedStep, CaptureError, EagerFrame, FixedFrame, Recorder, cuda_graph
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, FixedFrame, Recorder, cuda_graph
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.control import require_torques
-from neurodyn.dynamics.guard import watch_rollout
+from neurodyn.dynamics.guard import (
+    BROKEN_MARGIN,
+    KEPT,
+    TRAINING_MARGIN,
+    Before,
+    Fault,
+    fault_of,
+    report,
+    widened,
+)
 from neurodyn.dynamics.measures import ComparedRollouts, compared
 from neurodyn.dynamics.quantities import (
     Quantities,
@@ -34,6 +43,7 @@ from neurodyn.dynamics.quantities import (
 )
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
+from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 
 Carry = Any
 """History of a batch of worlds. Its type is private to each kind of dynamics."""
@@ -71,6 +81,17 @@ def _lies_on(environment: Environment, device: torch.device) -> bool:
     return all(one is None or one.device == device for one in (*_tensors(environment), parameters))
 
 
+def _before(path: Trajectory, controls: Tensor, fault: Fault, context: int) -> Window:
+    """Return the plausible states of a roll-out before a fault, and as many more as the model's history needs."""
+    rows, first = slice(fault.world, fault.world + 1), max(0, fault.frame - KEPT - context)
+    last = max(fault.frame, 1)  # without the implausible state
+    return Window(
+        path.q[rows, first:last].detach(), path.qd[rows, first:last].detach(),
+        controls[rows, first : last - 1].detach(),
+        None if path.channels is None else path.channels[rows, first:last].detach(),
+    )  # fmt: skip
+
+
 class Dynamics(ABC):
     """Steps a batch of worlds; takes and returns torch tensors.
 
@@ -96,6 +117,7 @@ class Dynamics(ABC):
     robot: Robot | None = None
     training_range: TrainingRange | None = None
     device: str = "cpu"
+    _rollout_bounds: tuple[TrainingRange | None, PlausibleBounds] | None = None
     _surroundings: "_ResolvedEnvironment | None" = None
     _captured: CapturedStep | None = None
     _no_capture: bool = False
@@ -246,7 +268,38 @@ class Dynamics(ABC):
         """
         path = self._rollout(context, controls, environment)
         unread = path.q.is_meta or (path.q.is_cuda and torch.cuda.is_current_stream_capturing())
-        return path if unread else watch_rollout(self, path, controls, environment)
+        return path if unread else self._watched(path, controls, environment)
+
+    def guard_bounds(self, robot: Robot | None = None, *, margin: float = TRAINING_MARGIN) -> PlausibleBounds:
+        """Return the bounds outside of which these dynamics count as diverged.
+
+        The bounds are the robot's. For models they are tightened to the range of velocities and channels in the
+        training data, plus a margin. For models of logs they apply to the measured state.
+
+        Args:
+            robot: Declaration of the robot; None for that of the dynamics. Without one, positions are unbounded.
+            margin: Margin on either side of the training range, as a fraction of that range.
+        """
+        robot, known = robot or self.robot, self.training_range
+        bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
+        found = bounds.of_spec(self.spec)
+        return found if known is None else found.tightened(widened(known.qd, margin), widened(known.channels, margin))
+
+    @property
+    def rollout_bounds(self) -> PlausibleBounds:
+        """`guard_bounds` with the margin for roll-outs, cached."""
+        kept = self._rollout_bounds
+        if kept is None or kept[0] is not self.training_range:
+            kept = self._rollout_bounds = self.training_range, self.guard_bounds(margin=BROKEN_MARGIN)
+        return kept[1]
+
+    def _watched(self, path: Trajectory, controls: Tensor, environment: Environment | None) -> Trajectory:
+        """Report the first fault of roll-outs under `controls` [worlds, T, nu], if any; return the roll-outs."""
+        fault = fault_of(self.rollout_bounds, path, f"roll-out of {self.kind} dynamics of {self.spec.robot!r}")
+        if fault is not None:
+            window = _before(path, controls, fault, self.spec.context)
+            report(fault, Before(self.spec, window, self.resolve_environment(environment), fault.world))
+        return path
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames one by one; kinds with a faster method override this."""
@@ -412,3 +465,42 @@ def renewed_memory(known: Tensor | None, fresh: Tensor | None, mask: WorldMask) 
         return None
     fresh, known = (torch.zeros_like(like) if memory is None else memory for memory in (fresh, known))
     return torch.where(mask[:, None].to(like.device), fresh, known)
+
+
+class EagerFrame:
+    """A `FixedFrame` of any dynamics, which calls their `step_` and copies the result."""
+
+    capturable = False
+
+    def __init__(self, dynamics: Dynamics, worlds: int, environment: Environment, like: Tensor) -> None:
+        """Allocate the buffers. Arguments: see `Dynamics.fixed_frame`."""
+        spec = dynamics.spec
+        self._dynamics, self._environment, self._carry = dynamics, environment, None
+        self.q, self.q_next = (like.new_zeros(worlds, spec.nq) for _ in range(2))
+        self.qd, self.qd_next = (like.new_zeros(worlds, spec.nv) for _ in range(2))
+        self.torque = like.new_zeros(worlds, spec.nu)
+
+    @torch.no_grad()
+    def run(self) -> None:
+        """Predict the frame."""
+        state = State.unchecked(q=self.q, qd=self.qd, channels=None)
+        carry: Any = self._dynamics.begin(state, self._environment) if self._carry is None else self._carry
+        self._carry, step = self._dynamics.step_(carry, state, Control(torque=self.torque))
+        self.q_next.copy_(step.state.q)
+        self.qd_next.copy_(step.state.qd)
+
+    def refresh(self) -> None:
+        """Do nothing: the step reads the weights itself."""
+
+    def reset(self, mask: Tensor | None) -> None:
+        """Clear the history of some worlds; see `FixedFrame.reset`."""
+        if self._carry is not None:
+            state = State(self.q, self.qd)
+            self._carry = None if mask is None else self._dynamics.reset(self._carry, state, mask)
+
+    def moved(self, environment: Environment) -> "EagerFrame":
+        """Return this frame, moved to another environment."""
+        self._environment = environment
+        if self._carry is not None:
+            self._carry = replace(self._carry, environment=environment)
+        return self

@@ -19,7 +19,7 @@ from neurodyn.core.errors import InputError, MismatchError, choices, notice
 from neurodyn.core.registry import imported
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
-from neurodyn.dynamics.guard import MOST, Fault, guard_bounds_of, report, state_fault
+from neurodyn.dynamics.guard import MOST, Fault, report, state_fault
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry.launching import on_warp_stream
@@ -100,7 +100,7 @@ class TaskPhysics:
             self._environment = Environment(
                 ground=home.ground, parameters=WorldParameters(self.quantities, self._numbers)
             )
-        self._bounds = guard_bounds_of(self.dynamics)
+        self._bounds = self.dynamics.rollout_bounds
         self._resting = torch.zeros(worlds, dtype=torch.bool, device=device)
         self._begun = torch.ones(worlds, dtype=torch.bool, device=device)
         self._carry: Any = None

@@ -15,7 +15,7 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment, State, Window
 from neurodyn.dynamics.capture import FixedFrame
-from neurodyn.dynamics.guard import KEPT, Before, DivergedError, Fault, guard_bounds_of, report, state_fault, watching
+from neurodyn.dynamics.guard import KEPT, Before, DivergedError, Fault, report, state_fault, watching
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.kinds import KINDS
@@ -66,7 +66,7 @@ class SolverGuard:
         self._dynamics, self._where, self._on_fault, self._out = dynamics, where, on_fault, out
         spec, device = dynamics.spec, torch.device(dynamics.device)
         size = spec.nq + spec.nv
-        self._bounds = guard_bounds_of(dynamics)
+        self._bounds = dynamics.rollout_bounds
         like = torch.zeros(0, device=device)
         limits = self._bounds.limits(like) if on_fault != "off" else (like, like)
         self._watched = on_fault != "off"

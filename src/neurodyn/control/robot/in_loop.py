@@ -34,7 +34,6 @@ from neurodyn.data.readers.floating import FloatingColumns
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.coordinates import position_difference
-from neurodyn.dynamics.guard import guard_bounds
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.geometry import rotation
@@ -234,7 +233,7 @@ class RobotDynamics(Dynamics):
         try:
             self._require(robot, name)
             self.spec = msgspec.structs.replace(spec, control_kind=self.process.settings.control)
-            self.limits = RobotLimits.of(robot, self.process.settings.control, guard_bounds(self, robot))
+            self.limits = RobotLimits.of(robot, self.process.settings.control, self.guard_bounds(robot))
             self._log = RobotLog(log, self.spec)
         except BaseException:
             self.process.close()

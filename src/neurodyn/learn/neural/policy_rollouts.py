@@ -32,7 +32,6 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch, WindowSampler
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.guard import guard_bounds_of
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.neural.settings import PolicyRollouts
 
@@ -129,7 +128,7 @@ class PolicyRolloutTerm:
         left.
         """
         windows, lead, cut = self._windows, self._leads[self._chosen], self._settings.cut
-        bounds, lost = guard_bounds_of(self._model), None
+        bounds, lost = self._model.rollout_bounds, None
         follow = self._actors[self._chosen].follow
         for frame, state in enumerate(follow(self._model, windows, lead, cut, self._seed), 1):
             outside = bounds.outside(state.q, state.qd)

@@ -22,7 +22,7 @@ from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, 
 from neurodyn.dynamics.capture import CapturedGradient, Recorder, cuda_graph
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.ensemble import Groups
-from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, report
+from neurodyn.dynamics.guard import Before, Fault, fault_of, report
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
@@ -317,7 +317,7 @@ class NeuralLearner(WindowLearner):
         batch = part.batch
         state = State(batch.q[:, 0], batch.qd[:, 0])
         predicted = self._model._rollout(state, batch.control, part.environment)
-        return fault_of(guard_bounds_of(self._model), predicted, self._where)
+        return fault_of(self._model.rollout_bounds, predicted, self._where)
 
     def zero_gradients(self) -> None:
         """Clear the gradients; with members the optimiser only has views of them."""
