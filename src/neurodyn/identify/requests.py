@@ -36,8 +36,8 @@ class IdentificationOptions(RunOptions, frozen=True, kw_only=True):
         minutes: Time budget [min]; by default iterations and steps of the settings, so that results depend on the seed
             alone.
         seed: Seed of all random numbers: compared windows of the logs, starts of the search, resamples.
-        method: Compare roll-outs with logged motion, or, for bolted robots with torque sensors, the inverse-dynamics
-            torques of the logged motion with logged torques; networks are trained on roll-outs.
+        method: Compare roll-outs with logged motion, or, for fixed-base robots with torque sensors, the
+            inverse-dynamics torques of the logged motion with logged torques; networks are trained on roll-outs.
         starts: Number of starting points; by default 1, and 8 if contact quantities are free and the fit from one ends
             at a bound, or with errors well above the noise.
         search: Global search from several starts: basin-hopping.
@@ -46,8 +46,8 @@ class IdentificationOptions(RunOptions, frozen=True, kw_only=True):
         horizons: Shorter horizons to fit first [s], if the search from the nominal values diverges.
         prior: Prior on a quantity, for combinations that the data do not determine: NAME=DEVIATION or NAME=20%, a
             standard deviation around the nominal value; names may be patterns.
-        bootstrap: Resamples of the logs (200, say) for intervals; by default the sandwich covariance.
-        profile: Points (9, say) of the profile likelihood of each quantity, for the page.
+        bootstrap: Number of resamples of the logs (200, say) for intervals; by default the sandwich covariance.
+        profile: Number of points (9, say) of each quantity's profile likelihood, for the page.
         start: Initial states of held-out windows: logged, or estimated from past positions; by default the past if the
             log's velocities are differences of positions, which look ahead.
         device: Torch device of the roll-outs: cpu, cuda, cuda:1 ...; the search itself runs on the CPU.

@@ -34,15 +34,15 @@ class IdentificationSettings(Config, frozen=True):
 
     Attributes:
         parameters: Free quantities if the caller names none; see `core.description.parameter.select_parameters`.
-        method: Data to compare: "roll-outs", or the torques of "inverse-dynamics", for bolted robots with logged
+        method: Data to compare: "roll-outs", or the torques of "inverse-dynamics", for fixed-base robots with logged
             torques and any number of inertial parameters; the latter ignores the settings of windows, noise and search
             below.
         smoothing: Window over which inverse dynamics smooth positions [s].
         inertial_prior: Weight of nominal masses, centres and inertias in inverse dynamics, see
             `identify.inverse_dynamics`; it determines what torques do not.
         horizon: Length of the roll-outs to compare with the log [s].
-        windows: Most windows of the parameter stage; they do not overlap, so that their noise is independent.
-        moving: Lowest mean joint speed of a window that is used [rad/s or m/s]; None for all windows.
+        windows: Maximum windows of the parameter stage; they do not overlap, so that their noise is independent.
+        moving: Minimum mean joint speed of a window [rad/s or m/s]; None for all windows.
         positions: Whether positions are compared.
         velocities: Whether velocities are compared.
         noise_q: Standard deviation of each position (by degree of freedom); empty to estimate it from the log.
@@ -66,7 +66,7 @@ class IdentificationSettings(Config, frozen=True):
         rounds: Rounds of this search.
         round_iterations: Iterations of the local optimiser in a round.
         horizons: Shorter horizons to fit first, each from the previous solution [s].
-        iterations: Most iterations of the final local optimiser.
+        iterations: Maximum iterations of the final local optimiser.
         prior: Standard deviations of normal priors around nominal values, by name or pattern of free quantities: in
             their unit, or as a share of the nominal value ("20%").
         bootstrap: Resamples of the logs for intervals; 0 for the sandwich covariance.
@@ -80,7 +80,7 @@ class IdentificationSettings(Config, frozen=True):
             MuJoCo, else none.
         network: Settings of the networks' training.
         seconds: Horizons of held-out errors [s].
-        rollouts: Most held-out windows.
+        rollouts: Maximum held-out windows.
         parameter_share: Share of a time budget for the parameter stage if networks follow.
         minutes: Time budget [min]; None for iterations and steps, where everything depends on the seed alone.
         clock: Clock of the minutes: "wall" time, or "cpu" time of the process.

@@ -65,16 +65,16 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
         out: Run directory to write.
         kind: Kind of dynamics: "neural" predicts the state of a simulator; "world-model" is an ensemble that predicts
             what the data measure, and its uncertainty.
-        size: Training settings: small, paper, for world models also short and long (memory), or the path of a file; in
-            Python also the settings themselves (as in RUN/config.yaml), used unchanged except for budget, seed and
-            threads.
+        size: Training settings: small, paper, for world models also short and long (memory), or the path of a settings
+            file; in Python also the settings themselves (as in RUN/config.yaml), used unchanged except for budget, seed
+            and threads.
         net: Kind of network (neural); by default the one that suits the robot.
-        base: Known motion that the network corrects (neural): contact for the mechanism as declared with contacts,
-            limits and friction, free for it without, impulses for that with a network that pushes at contact points, or
-            RUN of a hybrid model without networks, for its identified quantities; by default that of the settings, or
+        base: Known dynamics that the network corrects (neural): contact (the declared mechanism with contacts, limits
+            and friction), free (without these), impulses (like free, with a network of impulses at contact points), or
+            RUN, a hybrid model without networks, for its identified quantities; by default that of the settings, or
             none.
         conditions: Quantities that differ between the episodes of the data and are inputs of the network, by name or
-            shell pattern, so that one network is a family of robots; by default those of the settings, or none.
+            shell pattern, so that one network covers a family of robots; by default those of the settings, or none.
         members: Networks to train in parallel, each on its own draw of the episodes; their disagreement is the model's
             uncertainty. By default as in the settings: 1 (neural) or 5 (world-model).
     """

@@ -35,14 +35,14 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
         algorithm: ppo, or shac (gradients through the dynamics).
         settings: File with settings (YAML, TOML or JSON); by default those of the task and the algorithm.
         policy: Initial policy, trained by any algorithm: a folder, or pretrained-policy:NAME.
-        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts drawn by the
+        starts: HDF5 store whose windows precede the episodes, for models of logs, or "task" for starts drawn by the
             task, in models without a memory; by default the model's own log.
         minutes: Time budget; by default the task's number of updates.
         iterations: Number of updates.
         worlds: Parallel worlds.
-        penalty: Weight (lambda) of a model's uncertainty that is subtracted from the reward; for world models, and
-            models of `neurodyn train --members 5`. auto, in models of logs: keep the policy as certain as held-out
-            episodes of the log.
+        penalty: Weight (lambda) of a model's uncertainty subtracted from the reward; for world models, and models of
+            `neurodyn train --members 5`. auto, in models of logs: keep the policy as certain as held-out episodes of
+            the log.
         reference: Dynamics for evaluations during training, only for monitoring; by default the simulator, if it is
             installed and not used for training; "none" for none.
         keep_every: Updates between policies saved in OUT/kept, for logs of different quality.
@@ -50,12 +50,12 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
             *.damping=x.5:2 (times), contact.friction=.3:.9 (set), optionally followed by :log or :normal; or a run of
             `neurodyn adapt` or `neurodyn identify`, whose posterior is sampled; or a disturbance, such as
             push.velocity=0:1, delay.action=0:.04, observation.*=+-.1:.1:step; or ground=NAME, of which each world gets
-            a piece. Repeat the flag for more.
+            a piece. Repeat the flag for several.
         privileged: Show the policy the randomised quantities, as its critic sees them: a teacher for `neurodyn policy
             distill`.
         history: Frames in the policy's observation.
         recurrent: Memory of the policy: gru or lstm.
-        latent: Size of the encoder's latent of what a privileged policy sees.
+        latent: Size of the encoder's latent of a privileged policy's extra observations.
         symmetry: Also learn from mirror images, for robots whose left side mirrors their right.
         judge: Another model of the robot (RUN), of other data or another seed, in which the policy is evaluated during
             training to test whether its return is supported; by default a member held out, or the base alone.
@@ -166,7 +166,7 @@ class PlayOptions(Config, frozen=True, kw_only=True):
 
     Attributes:
         seed: Seed of starts and commands; the same starts in all dynamics that start from the task's states.
-        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts drawn by the
+        starts: HDF5 store whose windows precede the episodes, for models of logs, or "task" for starts drawn by the
             task, in models without a memory; by default the model's own log.
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Compute device: cpu, cuda, cuda:1 ...
@@ -189,7 +189,7 @@ class EvaluatePolicyRequest(PlayOptions, frozen=True, kw_only=False):
         dynamics: Dynamics to evaluate in: analytic, hybrid, a run directory, or pretrained:NAME; repeat the flag for
             more. By default the simulator and the training dynamics.
         episodes: Number of episodes of each policy in each.
-        starts: HDF5 store after whose windows episodes start in models of logs; by default the task's starts, or the
+        starts: HDF5 store whose windows precede the episodes, in models of logs; by default the task's starts, or the
             model's own log if it reads a history.
         randomise: Randomised quantity of the robot, as in `neurodyn policy train`, or a run whose posterior is sampled;
             repeat the flag for more. In the simulator this needs a robot with solver: mujoco-c.
@@ -210,7 +210,7 @@ class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):
         on: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`); the others start in
             its state, and its measurements are logged in robot-DATE-TIME.csv.
         beside: Dynamics to compare with; by default the simulator, or in the simulator a second start.
-        seconds: Length; by default that of an episode, at most 10 s.
+        seconds: Length [s]; by default that of an episode, at most 10 s.
     """
 
     folder: Annotated[str | Path, Flag(str, "policy")]
@@ -227,13 +227,13 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
         folder: Folders of policies of one task, pretrained-policy:NAME, "random" for uniformly random actions, "still"
             for zero actions, or "swing" for sines, with one frequency per episode; each gets equally many episodes.
         out: File to write (.h5).
-        transitions: Least number of transitions; by default 200,000, on your robot 20,000.
+        transitions: Minimum number of transitions; by default 200,000, on your robot 20,000.
         worlds: Parallel episodes; by default 256, or fewer if that would record more than twice the transitions.
-        noise: Greatest standard deviation of the action noise, or amplitude of sines; each episode draws its own.
+        noise: Maximum standard deviation of the action noise, or amplitude of sines; each episode draws its own.
         correlation: Correlation of that noise from one frame to the next: 0 for white noise, .9 for smooth commands.
         seed: Seed of starts, commands, pushes and noise.
-        position_noise: Standard deviation of measured positions, in observations and in the log [rad or m].
-        velocity_noise: Standard deviation of measured velocities, likewise [rad/s or m/s].
+        position_noise: Standard deviation of position noise, in observations and in the log [rad or m].
+        velocity_noise: The same for velocities [rad/s or m/s].
         dynamics: Dynamics of the robot: analytic (its simulator), hybrid (the declared robot with its contacts,
             compiled, ten times faster), or a run directory, such as `neurodyn hybrid --parameters` writes.
         robot: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`): episodes run one
@@ -241,8 +241,8 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
             continue.
         csv: File for the same data as headerless rows, in the layout that the robot declares.
         coordinates: Log generalised coordinates and torques even if the robot declares rows.
-        measured: Log what a robot without rows would measure, for a world model, instead of coordinates: joints, and of
-            a floating base height, orientation and velocities.
+        measured: Log measurements of a robot without rows instead of coordinates, for a world model: joints, and a
+            floating base's height, orientation and velocities.
         task: Name of the task, needed for behaviours without a policy; FILE.py:CLASS for policies of your own task,
             whose code runs only if you name it.
         overwrite: Replace a finished file.

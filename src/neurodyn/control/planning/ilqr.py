@@ -222,7 +222,7 @@ class IlqrSettings(PlannerSettings, frozen=True):
 
     Attributes:
         starts: Plans that the first decision of an episode improves in parallel; one is zero, the others are drawn.
-        iterations: Iterations of a decision.
+        iterations: Iterations per decision.
         first_iterations: Iterations of the first decision of an episode.
         noise: Standard deviation of the drawn plans, relative to the action limit.
         knot: Frames between the knots of drawn plans, which are piecewise linear.

@@ -75,7 +75,7 @@ class CemSettings(SamplingSettings, frozen=True):
 
     Attributes:
         elites: Share of the candidates to which the distribution is fitted.
-        floor: Least standard deviation of the distribution, as a share of its initial one.
+        floor: Minimum standard deviation of the distribution, as a fraction of its initial one.
         finest: Noise of the finest candidate, relative to the coarsest one's, with all sizes between them: a round both
             searches and refines. 1 for noise of one size.
     """
@@ -123,8 +123,8 @@ class AnnealedSettings(SamplingSettings, frozen=True):
 
     Attributes:
         temperature: Temperature of the weights, in standard deviations of the returns of a round.
-        round_decay: How slowly the noise falls over rounds (beta 1).
-        frame_decay: How slowly it rises over the frames of a plan (beta 2).
+        round_decay: Relative time constant of the noise decay over rounds (beta 1).
+        frame_decay: Relative time constant of its growth over a plan's frames (beta 2).
     """
 
     samples: int = 128
@@ -176,7 +176,7 @@ class GradientSettings(PlannerSettings, frozen=True):
 
     Attributes:
         starts: Plans improved in parallel; one is the last plan, the others are drawn around it.
-        steps: Steps of a decision.
+        steps: Steps per decision.
         first_steps: Steps of the first decision of an episode.
         rate: Largest change of an action per step, relative to the action limit.
         noise: Standard deviation of the other starts around the last plan, relative to the action limit.

@@ -18,7 +18,7 @@ class PlannerSettings(Config, frozen=True):
     """Settings of every planner.
 
     Attributes:
-        horizon: Frames of a plan.
+        horizon: Planning horizon [frames].
         discount: Discount per frame.
         penalty: Weight of the model's epistemic uncertainty, in the unit of the task's `penalty_scale` (lambda).
         seed: Seed of all random numbers.
@@ -45,8 +45,8 @@ class SamplingSettings(PlannerSettings, frozen=True):
     """Settings of planners that draw candidates.
 
     Attributes:
-        samples: Candidates of a round.
-        rounds: Rounds of a decision.
+        samples: Candidates per round.
+        rounds: Rounds per decision.
         noise: Standard deviation of the candidates around the plan, relative to the action limit.
         knot: Frames between the knots of the noise, which is linear between them; 1 for white noise.
         first_rounds: Rounds of the first decision of an episode, which has no previous plan.

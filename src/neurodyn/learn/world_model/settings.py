@@ -56,7 +56,7 @@ class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
             error.
         contact_weight: Weight of the contacts' cross-entropy.
         termination_weight: Weight of the termination's cross-entropy.
-        bootstrap: Whether each member with its own trunk draws its own episodes, with replacement.
+        bootstrap: Whether members with own trunks draw own episodes, with replacement.
         constant: Treatment of columns that are constant in the training data: "refuse" or "hold".
         patience: Consecutive validations without improvement that end a phase; None for no limit.
     """

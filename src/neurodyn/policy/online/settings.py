@@ -18,22 +18,22 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     """Settings of the online loop.
 
     Attributes:
-        reference: Dynamics to log: analytic, or hybrid, which computes the same faster if the robot's simulator is
+        reference: Dynamics to log: analytic, or hybrid, which is equivalent but faster if the robot's simulator is
             MuJoCo.
-        rounds: Most rounds.
+        rounds: Maximum rounds.
         frames: Frames of random data for a new model; by default 50,000, for a hybrid model none.
-        first: First behaviours; of a world model, as in `neurodyn policy log`: random and still by default, with a
-            correlation still alone; or swing, with which legs step.
+        first: Initial behaviours; for world models, as in `neurodyn policy log`: random and still by default, only
+            still with a correlation; or swing, which makes legs step.
         log_frames: Logged frames of the policy per round, rounded up to whole episodes.
-        noise: Greatest standard deviation of action noise, in half of the episodes; the others have none.
-        correlation: Noise's correlation; from one frame to the next, in first and later logs. Smooth commands move a
-            robot that white noise only shakes.
+        noise: Maximum standard deviation of action noise, in half of the episodes; the others have none.
+        correlation: Correlation of noise, from one frame to the next, in all logs. Smooth commands move a robot that
+            white noise only shakes.
         rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
             default 64, in a hybrid model 0.
         task_share: Share of short roll-outs that start at the start of episodes.
-        random_share: First data's share, random or given, in the training data once there are logs of policies.
-        last_share: The last log's share, among all logs of policies.
-        further: Updates of the policy in later rounds, as a share of those in the first.
+        random_share: Share of initial data, random or given, in the training data once there are logs of policies.
+        last_share: Share of the last log, among all logs of policies.
+        further: Policy updates in later rounds, as a fraction of those in the first.
         stop_when_exploiting: End rounds early, with the last policy whose imagined return is supported by held-out data
             or members (`policy.support`), after at most the updates of the policy's settings.
         tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which a
