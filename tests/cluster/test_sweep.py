@@ -59,7 +59,7 @@ def write(place: Path, name: str = "sweep.yaml", **changes) -> Path:
         ({"space": {"net.width": []}}, "space: net.width has no values"),
         ({"space": {"net.widht": [8]}}, r"unknown setting 'net.widht' \(did you mean 'net.width'\?\)"),
         ({"settings": {"validation": 3}}, r"unknown setting 'validation' \(did you mean 'validations'\?\)"),
-        ({"space": {"net.width": [8, -1]}}, r"with net.width -1.*net.width is -1; expected at least 1"),
+        ({"space": {"net.width": [8, -1]}}, r"with net.width -1: net: width is -1; valid: a whole number"),
         ({"space": {"net.width": [8, "wide"]}}, r"with net.width wide.*net.width is 'wide'; valid: a whole number"),
         ({"space": {"seed": [0, 1]}}, r"seeds are not of the space; valid: seeds: \[0, 1, 2\]"),
         ({"space": {"net.width": {"lower": 8, "upper": 64}}}, "search grid takes values, and net.width is a range"),

@@ -4,7 +4,6 @@
 import pytest
 import torch
 
-from neurodyn.core.errors import InputError
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig
 
 SMALL = EnsembleConfig(members=3, width=8, depth=2, head=6)
@@ -57,5 +56,5 @@ def test_a_shared_trunk_follows_each_path_as_if_it_were_the_only_one():
 
 @pytest.mark.parametrize(("changes", "word"), [({"members": 0}, "members"), ({"clip": 0.0}, "clip")])
 def test_sizes_that_make_no_network_are_refused(changes: dict, word: str):
-    with pytest.raises(InputError, match=word):
+    with pytest.raises(ValueError, match=word):
         build(**changes)

@@ -24,8 +24,9 @@ def test_minutes_replace_updates_unless_both_are_given():
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [({"worlds": 0}, "worlds is 0; valid: at least 1"), ({"penalty": -1.0}, "penalty is -1.0; valid: at least 0"),
-     ({"minutes": 0.0}, "minutes is 0.0; valid: above 0"), ({"iterations": 0}, "iterations is 0")],
+    [({"worlds": 0}, "worlds is 0; valid: a whole number of at least 1"),
+     ({"penalty": -1.0}, "penalty is -1.0; valid: a finite number of at least 0"),
+     ({"minutes": 0.0}, "minutes is 0.0; valid: a finite number above 0"), ({"iterations": 0}, "iterations is 0")],
 )  # fmt: skip
 def test_bad_values_are_refused(flags, message):
     with pytest.raises(InputError, match=message):

@@ -2,7 +2,6 @@
 """Identification of a network's conditions from a robot's log, by gradients through its roll-outs."""
 
 import copy
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, Record, require_numbers
 from neurodyn.core.description.parameter import Parameter
-from neurodyn.core.errors import InputError, require
+from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
 from neurodyn.core.provenance import package_versions
@@ -78,8 +77,7 @@ class ConditionSettings(Config, frozen=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(0 < self.seconds < math.inf, "seconds", self.seconds, "a finite number above 0 [s]")
-        require_numbers(self, above=("windows", "candidates", "iterations"))
+        require_numbers(self, above=("seconds", "windows", "candidates", "iterations"))
 
 
 @dataclass(frozen=True)

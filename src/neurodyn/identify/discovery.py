@@ -180,10 +180,7 @@ class DiscoverySettings(Config, frozen=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "windows", "held_out", "steps", "refit"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 1")
-        require_numbers(self, above=("hidden", "rate"))
+        require_numbers(self, above=("hidden", "rate", "horizon", "windows", "held_out", "steps", "refit"))
         if not self.kappas or list(self.kappas) != sorted(self.kappas) or self.kappas[0] <= 0:
             raise ValueError(f"kappas is {list(self.kappas)}; valid: numbers above 0, rising")
 

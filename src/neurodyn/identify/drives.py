@@ -158,11 +158,9 @@ class DriveNetworkSettings(Config, frozen=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "validations"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(self.length > _WARM_UP, "length", self.length, f"more than {_WARM_UP} frames")
         require(0 < self.rate < 1, "rate", self.rate, "between 0 and 1")
-        require_numbers(self, above=("hidden",))
+        require_numbers(self, above=("steps", "batch", "validations", "hidden"))
 
 
 class JointTorques(Record, frozen=True):

@@ -133,16 +133,17 @@ class IdentificationSettings(Config, frozen=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "minutes", "huber", "smoothing", "inertial_prior"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}; valid: a finite number above 0")
-        if not 0 <= self.torque_offset < math.inf:
-            raise ValueError(f"torque_offset is {self.torque_offset}; valid: a finite number of at least 0")
-        if not self.seconds or any(not 0 < s < math.inf for s in self.seconds):
-            raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
-        if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
-            raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
+        self._require_certainty()
+        counts = ("windows", "rounds", "round_iterations", "iterations", "context", "history", "rollouts", "starts")
+        numbers = ("horizon", "minutes", "huber", "smoothing", "inertial_prior", "seconds", "noise_q", "noise_qd")
+        require_numbers(self, above=(*counts, *numbers, "substeps", "threads"))
+        if list(self.horizons) != sorted(set(self.horizons)) or any(not 0 < s < self.horizon for s in self.horizons):
+            raise ValueError(
+                f"horizons is {list(self.horizons)}; valid: growing horizons above 0 and below {self.horizon:g} [s]"
+            )
+        require(len(self.seconds) > 0, "seconds", "empty", "horizons above 0 [s]")
+        for name, deviation in self.per_log.items():
+            require(0 < deviation < math.inf, f"per_log of {name!r}", deviation, "a finite number above 0")
         require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
         if self.optimiser == "cma-es" and (self.initial == "free" or self.torque_offset or self.per_log):
             raise ValueError(
@@ -151,18 +152,9 @@ class IdentificationSettings(Config, frozen=True):
             )
         if isinstance(self.contact, str):
             CONTACT_MODELS.require(self.contact)
-        if self.substeps is not UNSET:
-            require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
-        self._require_certainty()
         SEARCHES.require(self.search)
-        counts = ("windows", "rounds", "round_iterations", "iterations", "context", "history", "rollouts", "starts")
-        require_numbers(self, above=(*counts, "threads"))
 
     def _require_certainty(self) -> None:
-        if list(self.horizons) != sorted(set(self.horizons)) or any(not 0 < s < self.horizon for s in self.horizons):
-            raise ValueError(
-                f"horizons is {list(self.horizons)}; valid: growing horizons above 0 and below {self.horizon:g} [s]"
-            )
         if self.bootstrap and self.bootstrap < LEAST:
             raise ValueError(
                 f"bootstrap is {self.bootstrap}; valid: 0 for none, or at least {LEAST} resamples, of which a fortieth "

@@ -22,6 +22,7 @@ from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
 from neurodyn.dynamics.guard import MOST, Fault, report, state_fault
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.geometry import rotation
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.multibody.engine import nominal
 
@@ -286,9 +287,9 @@ class SceneColumns:
         """Convert MuJoCo's states, shapes [worlds, nq] and [worlds, nv], to the model's."""
         q, qd = qpos[:, self._q], qvel[:, self._qd]
         if self._floating:
-            spin = _turn(q[:, 3:7], qd[:, 3:6])
+            spin = rotation.rotate(q[:, 3:7], qd[:, 3:6])
             if self._com is not None:
-                qd[:, :3] += torch.linalg.cross(spin, _turn(q[:, 3:7], self._com.expand_as(spin)))
+                qd[:, :3] += torch.linalg.cross(spin, rotation.rotate(q[:, 3:7], self._com.expand_as(spin)))
             qd[:, 3:6] = spin
         return State(q, qd)
 
@@ -298,8 +299,8 @@ class SceneColumns:
         if self._floating:
             qd, turn, spin = qd.clone(), state.q[:, 3:7], state.qd[:, 3:6]
             if self._com is not None:
-                qd[:, :3] -= torch.linalg.cross(spin, _turn(turn, self._com.expand_as(spin)))
-            qd[:, 3:6] = _turn(turn * turn.new_tensor([-1.0, -1.0, -1.0, 1.0]), spin)
+                qd[:, :3] -= torch.linalg.cross(spin, rotation.rotate(turn, self._com.expand_as(spin)))
+            qd[:, 3:6] = rotation.rotate(rotation.conjugate(turn), spin)
         qpos[:, self._q] = state.q
         qvel[:, self._qd] = qd
 
@@ -309,13 +310,6 @@ class SceneColumns:
             return Control(torque=force[:, self._controls])
         value = ctrl[:, self._controls]
         return Control(target=value)
-
-
-def _turn(quaternion: Tensor, vector: Tensor) -> Tensor:
-    """Rotate vectors by unit quaternions, scalar last."""
-    u, w = quaternion[:, :3], quaternion[:, 3:]
-    once = 2.0 * torch.linalg.cross(u, vector)
-    return vector + w * once + torch.linalg.cross(u, once)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings shared by trainings of all kinds of models (phases, budget, optimiser), and progress in the budget."""
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -85,13 +84,9 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
             raise ValueError("phases is empty; give at least one")
         if (self.minutes is None) == (self.steps is None):
             raise ValueError("give either minutes or steps")
-        for name in ("minutes", "steps"):
-            value = getattr(self, name)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} is {value}; valid: a finite number above 0")
         require_scheduled(self.optimiser)
-        counts = ("validations", "validation_rollouts", "validation_frames", "threads")
-        require_numbers(self, above=("clip", *counts))
+        counts = ("steps", "validations", "validation_rollouts", "validation_frames", "threads")
+        require_numbers(self, above=("clip", "minutes", *counts))
         for name in ("warmup", "final"):
             require(getattr(self, name) <= 1, name, getattr(self, name), "at most 1")
 

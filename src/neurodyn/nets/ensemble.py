@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from neurodyn.core.activations import ACTIVATIONS, require_activation
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.errors import InputError
 from neurodyn.nets.gru import Hidden
 from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.nets.networks import TRUNKS, require_size
@@ -50,13 +49,8 @@ class EnsembleConfig(Config, frozen=True):
     def __post_init__(self) -> None:
         TRUNKS.require(self.kind)
         require_activation(self.activation, "function")
-        for name in ("members", "width", "depth", "head"):
-            if getattr(self, name) < 1:
-                raise InputError(f"net.{name} is {getattr(self, name)}; expected at least 1")
-        require_numbers(self)
+        require_numbers(self, above=("members", "width", "depth", "head", "clip"))
         require_size((self.width, self.width, self.head), depth=self.depth, copies=self.members)
-        if self.clip is not None and not self.clip > 0:
-            raise InputError(f"net.clip is {self.clip}; expected a number above 0")
 
 
 class Ensemble(nn.Module):

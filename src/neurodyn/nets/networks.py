@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
@@ -105,13 +105,8 @@ class NetConfig(Config, frozen=True):
     def __post_init__(self) -> None:
         net = NETWORKS[self.kind]
         require_activation(self.activation, "function")
-        least_of = {"width": 1, "depth": net.least_depth, "window": 1, "head": 0, "warmup": 0}
-        for name, least in least_of.items():
-            if getattr(self, name) < least:
-                raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {least}")
-        if self.clip is not None and not self.clip > 0:
-            raise InputError(f"net.clip is {self.clip}; expected a number above 0")
-        require_numbers(self, above=("heads",))
+        require(self.depth >= net.least_depth, "depth", self.depth, f"at least {net.least_depth} in a {self.kind}")
+        require_numbers(self, above=("width", "window", "heads", "clip"))
         require_size((self.width, self.width, self.head), depth=max(1, self.depth))
         net.check(self)
 

@@ -20,6 +20,7 @@ from neurodyn.dynamics.batch import Environment, WorldParameters, device_generat
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.evaluate.calibration import rank_correlation
 from neurodyn.multibody.engine import nominal
 from neurodyn.policy.disturbances import Disturbances, EpisodeDraws, disturbances_of, is_disturbance
 from neurodyn.sim.draws import JoinedDraws, QuantityDraws, draws_of_drives, quantity_draws
@@ -195,17 +196,8 @@ def _sensitivity(name: str, numbers: Tensor, returns: Tensor) -> QuantitySensiti
     order = numbers.argsort()
     third = max(1, len(order) // 3)
     low, high = order[:third], order[-third:]
-    a, b = (ranks - ranks.mean() for ranks in (_ranks(numbers), _ranks(returns)))
-    size = float((a.square().sum() * b.square().sum()).sqrt())
     return QuantitySensitivity(
         name=name, low=float(numbers[low].mean()), high=float(numbers[high].mean()),
         return_low=float(returns[low].mean()), return_high=float(returns[high].mean()),
-        correlation=float((a * b).sum()) / size if size > 0.0 else 0.0,
+        correlation=rank_correlation(numbers, returns),
     )  # fmt: skip
-
-
-def _ranks(values: Tensor) -> Tensor:
-    """Return ranks; equal values share their mean rank."""
-    _, place, count = values.unique(return_inverse=True, return_counts=True)
-    last = count.cumsum(0).double()
-    return (last - 0.5 * (count.double() - 1.0))[place]

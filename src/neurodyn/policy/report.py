@@ -251,15 +251,10 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
     caption = "Return without exploration noise during training"
     shown = [figure(plot("returns", curves, x_label="frames", unit="", bars=True, description=caption), caption)]
     for key, text in (("length", "Mean length of episodes in training [frames]"), ("noise", "Exploration noise")):
-        points = [(line["frames"], line[key]) for line in lines if line.get(key) is not None]
-        curve = PlotCurve(None, [x for x, _ in points], [y for _, y in points], THIRD, "-", 1.3)
-        shown.append(figure(plot(key, [curve], x_label="frames", unit="", description=text), text))
+        shown.append(_over_frames(lines, key, text))
     shown += _gradients(lines)
-    outside = [(line["frames"], line["outside"]) for line in played if line.get("outside") is not None]
-    if outside:
-        text = "Share of frames outside of the log"
-        curve = PlotCurve(None, [x for x, _ in outside], [y for _, y in outside], THIRD, "-", 1.3)
-        shown.append(figure(plot("outside", [curve], x_label="frames", unit="", description=text), text))
+    if any(line.get("outside") is not None for line in played):
+        shown.append(_over_frames(played, "outside", "Share of frames outside of the log"))
     last = next((line for line in reversed(lines) if "cpu_seconds" in line), {})
     lead = (
         f"{last.get('frames', 0):,} frames in {last.get('cpu_seconds', 0.0):.0f} CPU-s. The policy that is kept is the "
@@ -269,6 +264,12 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
     if judged:
         lead += f" {_supported(judged)}"
     return section("Training", grid(shown), lead=lead)
+
+
+def _over_frames(lines: Sequence[Mapping[str, Any]], key: str, text: str) -> str:
+    known = [line for line in lines if line.get(key) is not None]
+    curve = PlotCurve(None, [line["frames"] for line in known], [line[key] for line in known], THIRD, "-", 1.3)
+    return figure(plot(key, [curve], x_label="frames", unit="", description=text), text)
 
 
 def _supported(judged: Sequence[Mapping[str, Any]]) -> str:

@@ -43,16 +43,9 @@ class NetworkSettings(Config, frozen=True):
 
     def __post_init__(self) -> None:
         require_activation(self.activation, "rsl_rl")
-        for width in self.hidden:
-            require(width >= 1, "network.hidden", list(self.hidden), "widths of at least 1")
-        for width in self.encoder:
-            require(width >= 1, "network.encoder", list(self.encoder), "widths of at least 1")
-        require(self.initial_std > 0, "network.initial_std", self.initial_std, "above 0")
-        for name, least in (("history", 1), ("memory", 1), ("latent", 0)):
-            require(getattr(self, name) >= least, f"network.{name}", getattr(self, name), f"at least {least}")
+        require_numbers(self, above=("hidden", "encoder", "initial_std", "history", "memory"))
         require(not (self.recurrent and self.latent), "network.latent", self.latent, "0 with a recurrent network")
         require_size(self.encoder, what="network.encoder")
-        require_numbers(self)
         require_size(self.hidden, what="network")
 
     @property
@@ -84,12 +77,8 @@ class CloneSettings(Config, frozen=True):
     best: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch", 1), ("critic", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"clone: {name} is {getattr(self, name)}; valid: at least {least}")
-        require(self.rate > 0, "clone: rate", self.rate, "above 0")
-        require(0 < self.best <= 1, "clone: best", self.best, "above 0, at most 1")
-        require_numbers(self)
+        require(self.best <= 1, "best", self.best, "above 0, at most 1")
+        require_numbers(self, above=("steps", "batch", "rate", "best"))
 
 
 class TrainingSettings(Config, frozen=True):
@@ -172,18 +161,8 @@ class TrainingSettings(Config, frozen=True):
     stop_when_exploiting: bool = False
 
     def __post_init__(self) -> None:
-        for name in self.counts:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; valid: at least 1")
         if self.iterations is None and self.minutes is None:
             raise ValueError("neither iterations nor minutes are given; valid: at least one of the two")
-        if self.penalty != "auto":
-            require(self.penalty >= 0, "penalty", self.penalty, "at least 0, or auto")
-        for name in ("seed", "evaluations"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.task_share is not None:
             require(0 < self.task_share < 1, "task_share", self.task_share, "between 0 and 1")
         if self.clone is not None and self.network.remembers:
@@ -194,7 +173,8 @@ class TrainingSettings(Config, frozen=True):
             raise ValueError("network.latent: an encoder of what is drawn; valid with privileged")
         if self.privileged and self.network.recurrent:
             raise ValueError("network.recurrent: is given for a policy that sees what is drawn; valid: none")
-        require_numbers(self, above=("rate", "gradient", "reward_scale", "threads", *self.positive), signed=self.signed)
+        above = ("minutes", "rate", "gradient", "reward_scale", "threads", *self.counts, *self.positive)
+        require_numbers(self, above=above, signed=self.signed)
         for name in ("gamma", "lam"):
             require(getattr(self, name) <= 1, name, getattr(self, name), "at most 1")
 
@@ -408,7 +388,6 @@ class ShacSettings(TrainingSettings, frozen=True):
             require(0 <= getattr(self, name) < 1, name, getattr(self, name), "at least 0, below 1")
         for name in ("final", "target"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
-        require(self.entropy >= 0, "entropy", self.entropy, "at least 0")
         require(all(0 <= beta < 1 for beta in self.betas), "betas", self.betas, "at least 0, below 1")
         require(self.penalty != "auto", "penalty", "auto", "a number (auto is for ppo)")
         if self.network.recurrent or self.privileged:

@@ -21,6 +21,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.tasks import Task
 
@@ -125,13 +126,7 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
 
 def _posed(pose: Sequence[float]) -> Placed:
     """Return the rotation matrix and the position of a pose."""
-    x, y, z, w = np.array(pose[3:]) / np.linalg.norm(pose[3:])
-    turn = np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ])  # fmt: skip
-    return turn, np.array(pose[:3])
+    return np.array(quaternion_matrix(np.array(pose[3:]) / np.linalg.norm(pose[3:]))), np.array(pose[:3])
 
 
 def _joined(a: Placed, b: Placed) -> Placed:

@@ -66,7 +66,7 @@ def test_a_recording_is_written(policy, tmp_path):
         (["train", "ant-run", "--dynamics", "pretrained:cartpole", "--out", "x"],
          "task 'ant-run' is not for these dynamics of 'cartpole': controls are"),
         (["train", "cartpole-swingup", "--dynamics", "analytic", "--out", "x", "--penalty", "-1"],
-         "penalty is -1.0; valid: at least 0"),
+         "penalty is -1.0; valid: a finite number of at least 0"),
         (["train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", "x", "--penalty", "1"],
          "do not know how uncertain they are"),
         (["evaluate", "nothing"], "no such folder; expected a folder written by"),

@@ -33,9 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("task", "flags", "message"),
     [
-        ("cartpole-swingup", ["--rounds", "0"], "rounds is 0; valid: at least 1"),
+        ("cartpole-swingup", ["--rounds", "0"], "rounds is 0; valid: a whole number of at least 1"),
         ("cartpole-swingup", ["--tolerance", "2"], "tolerance is 2.0; valid: between 0 and 1"),
-        ("cartpole-swingup", ["--rollout", "-3"], "rollout is -3; valid: at least 1 frame"),
+        ("cartpole-swingup", ["--rollout", "-3"], "rollout is -3; valid: a whole number of at least 1"),
         ("cartpole-swingup", ["--frames", "0"], "frames is 0, and a new model of kind neural learns from data"),
         ("cartpole-swingup", ["--kind", "analytic"], "--kind is 'analytic'; valid: hybrid, neural, world-model"),
         ("cartpole-swingup", ["--kind", "hybrid"], "--parameters is missing: name the quantities"),

@@ -128,7 +128,7 @@ def test_fine_tuning_keeps_the_members_and_their_files(plant_file: Path, short: 
 @pytest.mark.parametrize(("given", "message"), [
     ({"members": 0}, "members is 0; valid: at least 1"),
     ({"members": 2, "net": "transformer"}, "a transformer has only one; valid: 1"),
-    ({"members": 0, "kind": "world-model"}, "net.members is 0; expected at least 1"),
+    ({"members": 0, "kind": "world-model"}, "members is 0; valid: a whole number of at least 1"),
 ])  # fmt: skip
 def test_members_that_cannot_be_are_refused(given: dict, message: str, plant_file: Path, tmp_path: Path):
     with pytest.raises(InputError, match=message):

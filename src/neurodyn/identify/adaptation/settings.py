@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of adapting a robot to its logs."""
 
-import math
-
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import require
 
@@ -21,8 +19,7 @@ class FitStage(Config, frozen=True):
     iterations: int
 
     def __post_init__(self) -> None:
-        require(0 < self.seconds < math.inf, "seconds", self.seconds, "a finite number above 0 [s]")
-        require_numbers(self, above=("windows", "iterations"))
+        require_numbers(self, above=("seconds", "windows", "iterations"))
 
 
 class AdaptationSettings(Config, frozen=True):
@@ -87,5 +84,4 @@ class AdaptationSettings(Config, frozen=True):
             "screen", "screen_iterations", "past", "past_of_springs", "networks_from", "huber", "starts",
             "network_seconds",
         )  # fmt: skip
-        require(self.memory >= 0, "memory", self.memory, "a number of at least 0")
         require_numbers(self, above=(*above, "network_steps", "hidden", "proposals", "proposal_seconds"))

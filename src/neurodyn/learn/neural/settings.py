@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the training of neural dynamics, and the number of network inputs of a robot."""
 
-import math
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -67,9 +66,7 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.frames >= 1, "frames", self.frames, "at least 1")
-        if self.balance is not None and not 0 < self.balance < math.inf:
-            raise ValueError(f"balance is {self.balance}; valid: a finite number above 0")
+        require_numbers(self, above=("frames", "balance"))
 
     @property
     def window(self) -> int:

@@ -75,7 +75,6 @@ class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.context >= 0, "context", self.context, "at least 0")
         require(0 <= self.beta <= 1, "beta", self.beta, "within 0 and 1")
         require(self.patience is None or self.patience >= 1, "patience", self.patience, "at least 1, or null")
 

@@ -122,7 +122,10 @@ def pose(request: OnlineRequest) -> OnlineProblem:
         raise InputError(f"--first is for world models; a new model of kind {kind} learns from states drawn at random")
     robot = task.declaration()
     for name in request.data:
-        refit.require_store(robot, refit.open(robot, name), name)
+        try:
+            refit.require_store(robot, refit.open(robot, name))
+        except InputError as error:
+            raise type(error)(f"{name}: {error}") from None
     import_newton()
     if request.robot is None:
         reference = _reference(task, settings.reference)

@@ -113,14 +113,11 @@ class Refit(ABC):
         """Raise an InputError for a model of this kind that cannot be fitted further."""
         return
 
-    def require_store(self, robot: Robot, store: Store, name: str) -> None:
+    def require_store(self, robot: Robot, store: Store) -> None:
         """Raise a MismatchError for data of another robot."""
         from neurodyn.learn.neural.train import require_data
 
-        try:
-            require_data(robot, store)
-        except InputError as error:
-            raise type(error)(f"{name}: {error}") from None
+        require_data(robot, store)
 
     def open(self, robot: Robot, data: str) -> Store:
         """Open data of the robot, with its declared ground for logs that name none."""
@@ -242,14 +239,11 @@ class WorldModelRefit(Refit):
         """Return true: a world model is an ensemble."""
         return True
 
-    def require_store(self, robot: Robot, store: Store, name: str) -> None:
+    def require_store(self, robot: Robot, store: Store) -> None:
         """Raise a MismatchError for data of another robot."""
         from neurodyn.learn.world_model.train import require_log
 
-        try:
-            require_log(robot, store)
-        except InputError as error:
-            raise type(error)(f"{name}: {error}") from None
+        require_log(robot, store)
 
     def open(self, robot: Robot, data: str) -> Store:
         """Open measured data of the robot."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the online loop."""
 
-import math
 from typing import Any, ClassVar
 
 from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
@@ -76,21 +75,13 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     policy: PolicySettings = PolicySettings()
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "log_frames", "episodes", "patience"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        require(self.frames >= 0, "frames", self.frames, "at least 0")
-        require(self.rollout is None or self.rollout >= 1, "rollout", self.rollout, "at least 1 frame")
-        require(0 <= self.noise < math.inf, "noise", self.noise, "a finite number of at least 0")
-        require(0 <= self.correlation < 1, "correlation", self.correlation, "at least 0 and below 1")
-        require(self.further > 0, "further", self.further, "above 0")
+        counts = ("rounds", "log_frames", "episodes", "patience", "rollout", "members")
+        require_numbers(self, above=(*counts, "further", "model_minutes"))
+        require(self.correlation < 1, "correlation", self.correlation, "at least 0 and below 1")
         for name in self.first:
             require(name in BEHAVIOURS, "first", name, choices(BEHAVIOURS))
-        for name in ("task_share", "random_share", "last_share"):
+        for name in ("task_share", "random_share", "last_share", "tolerance"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
-        require(0 < self.tolerance < 1, "tolerance", self.tolerance, "between 0 and 1")
-        if self.model_minutes is not None:
-            require(0 < self.model_minutes < math.inf, "model_minutes", self.model_minutes, "above 0")
-        require_numbers(self, above=("members",))
 
 
 def with_flags(settings: OnlineSettings, *, policy: dict[str, Any], **flags: Any) -> OnlineSettings:
