@@ -2,17 +2,16 @@
 """Two processes that train together, beside one with batches (or worlds) of twice the size.
 
 Loss curves must be equal before anything is timed; those of policies are not, because each rank draws starts and
-actions of its own, and there an update on the same frames is compared by `tests/learn/test_ranks.py`. Times are those
-of a step, validations left out: wall time, and processor time of the rank that has most of it, which is what the
+actions of its own, and there an update on the same frames is compared by `tests/learn/test_ranks.py`. Times are the
+least of a step, validations left out: wall time, and processor time of the rank that has most of it, which is what the
 step takes where each process has a core for itself.
 
-    OMP_NUM_THREADS=1 python benchmarks/ranks.py [--json FILE] [--only neural world_model policy]
+    OMP_NUM_THREADS=1 python benchmarks/ranks.py [--json FILE] [--only neural world_model policy] [--rounds 3]
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -47,7 +46,7 @@ phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, context: 32, forecast: 8, los
 BATCHES = {"neural": 1024, "world_model": 128, "policy": 1024}
 """Windows, or worlds, of all processes together."""
 
-UPDATES = 8
+UPDATES = 16
 
 
 def main() -> None:
@@ -56,12 +55,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(BATCHES), default=list(BATCHES))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--times", type=int, default=1, help="factor on batches and worlds")
+    parser.add_argument("--task", default="cartpole-swingup", help="of the policy")
+    parser.add_argument("--dynamics", default="hybrid", help="of the policy")
     parser.add_argument("--data", type=Path, help="dataset of the cartpole; by default one is generated")
     parser.add_argument("--worker", type=Path, help="folder of results; set by the script itself")
     arguments = parser.parse_args()
     single_thread()
     if arguments.worker is not None:
-        work(arguments.worker, arguments.only, arguments.data, arguments.times)
+        work(arguments.worker, arguments)
         return
     from neurodyn.learn.devices import launch
 
@@ -69,7 +70,8 @@ def main() -> None:
     ratios: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        data = arguments.data or generated(folder / "data.h5")
+        of_policies = arguments.only == ["policy"]
+        data = arguments.data or (folder if of_policies else generated(folder / "data.h5"))
         found: dict[int, list[list[dict[str, Any]]]] = {1: [], RANKS: []}
         for number in range(arguments.rounds):
             for count in (1, RANKS):
@@ -77,6 +79,7 @@ def main() -> None:
                 out.mkdir()
                 command = [sys.executable, __file__, "--worker", str(out), "--data", str(data)]
                 command += ["--times", str(arguments.times), "--only", *arguments.only]
+                command += ["--task", arguments.task, "--dynamics", arguments.dynamics]
                 require(launch(count, command) == 0, f"{count} processes train")
                 found[count].append([json.loads((out / f"{r}.json").read_text()) for r in range(count)])
     for what in arguments.only:
@@ -107,12 +110,13 @@ def check(what: str, alone: list[float], ranks: list[dict[str, Any]]) -> None:
     print(f"{what}: {len(alone)} losses equal to {apart:.1g}")
 
 
-def work(out: Path, only: list[str], data: Path, times: int) -> None:
+def work(out: Path, given: argparse.Namespace) -> None:
     """Train everything, and write what this rank measured."""
     from neurodyn.learn.devices import current_ranks, joined
 
     with joined():
-        found = {what: WORKS[what](out, data, times * BATCHES[what] // current_ranks().count) for what in only}
+        shares = {what: given.times * BATCHES[what] // current_ranks().count for what in given.only}
+        found = {what: WORKS[what](out, given, share) for what, share in shares.items()}
         (out / f"{current_ranks().rank}.json").write_text(json.dumps(found))
 
 
@@ -135,7 +139,7 @@ def timed() -> tuple[Any, Callable[[], dict[str, Any]]]:
     times = Times()
 
     def found() -> dict[str, Any]:
-        wall, cpu = (statistics.median(column) for column in zip(*times.times[WARM_UP:-1], strict=True))
+        wall, cpu = (min(column) for column in zip(*times.times[WARM_UP:-1], strict=True))
         return {"losses": times.losses, "wall": wall, "cpu": cpu}
 
     return times, found
@@ -153,22 +157,22 @@ def model(out: Path, data: Path, kind: str, settings: str) -> dict[str, Any]:
     return found()
 
 
-def policy(out: Path, _: Path, worlds: int) -> dict[str, Any]:
+def policy(out: Path, given: argparse.Namespace, worlds: int) -> dict[str, Any]:
     """Train a policy by PPO."""
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.policy import load_settings, train
     from neurodyn.tasks import load
 
-    task = load("cartpole-swingup")
+    task = load(given.task)
     settings = msgspec.structs.replace(load_settings(task.name), worlds=worlds, iterations=UPDATES, evaluations=1)
     times, found = timed()
-    train(task, open_dynamics(task, "pretrained:cartpole"), out / "policy", settings, callbacks=[times])
+    train(task, open_dynamics(task, given.dynamics), out / "policy", settings, callbacks=[times])
     return found()
 
 
-WORKS: dict[str, Callable[[Path, Path, int], dict[str, Any]]] = {
-    "neural": lambda out, data, batch: model(out, data, "neural", NEURAL.format(batch=batch)),
-    "world_model": lambda out, data, batch: model(out, data, "world-model", WORLD.format(batch=batch)),
+WORKS: dict[str, Callable[[Path, argparse.Namespace, int], dict[str, Any]]] = {
+    "neural": lambda out, given, batch: model(out, given.data, "neural", NEURAL.format(batch=batch)),
+    "world_model": lambda out, given, batch: model(out, given.data, "world-model", WORLD.format(batch=batch)),
     "policy": policy,
 }
 

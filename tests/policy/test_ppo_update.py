@@ -67,7 +67,7 @@ def collect(algorithm):
 @pytest.mark.parametrize("changes", [{}, {"activation": "relu"}, {"activation": "tanh", "schedule": "fixed"}])
 def test_updates_are_those_of_rsl_rl(changes, monkeypatch):
     monkeypatch.setattr(mlp_pass, "CHUNK", 10)
-    monkeypatch.setattr("neurodyn.policy.mlp_pass.CHUNK", 10)
+    monkeypatch.setattr("neurodyn.policy.ppo.CHUNK", 10)
     ours, theirs = learner(PPO, **dict(changes)), learner(ReferencePPO, **dict(changes))
     assert ours._passes is not None
     for _ in range(2):

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from neurodyn.control.returns import lambda_returns
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.batch import State
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.gradient_window import GradientWatch, held, roll, window_loss
-from neurodyn.policy.shac import lambda_returns
 from tests.policy.worlds import Hold, Mass
 
 GAMMA = 0.9

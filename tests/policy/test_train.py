@@ -16,7 +16,7 @@ from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.evaluation import play
-from neurodyn.policy.ppo import PpoLearner
+from neurodyn.policy.ppo import PPO, PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.train import train_policy
@@ -175,6 +175,23 @@ def test_what_is_loaded_acts_as_what_was_trained(tmp_path):
     actor = learner.runner.get_inference_policy()
     wanted = actor({"policy": seen}).detach().clamp(-1, 1)
     torch.testing.assert_close(loaded(seen), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_frames_are_stored_as_rsl_rl_stores_them(tmp_path, monkeypatch):
+    stored = []
+    for ours in (True, False):
+        monkeypatch.setattr(PPO, "collects", lambda self, world, ours=ours: ours)
+        learner = PpoLearner(
+            PolicyTrainingJob(Hold(), here(), tmp_path / str(ours), msgspec.structs.replace(TINY, failure=-2.0))
+        )
+        algorithm = learner.runner.alg
+        monkeypatch.setattr(algorithm, "update", dict)
+        learner.runner.learn(1, init_at_random_ep_len=True)
+        stored.append(algorithm.storage)
+    assert 0 < int(stored[0].dones.sum()) < stored[0].dones.numel()
+    names = ("actions", "rewards", "dones", "values", "actions_log_prob", "returns", "advantages")
+    found, wanted = ([dict(one.observations), *(getattr(one, name) for name in names)] for one in stored)
+    torch.testing.assert_close(found, wanted)
 
 
 def test_missing_and_damaged_policies_are_refused(tmp_path):

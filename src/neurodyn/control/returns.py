@@ -280,3 +280,33 @@ class EpisodeTally:
         """Return the charge for an implausible end, which no reward term contains."""
         charge = self._task.implausible_reward
         return {_IMPLAUSIBLE: charge * implausible} if charge else {}
+
+
+def lambda_returns(
+    reward: Tensor, value: Tensor, failed: Tensor, done: Tensor, gamma: float, lam: float, failure: float = 0.0
+) -> Tensor:
+    r"""Return TD(lambda) targets, shape [frames, worlds].
+
+    $$G_t = r_t + \gamma\,[(1 - \lambda)\,V(o_{t+1}) + \lambda\,G_{t+1}]$$
+
+    (Sutton and Barto 2018, eq. 12.20), with $V(o_{t+1})$ alone in brackets where the window or an episode ends, and the
+    value of a failure where it fails.
+
+    Args:
+        reward: Rewards, shape [frames, worlds].
+        value: Values of the states in which frames ended, shape [frames, worlds].
+        failed: Where an episode failed, shape [frames, worlds].
+        done: Where an episode ended, shape [frames, worlds].
+        gamma: Discount per frame.
+        lam: Lambda.
+        failure: Value of a failure.
+    """
+    value = value.masked_fill(failed, failure)
+    follows = (~done).to(value).mul_(lam)  # weight of the following target
+    follows[-1] = 0.0
+    known = torch.addcmul(reward, value, 1.0 - follows, value=gamma)
+    target, targets = torch.zeros_like(reward[0]), []
+    for now, weight in zip(reversed(known.unbind()), reversed((gamma * follows).unbind()), strict=True):
+        target = torch.addcmul(now, weight, target)
+        targets.append(target)
+    return torch.stack(targets[::-1])

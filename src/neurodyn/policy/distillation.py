@@ -30,8 +30,7 @@ from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.learner import PolicyLearner
-from neurodyn.policy.ppo import LossKeeper, hidden_of, several_ranks, take_hidden
+from neurodyn.policy.learner import LossKeeper, PolicyLearner, hidden_of, several_ranks, take_hidden
 from neurodyn.policy.requests import DistillPolicyRequest, PolicyTrainingJob
 from neurodyn.policy.settings import DistillationSettings, NetworkSettings, load_settings, with_flags
 

@@ -3,7 +3,7 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 import torch
 from rsl_rl.models import MLPModel
+from rsl_rl.runners import OnPolicyRunner
 from torch import Tensor, nn
 
 from neurodyn.control.resolve import ResolvedDynamics, is_declared
@@ -385,3 +386,45 @@ def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: Traini
             own = critic.state_dict()[name]
             (own[..., : value.shape[-1]] if value.ndim else own).copy_(value)
     return {}
+
+
+def hidden_of(actor: MLPModel) -> list[Tensor]:
+    """Return the hidden states of a recurrent policy in the training worlds."""
+    found = actor.get_hidden_state()
+    return [] if found is None else list(found) if isinstance(found, tuple) else [found]
+
+
+def take_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
+    """Restore the hidden states that `hidden_of` returned."""
+    if saved:
+        first, *second = [h.to(next(actor.parameters()).device) for h in saved]
+        actor.reset(hidden_state=(first, second[0]) if second else first)
+
+
+class LossKeeper:
+    """Replaces rsl_rl's logger; keeps the losses of the last update and writes nothing."""
+
+    writer = None
+    log_dir = None
+
+    def __init__(self) -> None:
+        self.losses: dict[str, float] = {}
+
+    def init_logging_writer(self) -> None:
+        """Do nothing."""
+
+    def process_env_step(self, *_: Any) -> None:
+        """Do nothing; the environment counts episodes."""
+
+    def log(self, *, loss_dict: dict[str, float], **_: Any) -> None:
+        """Keep the losses."""
+        self.losses = dict(loss_dict)
+
+
+def several_ranks(runner: OnPolicyRunner) -> None:
+    """Pass our ranks to an rsl_rl runner."""
+    ranks = current_ranks()
+    runner.is_distributed, runner.gpu_world_size = False, ranks.count  # weights are equal already
+    runner.gpu_local_rank = runner.gpu_global_rank = ranks.rank
+    several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
+    runner.cfg["multi_gpu"] = several if ranks.count > 1 else None

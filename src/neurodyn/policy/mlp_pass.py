@@ -14,22 +14,31 @@ import torch
 from rsl_rl.modules import EmpiricalNormalization
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.optim.adam import adam
 
-CHUNK = 1024
+CHUNK = 2048
 """Rows of a chunk: few enough for the cache, enough to make call overhead small."""
 
 
 @dataclass(frozen=True)
 class InPlaceActivation:
-    """An activation whose derivative follows from its output; the last argument is work space of the same shape.
+    """An activation whose derivative follows from its output.
 
     Attributes:
-        apply_: Replaces inputs with outputs.
-        backward_: Replaces gradients with respect to outputs with gradients with respect to inputs, given the outputs.
+        apply_: Replaces inputs, multiplied by `scale`, with outputs.
+        backward_: Replaces gradients with respect to outputs with gradients with respect to inputs, given the outputs
+            and work space of the same shape.
+        scale: See `apply_`.
     """
 
-    apply_: Callable[[Tensor, Tensor], object]
+    apply_: Callable[[Tensor], object]
     backward_: Callable[[Tensor, Tensor, Tensor], object]
+    scale: float = 1.0
+
+    def linear_(self, weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> None:
+        """Leave the outputs for a linear layer and inputs `x` in `y`."""
+        torch.addmm(bias, x, weight.t(), beta=self.scale, alpha=self.scale, out=y)
+        self.apply_(y)
 
 
 def _elu_backward_(gradient: Tensor, y: Tensor, spare: Tensor) -> None:
@@ -37,14 +46,23 @@ def _elu_backward_(gradient: Tensor, y: Tensor, spare: Tensor) -> None:
     gradient.addcmul_(gradient, spare)
 
 
+_MINUS_ONE = torch.tensor(-1.0)
+
+
+def _tanh_of_twice_(x: Tensor) -> None:
+    """Replace 2 x by tanh x = 2 / (1 + exp(-2 x)) - 1: a sixth of the time of torch's tanh, right to 1e-7 of 1."""
+    torch.add(_MINUS_ONE, x.sigmoid_(), alpha=2.0, out=x)
+
+
 ACTIVATIONS: dict[type[nn.Module], InPlaceActivation] = {
-    nn.ELU: InPlaceActivation(lambda x, _: nn.functional.elu(x, inplace=True), _elu_backward_),
+    nn.ELU: InPlaceActivation(lambda x: nn.functional.elu(x, inplace=True), _elu_backward_),
     nn.ReLU: InPlaceActivation(
-        lambda x, _: x.relu_(), lambda gradient, y, spare: gradient.mul_(torch.gt(y, 0.0, out=spare))
+        lambda x: x.relu_(), lambda gradient, y, spare: gradient.mul_(torch.gt(y, 0.0, out=spare))
     ),
     nn.Tanh: InPlaceActivation(
-        lambda x, _: x.tanh_(),
+        _tanh_of_twice_,
         lambda gradient, y, spare: gradient.addcmul_(gradient, torch.mul(y, y, out=spare), value=-1),
+        scale=2.0,
     ),
 }
 """Supported activations; ELU with alpha 1."""
@@ -61,8 +79,11 @@ class _Space(NamedTuple):
 class MlpPass:
     """Forward and backward passes of one MLP, which accumulate gradients in its parameters."""
 
-    def __init__(self, mlp: nn.Sequential) -> None:
-        """Wrap an MLP: linear layers with one supported activation between them; see `fits`."""
+    def __init__(self, mlp: nn.Sequential, into: Tensor | None = None) -> None:
+        """Wrap an MLP: linear layers with one supported activation between them; see `fits`.
+
+        Its gradients lie side by side in `into`, shape [weights], or in memory of their own.
+        """
         self._layers = [layer for layer in mlp if isinstance(layer, nn.Linear)]
         self._activation = ACTIVATIONS[type(mlp[1])]
         self._outputs, self._gradients, self._spare = (
@@ -73,7 +94,8 @@ class MlpPass:
         self._weights = [layer.weight for layer in self._layers]
         self._biases = [layer.bias for layer in self._layers]
         self._parameters = [parameter for layer in self._layers for parameter in (layer.weight, layer.bias)]
-        self._whole = self._parameters[0].new_zeros(sum(parameter.numel() for parameter in self._parameters))
+        count = sum(parameter.numel() for parameter in self._parameters)
+        self._whole = self._parameters[0].new_zeros(count) if into is None else into
         parts = self._whole.split([parameter.numel() for parameter in self._parameters])
         self._parts = [part.view_as(parameter) for part, parameter in zip(parts, self._parameters, strict=True)]
 
@@ -96,23 +118,23 @@ class MlpPass:
         for parameter, part in zip(self._parameters, self._parts, strict=True):
             parameter.grad = part
 
-    def clip(self, limit: float) -> Tensor:
-        """Scale the gradients down to a norm of at most `limit`; return their norm, shape []."""
-        norm = self._whole.norm()
-        self._whole.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
-        return norm
+    def clip(self, limit: float) -> None:
+        """Scale the gradients down to a norm of at most `limit`."""
+        clip_(self._whole, limit)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the outputs for any number of rows, shape [rows, outputs]."""
+        return torch.cat([self.forward(rows).clone() for rows in x.split(CHUNK)])
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs for at most CHUNK rows, valid until the next call, shape [rows, outputs]."""
         rows = self._space(x.shape[0])
         self._inputs = [x]
-        for weight, bias, y, spare in zip(self._weights, self._biases, rows.outputs, rows.spare, strict=True):
-            torch.addmm(bias, x, weight.t(), out=y)
-            if y is not rows.outputs[-1]:
-                self._activation.apply_(y, spare)
-                self._inputs.append(y)
+        for weight, bias, y in zip(self._weights[:-1], self._biases[:-1], rows.outputs[:-1], strict=True):
+            self._activation.linear_(weight, bias, x, y)
+            self._inputs.append(y)
             x = y
-        return x
+        return torch.addmm(self._biases[-1], x, self._weights[-1].t(), out=rows.outputs[-1])
 
     def backward(self, gradient: Tensor) -> None:
         """Add the gradients of the parameters, given the gradient of the last outputs, shape [rows, outputs]."""
@@ -133,6 +155,39 @@ class MlpPass:
             parts = (self._outputs, self._gradients, self._spare)
             found = self._spaces[rows] = _Space(*([whole[:rows] for whole in part] for part in parts))
         return found
+
+
+def clip_(gradients: Tensor, limit: float) -> None:
+    """Scale gradients that lie side by side down to a norm of at most `limit`."""
+    gradients.mul_((limit / (gradients.norm() + 1e-6)).clamp_(max=1.0))
+
+
+class AdamStep:
+    """Steps of torch's Adam, whose wrappers take as long as a small step, where all parameters always move."""
+
+    def __init__(self, optimiser: torch.optim.Optimizer) -> None:
+        """Take an Adam with one group of parameters, on a CPU."""
+        self._optimiser = optimiser
+        self._parameters: list[Tensor] = list(optimiser.param_groups[0]["params"])
+        self._moments: tuple[list[Tensor], ...] = ()
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Step all parameters along their gradients."""
+        state, first = self._optimiser.state, self._parameters[0]
+        if first not in state:
+            self._optimiser.step()
+            return
+        if not self._moments or self._moments[0][0] is not state[first]["exp_avg"]:  # a state was loaded
+            names = ("exp_avg", "exp_avg_sq", "step")
+            self._moments = tuple([state[parameter][name] for parameter in self._parameters] for name in names)
+        group, gradients = self._optimiser.param_groups[0], [p.grad for p in self._parameters if p.grad is not None]
+        mean, square, steps = self._moments
+        adam(
+            self._parameters, gradients, mean, square, [], steps, fused=True, amsgrad=False,
+            beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"], weight_decay=group["weight_decay"],
+            eps=group["eps"], maximize=False,
+        )  # fmt: skip
 
 
 class WindowPass:
@@ -197,8 +252,8 @@ class WindowPass:
         else:
             torch.sub(seen, self._normaliser._mean, out=x).div_(self._scale)
         for number in range(len(inputs) - 1):
-            x = torch.addmm(self._biases[number], x, self._weights[number].t(), out=inputs[number + 1])
-            self._activation.apply_(x, self._spare[number])
+            self._activation.linear_(self._weights[number], self._biases[number], x, inputs[number + 1])
+            x = inputs[number + 1]
         return torch.addmm(self._biases[-1], x, self._weights[-1].t())
 
     def backward(self, gradient: Tensor, frame: int) -> Tensor:

@@ -7,7 +7,7 @@
 import contextlib
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,11 +18,11 @@ from rsl_rl.algorithms import PPO as ReferencePPO  # noqa: N811
 from rsl_rl.models import MLPModel
 from rsl_rl.modules import GaussianDistribution
 from rsl_rl.runners import OnPolicyRunner
-from rsl_rl.utils import LogWriter
+from rsl_rl.utils import LogWriter, check_nan
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from neurodyn.control.returns import EpisodeOutcomes
+from neurodyn.control.returns import EpisodeOutcomes, lambda_returns
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.metrics import MetricsLog
@@ -30,8 +30,18 @@ from neurodyn.learn.plan import TrainState
 from neurodyn.learn.tracking.tracker import Logger, tracking
 from neurodyn.policy.artifact import read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
-from neurodyn.policy.learner import PolicyLearner, brings_critic, critic_updates, warm_start
-from neurodyn.policy.mlp_pass import CHUNK, MlpPass
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.learner import (
+    LossKeeper,
+    PolicyLearner,
+    brings_critic,
+    critic_updates,
+    hidden_of,
+    several_ranks,
+    take_hidden,
+    warm_start,
+)
+from neurodyn.policy.mlp_pass import CHUNK, AdamStep, MlpPass, clip_
 from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import PolicySettings
@@ -71,8 +81,8 @@ class _Frames:
         return _Frames(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def pieces(self, size: int) -> "Iterator[_Frames]":
-        for begin in range(0, len(self.action), size):
-            yield self.rows(slice(begin, begin + size))
+        parts = (getattr(self, field.name).split(size) for field in fields(self))
+        return (_Frames(*rows) for rows in zip(*parts, strict=True))
 
 
 class PPO(ReferencePPO):
@@ -86,21 +96,89 @@ class PPO(ReferencePPO):
         super().__init__(*arguments, **options)
         self._passes: tuple[MlpPass, MlpPass] | None = None
         if self._plain():
-            self._passes = MlpPass(self.actor.mlp), MlpPass(self.critic.mlp)
-            parameters = chain(self.actor.parameters(), self.critic.parameters())
+            parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
             self.optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
+            self._adam = AdamStep(self.optimizer)
+            # Side by side, so that ranks send one message and norms take one call: the divergence, and gradients.
+            of_std = self._gaussian.log_std_param.numel()
+            of_actor, of_critic = (
+                sum(p.numel() for p in model.mlp.parameters()) for model in (self.actor, self.critic)
+            )
+            self._flat = torch.zeros(1 + of_std + of_actor + of_critic)
+            self._divergence, self._by_std, by_actor, by_critic = self._flat.split([1, of_std, of_actor, of_critic])
+            self._by_policy = self._flat[1 : 1 + of_std + of_actor]
+            self._passes = MlpPass(self.actor.mlp, by_actor), MlpPass(self.critic.mlp, by_critic)
+
+    @property
+    def _gaussian(self) -> GaussianDistribution:
+        distribution = self.actor.distribution
+        assert isinstance(distribution, GaussianDistribution)
+        return distribution
+
+    @property
+    def _clamped(self) -> Tensor:
+        """Logarithm of the policy's standard deviation, shape [actions]."""
+        return self._gaussian.log_std_param.clamp(*self._gaussian.log_std_range)
+
+    def collects(self, world: object) -> bool:
+        """Return whether `collect` knows worlds, networks and settings."""
+        return self._passes is not None and isinstance(world, PolicyEnvironment)
+
+    @torch.no_grad()
+    def collect(self, world: PolicyEnvironment) -> None:
+        """Fill the storage as rsl_rl's runner does, with values and densities of all frames at once.
+
+        Raises:
+            ValueError: An observation or a reward is not a number.
+        """
+        assert self._passes is not None
+        actor, critic = self._passes
+        storage, log_std = self.storage, self._clamped
+        std = log_std.exp()
+        seen, views, frames, means, actions = {"policy": world.seen, **world.robots.seen}, [], [], [], []
+        for _ in range(storage.num_transitions_per_env):
+            mean = actor.outputs(self.actor.get_latent(cast(TensorDict, seen)))
+            action = torch.normal(mean, std.expand_as(mean))
+            views.append(seen)
+            means.append(mean)
+            actions.append(action)
+            frames.append(world.step_frame(action))
+            seen = {"policy": frames[-1].observation, **world.robots.seen}
+        for name, stored in storage.observations.items():
+            torch.stack([view[name] for view in views], out=cast(Tensor, stored))
+        self._gaussian.update(means[-1])  # which the model is asked for
+        mean = torch.stack(means)
+        torch.stack(actions, out=storage.actions)
+        storage.distribution_params = mean, std.expand_as(mean)
+        storage.actions_log_prob = log_density((storage.actions - mean) / std, log_std)[..., None]
+        judged = [storage.observations.flatten(0, 1), seen]
+        values = critic.outputs(torch.cat([self.critic.get_latent(cast(TensorDict, part)) for part in judged]))
+        values = values.view(-1, *storage.values.shape[1:])
+        storage.values = values[:-1]
+        done, late = (
+            torch.stack(part) for part in zip(*((x.done, x.extras["time_outs"]) for x in frames), strict=True)
+        )
+        reward = torch.stack([frame.reward for frame in frames])
+        storage.rewards = torch.addcmul(reward, values[:-1, :, 0], late, value=self.gamma)[..., None]
+        check_nan(storage.observations, storage.rewards, done)
+        targets = lambda_returns(storage.rewards[..., 0], values[1:, :, 0], done, done, self.gamma, self.lam)
+        storage.dones, storage.returns = done.byte()[..., None], targets[..., None]
+        self._normalise_advantages()
 
     def compute_returns(self, obs: TensorDict) -> None:
         """Compute returns, and advantages normalised over the frames of all ranks."""
         super().compute_returns(obs)
-        storage = self.storage
         if current_ranks().count > 1 and not self.normalize_advantage_per_mini_batch:
-            found = (storage.returns - storage.values).double()
-            mean, square = found.mean(), found.square().mean()
-            current_ranks().average([mean, square])
-            count = found.numel() * current_ranks().count
-            deviation = ((square - mean.square()) * count / (count - 1)).clamp_min(0.0).sqrt()
-            storage.advantages = ((found - mean) / (deviation + 1e-8)).to(storage.returns)
+            self._normalise_advantages()
+
+    def _normalise_advantages(self) -> None:
+        storage = self.storage
+        found = (storage.returns - storage.values).double()
+        mean, square = found.mean(), found.square().mean()
+        current_ranks().average([mean, square])
+        count = found.numel() * current_ranks().count
+        deviation = ((square - mean.square()) * count / (count - 1)).clamp_min(0.0).sqrt()
+        storage.advantages = ((found - mean) / (deviation + 1e-8)).to(storage.returns)
 
     def update(self) -> dict[str, float]:
         """Run the optimiser steps of all epochs; return mean losses by name."""
@@ -160,18 +238,12 @@ class PPO(ReferencePPO):
 
     def _step(self, actor: MlpPass, critic: MlpPass, minibatch: _Frames) -> Tensor:
         """Run one optimiser step; return value loss, surrogate loss and entropy, shape [3]."""
-        distribution = self.actor.distribution
-        assert isinstance(distribution, GaussianDistribution)
-        log_std = distribution.log_std_param
-        lower, upper = distribution.log_std_range
-        clamped = log_std.clamp(lower, upper)
+        log_std, clamped = self._gaussian.log_std_param, self._clamped
         count, learning = len(minibatch.action), log_std.requires_grad
-        self.optimizer.zero_grad()
         critic.begin()
-        if learning:
-            actor.begin()
-        value_loss, surrogate, divergence = torch.zeros(()), torch.zeros(()), torch.zeros(())
-        towards_std = torch.zeros_like(log_std)
+        actor.begin()
+        value_loss, surrogate = torch.zeros(()), torch.zeros(())
+        divergence, towards_std = self._divergence.zero_(), self._by_std.zero_()
         for part in minibatch.pieces(CHUNK):
             error = critic.forward(part.judged) - part.target
             value_loss += error.square().sum()
@@ -183,16 +255,19 @@ class PPO(ReferencePPO):
                 actor.backward(head.towards_mean.div_(count))
                 towards_std += head.towards_log_std
         entropy = (clamped + 0.5 * (1.0 + math.log(2.0 * math.pi))).sum()
-        if learning:
-            inside = (log_std >= lower) & (log_std <= upper)
-            log_std.grad = (towards_std / count - self.entropy_coef) * inside
-        parameters = chain(self.actor.parameters(), self.critic.parameters())
-        current_ranks().average([divergence, *(p.grad for p in parameters if p.grad is not None)])
+        towards_std.div_(count).sub_(self.entropy_coef).mul_(log_std == clamped)
+        log_std.grad = towards_std
+        current_ranks().average([self._flat])
         if self.desired_kl is not None and self.schedule == "adaptive":
             self._adapt(float(divergence) / count)
-        nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)
-        nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
-        self.optimizer.step()
+        clip_(self._by_policy, self.max_grad_norm)
+        critic.clip(self.max_grad_norm)
+        if learning:
+            self._adam()
+        else:  # no gradients at all: where they are zero, Adam's moments still move
+            for parameter in self.actor.parameters():
+                parameter.grad = None
+            self.optimizer.step()
         return torch.stack([value_loss / count, surrogate / count, entropy])
 
     def _adapt(self, divergence: float) -> None:
@@ -225,7 +300,7 @@ class _Surrogate:
     def of(cls, mean: Tensor, log_std: Tensor, frames: _Frames, clip: float) -> "_Surrogate":
         std = log_std.exp()
         deviation = (frames.action - mean) / std
-        log_prob = -0.5 * deviation.square().sum(-1) - (log_std + 0.5 * math.log(2.0 * math.pi)).sum()
+        log_prob = log_density(deviation, log_std)
         ratio = (log_prob - frames.log_prob).exp_()
         plain = -frames.advantage * ratio
         clipped = -frames.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
@@ -241,53 +316,34 @@ class _Surrogate:
         )
 
 
-class LossKeeper:
-    """Replaces rsl_rl's logger; keeps the losses of the last update and writes nothing."""
+def log_density(deviation: Tensor, log_std: Tensor) -> Tensor:
+    """Return the logarithms of a Gaussian's density, shape [...].
 
-    writer = None
-    log_dir = None
-
-    def __init__(self) -> None:
-        self.losses: dict[str, float] = {}
-
-    def init_logging_writer(self) -> None:
-        """Do nothing."""
-
-    def process_env_step(self, *_: Any) -> None:
-        """Do nothing; the environment counts episodes."""
-
-    def log(self, *, loss_dict: dict[str, float], **_: Any) -> None:
-        """Keep the losses."""
-        self.losses = dict(loss_dict)
+    `deviation` are differences from the mean in standard deviations, shape [..., actions]; `log_std` are the logarithms
+    of these, shape [actions].
+    """
+    return -0.5 * deviation.square().sum(-1) - (log_std + 0.5 * math.log(2.0 * math.pi)).sum()
 
 
 class _Runner(OnPolicyRunner):
-    """rsl_rl's runner with the ranks of `learn.devices`, in place of rsl_rl's own multi-GPU setup."""
+    """rsl_rl's runner with our way to collect, and the ranks of `learn.devices` in place of its own multi-GPU setup."""
+
+    def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
+        """Run some updates."""
+        alg, world = self.alg, self.env
+        if not (isinstance(alg, PPO) and alg.collects(world)):
+            super().learn(num_learning_iterations, init_at_random_ep_len)
+            return
+        assert isinstance(world, PolicyEnvironment)
+        if init_at_random_ep_len:
+            world.episode_length_buf = torch.randint_like(world.episode_length_buf, high=int(world.max_episode_length))
+        alg.train_mode()
+        for _ in range(num_learning_iterations):
+            alg.collect(world)
+            cast(LossKeeper, self.logger).log(loss_dict=alg.update())
 
     def _configure_multi_gpu(self) -> None:
         several_ranks(self)
-
-
-def several_ranks(runner: OnPolicyRunner) -> None:
-    """Pass our ranks to an rsl_rl runner."""
-    ranks = current_ranks()
-    runner.is_distributed, runner.gpu_world_size = False, ranks.count  # weights are equal already
-    runner.gpu_local_rank = runner.gpu_global_rank = ranks.rank
-    several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
-    runner.cfg["multi_gpu"] = several if ranks.count > 1 else None
-
-
-def hidden_of(actor: MLPModel) -> list[Tensor]:
-    """Return the hidden states of a recurrent policy in the training worlds."""
-    found = actor.get_hidden_state()
-    return [] if found is None else list(found) if isinstance(found, tuple) else [found]
-
-
-def take_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
-    """Restore the hidden states that `hidden_of` returned."""
-    if saved:
-        first, *second = [h.to(next(actor.parameters()).device) for h in saved]
-        actor.reset(hidden_state=(first, second[0]) if second else first)
 
 
 class PpoLearner(PolicyLearner):

@@ -10,47 +10,17 @@ from rsl_rl.models import MLPModel
 from rsl_rl.modules import GaussianDistribution
 from tensordict import TensorDict
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
+from neurodyn.control.returns import lambda_returns
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
-from neurodyn.policy.mlp_pass import CHUNK, MlpPass, WindowPass
+from neurodyn.policy.mlp_pass import CHUNK, AdamStep, MlpPass, WindowPass
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
-
-
-def lambda_returns(
-    reward: Tensor, value: Tensor, failed: Tensor, done: Tensor, gamma: float, lam: float, failure: float = 0.0
-) -> Tensor:
-    r"""Return TD(lambda) targets, shape [frames, worlds].
-
-    $$G_t = r_t + \gamma\,[(1 - \lambda)\,V(o_{t+1}) + \lambda\,G_{t+1}]$$
-
-    (Sutton and Barto 2018, eq. 12.20), with $V(o_{t+1})$ alone in brackets where the window or an episode ends, and the
-    value of a failure where it fails.
-
-    Args:
-        reward: Rewards, shape [frames, worlds].
-        value: Values of the states in which frames ended, shape [frames, worlds].
-        failed: Where an episode failed, shape [frames, worlds].
-        done: Where an episode ended, shape [frames, worlds].
-        gamma: Discount per frame.
-        lam: Lambda.
-        failure: Value of a failure.
-    """
-    value = value.masked_fill(failed, failure)
-    follows = (~done).to(value).mul_(lam)  # weight of the following target
-    follows[-1] = 0.0
-    known = torch.addcmul(reward, value, 1.0 - follows, value=gamma)
-    target, targets = torch.zeros_like(reward[0]), []
-    for now, weight in zip(reversed(known.unbind()), reversed((gamma * follows).unbind()), strict=True):
-        target = torch.addcmul(now, weight, target)
-        targets.append(target)
-    return torch.stack(targets[::-1])
 
 
 class CriticRegression:
@@ -63,7 +33,7 @@ class CriticRegression:
         self._parameters: list[Tensor] = list(mlp.parameters())
         device = next(mlp.parameters()).device
         self._pass = MlpPass(mlp) if device.type == "cpu" and MlpPass.fits(mlp) else None
-        self._moments: tuple[list[Tensor], ...] = ()
+        self._step = optimiser.step if self._pass is None else AdamStep(optimiser)
 
     def fit(self, seen: Tensor, targets: Tensor, epochs: int, minibatches: int) -> float:
         """Run `epochs` passes of `minibatches` steps; return the mean squared error before the steps.
@@ -84,24 +54,6 @@ class CriticRegression:
                 self._step()
                 total += error / size
         return float(total) / (epochs * minibatches)
-
-    def _step(self) -> None:
-        """Step the optimiser; skip torch's wrappers around Adam, which take as long as the step itself."""
-        state, first = self._optimiser.state, self._parameters[0]
-        if self._pass is None or first not in state:
-            self._optimiser.step()
-            return
-        if not self._moments or self._moments[0][0] is not state[first]["exp_avg"]:  # a state was loaded
-            names = ("exp_avg", "exp_avg_sq", "step")
-            self._moments = tuple([state[parameter][name] for parameter in self._parameters] for name in names)
-        group, gradients = self._optimiser.param_groups[0], [p.grad for p in self._parameters if p.grad is not None]
-        mean, square, steps = self._moments
-        with torch.no_grad():
-            adam(
-                self._parameters, gradients, mean, square, [], steps, fused=True, amsgrad=False,
-                beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"], weight_decay=group["weight_decay"],
-                eps=group["eps"], maximize=False,
-            )  # fmt: skip
 
     def _backward(self, rows: Tensor, wanted: Tensor) -> Tensor:
         """Write the gradients of the mean squared error to the parameters; return the sum of squares."""
