@@ -230,7 +230,7 @@ class SolverLearned(newton.solvers.SolverBase):
     def __init__(
         self,
         model: newton.Model,
-        dynamics: LearnedDynamics,
+        run: str | Path | LearnedDynamics,
         *,
         on_fault: OnFault = "stop",
         nan: str | Path | None = None,
@@ -238,8 +238,8 @@ class SolverLearned(newton.solvers.SolverBase):
         """Prepare to step the robots of a Newton model.
 
         Args:
-            model: Worlds that each hold the robot.
-            dynamics: The dynamics model, on the device of `model`.
+            model: Worlds that each hold the robot; for a hybrid model with its nominal parameters.
+            run: A run directory, "pretrained:NAME", or the dynamics model; a neural model on the device of `model`.
             on_fault: Reaction to an implausible state: "stop" raises, "hold" continues with the other worlds, "off"
                 does not check.
             nan: Folder for the states before faults, which `neurodyn view RUN --data FILE` plays; None to write none.
@@ -250,6 +250,7 @@ class SolverLearned(newton.solvers.SolverBase):
             MismatchError: The robots are not the one that the model was made for (joints, order, masses, collision
                 shapes, gravity, ...); the message names the differences.
         """
+        dynamics = self._loaded(run, torch_device(model))
         super().__init__(model)
         self._name = type(self).__name__
         self._torch_device = torch_device(model)
@@ -386,6 +387,10 @@ class SolverLearned(newton.solvers.SolverBase):
                 self._take(frame)
         self._replays.clear()
 
+    def _loaded(self, run: Any, device: torch.device) -> LearnedDynamics:
+        """Return the dynamics of a run, or those that were given, on the device of the Newton model."""
+        raise NotImplementedError
+
     def _take(self, frame: FixedFrame) -> None:
         """Use this frame from now on."""
         self._frame = frame
@@ -498,24 +503,8 @@ def make_solver(model: newton.Model, run: str | Path) -> SolverLearned:
 class SolverHybrid(SolverLearned):
     """Steps the robots of all worlds by one frame with a hybrid model, its `dynamics`; see `SolverLearned`."""
 
-    def __init__(
-        self,
-        model: newton.Model,
-        run: str | Path | HybridDynamics,
-        *,
-        on_fault: OnFault = "stop",
-        nan: str | Path | None = None,
-    ) -> None:
-        """Load a hybrid model for the robots of a Newton model. Other arguments and errors: see `SolverLearned`.
-
-        Args:
-            model: Worlds that each hold the robot, with its nominal parameters.
-            run: A run directory, or a hybrid model.
-            on_fault: See `SolverLearned`.
-            nan: See `SolverLearned`.
-        """
-        dynamics = HYBRID.load(run) if isinstance(run, str | Path) else run
-        super().__init__(model, dynamics.to(torch_device(model)), on_fault=on_fault, nan=nan)
+    def _loaded(self, run: str | Path | HybridDynamics, device: torch.device) -> HybridDynamics:
+        return (HYBRID.load(run) if isinstance(run, str | Path) else run).to(device)
 
 
 class SolverNeural(SolverLearned):
@@ -524,23 +513,7 @@ class SolverNeural(SolverLearned):
     A model that was trained with contact points measures the ground from the state of each frame, as in training.
     """
 
-    def __init__(
-        self,
-        model: newton.Model,
-        run: str | Path | NeuralDynamics,
-        *,
-        on_fault: OnFault = "stop",
-        nan: str | Path | None = None,
-    ) -> None:
-        """Load a neural model for the robots of a Newton model. Other arguments and errors: see `SolverLearned`.
-
-        Args:
-            model: Worlds that each hold the robot.
-            run: A run directory, "pretrained:NAME", or a neural model on the device of `model`.
-            on_fault: See `SolverLearned`.
-            nan: See `SolverLearned`.
-        """
-        device = torch_device(model)
+    def _loaded(self, run: str | Path | NeuralDynamics, device: torch.device) -> NeuralDynamics:
         dynamics = NEURAL.load(run, device=str(device)) if isinstance(run, str | Path) else run
         weight = next(dynamics.parameters())
         if weight.device != device or weight.dtype != torch.float32:
@@ -548,4 +521,4 @@ class SolverNeural(SolverLearned):
                 f"SolverNeural: the neural model holds {weight.dtype} on {weight.device}; valid: torch.float32 on "
                 f"{device}, where the Newton model is"
             )
-        super().__init__(model, dynamics, on_fault=on_fault, nan=nan)
+        return dynamics
