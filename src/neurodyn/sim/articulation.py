@@ -27,7 +27,7 @@ from neurodyn.core.errors import InputError, choices, notice, noticed
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import source_digest
-from neurodyn.sim.bodies import Pose, inertia_tensor
+from neurodyn.sim.bodies import Pose, inertia_tensor, rotation
 
 T = TypeVar("T")
 
@@ -300,16 +300,15 @@ class LinkKinematics:
             else:
                 turn = _matrices(own[:, -4:])
                 shift = own[:, :3] if joint.kind == "free" else shift
-            frame, inner = _matrix(joint.parent_frame), _matrix(joint.child_frame)
-            above, start = frame[:3, :3], frame[:3, 3]
+            above, start = rotation(joint.parent_frame), np.array(joint.parent_frame[:3])
             if joint.parent >= 0:
                 parent = self.turns[:, joint.parent]
                 above, start = parent @ above, self.origins[:, joint.parent] + parent @ start
             above = np.broadcast_to(above, (len(q), 3, 3))
             self._joint_turns[:, index] = above
             self._joint_origins[:, index] = at = start + np.einsum("nij,nj->ni", above, shift)
-            self.turns[:, index] = turned = above @ turn @ inner[:3, :3].T
-            self.origins[:, index] = at - turned @ inner[:3, 3]
+            self.turns[:, index] = turned = above @ turn @ rotation(joint.child_frame).T
+            self.origins[:, index] = at - turned @ np.array(joint.child_frame[:3])
 
     @cached_property
     def centres(self) -> np.ndarray:
@@ -368,12 +367,6 @@ class LinkKinematics:
             angular[:, :, place.angular if not joint.scalar else place.qd] = axes
             linear[:, :, place.angular if not joint.scalar else place.qd] = np.cross(at[:, :, None], axes, axis=1)
         return linear, angular
-
-
-def _matrix(pose: Sequence[float]) -> np.ndarray:
-    whole = np.eye(4)
-    whole[:3, :3], whole[:3, 3] = quaternion_matrix(np.array(pose[3:])), pose[:3]
-    return whole
 
 
 def _matrices(quaternions: np.ndarray) -> np.ndarray:

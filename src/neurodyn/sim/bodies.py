@@ -2,9 +2,11 @@
 """Bodies of an asset, merged across fixed joints, and the check that an inertia is physical."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from neurodyn.core.description import scene
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
 
@@ -15,6 +17,7 @@ Groups = dict[int, tuple[int, Pose]]
 """For each body (-1: the world) the leading body of its group, and its pose in the leader's frame."""
 
 _IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])
+_DIGITS = 9
 
 
 def group_bodies(
@@ -65,7 +68,29 @@ def merged_body(
     return total, centre, merged
 
 
-def rotation(pose: Pose) -> np.ndarray:
+def exact_pose(values: Any) -> scene.Pose:
+    """Return a pose as plain numbers."""
+    x, y, z, qx, qy, qz, qw = (float(value) for value in values)
+    return (x, y, z, qx, qy, qz, qw)
+
+
+def rounded_pose(values: Any) -> scene.Pose:
+    """Return a pose as plain numbers, without the noise of float32."""
+    return exact_pose(rounded_numbers(values))
+
+
+def rounded_vector(values: Any) -> scene.Vector3:
+    """Return a vector as plain numbers, without the noise of float32."""
+    x, y, z = rounded_numbers(values)
+    return (x, y, z)
+
+
+def rounded_numbers(values: Any) -> tuple[float, ...]:
+    """Return an array as plain numbers, without the noise of float32."""
+    return tuple(round(float(value), _DIGITS) for value in np.asarray(values, dtype=float).ravel())
+
+
+def rotation(pose: Pose | scene.Pose) -> np.ndarray:
     """Return the rotation matrix of a pose, shape [3, 3]."""
     return np.array(quaternion_matrix(np.asarray(pose[3:], dtype=float)))
 

@@ -3,19 +3,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout, RoundedBox
-from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.errors import InputError, nearest, suggestion
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
 from neurodyn.sim.articulation import Articulation, BuiltShape, short_label
-from neurodyn.sim.bodies import compose
+from neurodyn.sim.bodies import compose, rounded_pose, rounded_vector
 
 _RIM = 8
 _DIRECTIONS = 4096
@@ -223,15 +221,3 @@ def shape_names(shapes: Sequence[BuiltShape]) -> list[str]:
         names[index] = f"{name}#{seen[name] + 1}" if seen[name] else name
         seen[name] += 1
     return names
-
-
-def rounded_vector(values: Any) -> Vector3:
-    """Return a vector as plain numbers, without the noise of float32."""
-    x, y, z = (round(float(value), 9) for value in values)
-    return (x, y, z)
-
-
-def rounded_pose(values: Any) -> Pose:
-    """Return a pose as plain numbers, without the noise of float32."""
-    x, y, z, qx, qy, qz, qw = (round(float(value), 9) for value in values)
-    return (x, y, z, qx, qy, qz, qw)

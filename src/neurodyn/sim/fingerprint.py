@@ -14,13 +14,12 @@ from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPri
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.core.errors import InputError
 from neurodyn.sim.articulation import short_label
-from neurodyn.sim.bodies import Groups, Pose, compose, group_bodies, merged_body, rotation
+from neurodyn.sim.bodies import Groups, Pose, compose, group_bodies, merged_body, rotation, rounded_numbers
 from neurodyn.sim.engine import import_newton, joint_kinds
 
 if TYPE_CHECKING:
     import newton
 
-_DIGITS = 9
 _UNLIMITED = 1e9
 
 
@@ -67,11 +66,13 @@ def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> 
         if body in moved:
             total, centre, tensor = merged_body(groups, body, mass, com, inertia)
             name = short_label(model.body_label[body])
-            bodies.append(BodyPrint(name=name, mass=total, com=_vector(centre), inertia=_vector(tensor)))
+            bodies.append(
+                BodyPrint(name=name, mass=total, com=rounded_numbers(centre), inertia=rounded_numbers(tensor))
+            )
     return Fingerprint(
         joints=tuple(_joint_print(model, groups, joint) for joint in joints),
         bodies=tuple(bodies),
-        gravity=_vector(_gravity(model)),
+        gravity=rounded_numbers(_gravity(model)),
     )
 
 
@@ -100,7 +101,7 @@ def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
     turn = np.array([*np.cross(seen, down), 1.0 + seen @ down])
     if turn[3] < 1e-9:  # upside down: any axis orthogonal to gravity
         turn = np.array([*np.cross(down, np.roll(down, 1)), 0.0])
-    return _vector([0, 0, 0, *(turn / np.linalg.norm(turn))])
+    return rounded_numbers([0, 0, 0, *(turn / np.linalg.norm(turn))])
 
 
 def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
@@ -124,13 +125,13 @@ def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
     return JointPrint(
         name=name,
         kind=kinds[kind],
-        parent_pose=_tilt(pose, _gravity(model)) if leader < 0 else _vector(pose),
-        child_pose=_vector(_numpy(model, "joint_X_c")[joint]),
-        lower=_vector(lower),
-        upper=_vector(upper),
-        limit_stiffness=_vector(spring),
-        limit_damping=_vector(damper),
-        **{field: _vector(_numpy(model, f"joint_{field}")[dofs]) for field in own},
+        parent_pose=_tilt(pose, _gravity(model)) if leader < 0 else rounded_numbers(pose),
+        child_pose=rounded_numbers(_numpy(model, "joint_X_c")[joint]),
+        lower=rounded_numbers(lower),
+        upper=rounded_numbers(upper),
+        limit_stiffness=rounded_numbers(spring),
+        limit_damping=rounded_numbers(damper),
+        **{field: rounded_numbers(_numpy(model, f"joint_{field}")[dofs]) for field in own},
     )
 
 
@@ -146,7 +147,3 @@ def _numpy(model: Any, name: str) -> np.ndarray:
 
 def _gravity(model: Any) -> np.ndarray:
     return model.gravity.numpy().reshape(-1, 3)[0].astype(float)
-
-
-def _vector(array: Any) -> Vector:
-    return tuple(round(float(value), _DIGITS) for value in np.asarray(array, dtype=float).ravel())

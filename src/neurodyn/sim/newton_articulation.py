@@ -22,9 +22,9 @@ from neurodyn.sim.articulation import (
     limit_spring,
     rounded,
 )
-from neurodyn.sim.bodies import compose, inertia_entries, merged_body
+from neurodyn.sim.bodies import compose, inertia_entries, merged_body, rounded_pose, rounded_vector
 from neurodyn.sim.build import build, import_asset, moving_joints
-from neurodyn.sim.contact_points import rounded_pose, rounded_vector, shape_names
+from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import body_groups, fingerprint, world_joints
 from neurodyn.sim.simulators import AssetLimits

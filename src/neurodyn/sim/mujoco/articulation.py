@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
-from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Link, Vector
-from neurodyn.core.description.scene import IDENTITY, Pose
+from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Link
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.articulation import (
@@ -28,7 +28,18 @@ from neurodyn.sim.articulation import (
     limit_spring,
     rounded,
 )
-from neurodyn.sim.bodies import Groups, compose, group_bodies, inertia_entries, inertia_tensor, merged_body, rotation
+from neurodyn.sim.bodies import (
+    Groups,
+    compose,
+    exact_pose,
+    group_bodies,
+    inertia_entries,
+    inertia_tensor,
+    merged_body,
+    rotation,
+    rounded_numbers,
+    rounded_vector,
+)
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.asset import compiled, read_spec
@@ -38,7 +49,6 @@ from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contac
 from neurodyn.sim.simulators import AssetLimits
 
 _NEGLIGIBLE = 1e-9  # mass and inertia of an intermediate link, as a share of its body's
-_DIGITS = 9
 _UNLIMITED = 1e10  # limit of a fingerprint's joint without one
 
 
@@ -143,7 +153,7 @@ class BodyTree:
         """Return the links, named after their joints."""
         model = self.model
         mass, com = model.body_mass[1:], model.body_ipos[1:]
-        turns = [_matrix(quat) for quat in _scalar_last(model.body_iquat)[1:]]
+        turns = [rotation((0.0, 0.0, 0.0, x, y, z, w)) for w, x, y, z in model.body_iquat[1:].tolist()]
         inertia = np.array(
             [turn @ np.diag(own) @ turn.T for turn, own in zip(turns, model.body_inertia[1:], strict=True)]
         )
@@ -169,7 +179,6 @@ class BodyTree:
     def _chain_joint(self, joint: int, name: str) -> ChainJoint:
         model, kind = self.model, joint_kind(self.model, joint)
         body = int(model.jnt_bodyid[joint])
-        x, y, z = (round(float(value), _DIGITS) for value in model.jnt_axis[joint])
         anchor = np.concatenate([model.jnt_pos[joint], [0, 0, 0, 1.0]])
         if kind == "free":
             return ChainJoint(
@@ -183,9 +192,9 @@ class BodyTree:
             name=name,
             kind=kind,
             parent=parent,
-            parent_frame=_pose(compose(compose(frame, anchor), zero)),
-            child_frame=_pose(anchor),
-            axis=(x, y, z) if kind in ("revolute", "prismatic") else (0.0, 0.0, 0.0),
+            parent_frame=exact_pose(compose(compose(frame, anchor), zero)),
+            child_frame=exact_pose(anchor),
+            axis=rounded_vector(model.jnt_axis[joint]) if kind in ("revolute", "prismatic") else (0.0, 0.0, 0.0),
         )
 
     def _place(self, body: int) -> tuple[int, np.ndarray]:
@@ -325,12 +334,12 @@ def _fingerprint(model: Any, links: tuple[Link, ...]) -> Fingerprint:
         joints=joints,
         bodies=tuple(
             BodyPrint(
-                name=model.body(body).name, mass=link.mass, com=_vector(link.com),
-                inertia=_vector(inertia_tensor(link.inertia)),
+                name=model.body(body).name, mass=link.mass, com=rounded_numbers(link.com),
+                inertia=rounded_numbers(inertia_tensor(link.inertia)),
             )
             for body, link in zip(bodies, links, strict=True)
         ),
-        gravity=_vector(model.opt.gravity),
+        gravity=rounded_numbers(model.opt.gravity),
     )  # fmt: skip
 
 
@@ -340,13 +349,15 @@ def _joint_print(model: Any, index: int, link: Link) -> JointPrint:
     lower = -_UNLIMITED if link.lower is None else link.lower
     upper = _UNLIMITED if link.upper is None else link.upper
     stiffness, damping = _imported_limit(_solref(model, index)) if link.lower is not None else (0.0, 0.0)
+    numbers = {
+        "lower": lower, "upper": upper, "limit_stiffness": stiffness, "limit_damping": damping,
+        "armature": link.armature, "damping": link.damping, "friction": link.friction, "stiffness": link.stiffness,
+    }  # fmt: skip
     return JointPrint(
-        name=joint.name, kind=joint.kind, axis=_vector(axes),
-        parent_pose=_vector(joint.parent_frame) if joint.parent >= 0 else (), child_pose=_vector(joint.child_frame),
-        lower=_vector([lower] * dofs), upper=_vector([upper] * dofs),
-        limit_stiffness=_vector([stiffness] * dofs), limit_damping=_vector([damping] * dofs),
-        armature=_vector([link.armature] * dofs), damping=_vector([link.damping] * dofs),
-        friction=_vector([link.friction] * dofs), stiffness=_vector([link.stiffness] * dofs),
+        name=joint.name, kind=joint.kind, axis=rounded_numbers(axes),
+        parent_pose=rounded_numbers(joint.parent_frame) if joint.parent >= 0 else (),
+        child_pose=rounded_numbers(joint.child_frame),
+        **{name: rounded_numbers([number] * dofs) for name, number in numbers.items()},
     )  # fmt: skip
 
 
@@ -365,16 +376,3 @@ def _imported_limit(solref: tuple[float, float]) -> tuple[float, float]:
 
 def _scalar_last(quaternions: np.ndarray) -> np.ndarray:
     return np.asarray(quaternions, dtype=float)[:, [1, 2, 3, 0]]
-
-
-def _matrix(quaternion: np.ndarray) -> np.ndarray:
-    return rotation(np.concatenate([np.zeros(3), quaternion]))
-
-
-def _vector(values: Any) -> Vector:
-    return tuple(round(float(value), _DIGITS) for value in np.asarray(values, dtype=float).ravel())
-
-
-def _pose(values: Any) -> Pose:
-    x, y, z, qx, qy, qz, qw = (float(value) for value in values)
-    return (x, y, z, qx, qy, qz, qw)

@@ -14,7 +14,7 @@ from neurodyn.core.description.elements import ImmersedBody, Medium
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
 from neurodyn.sim.articulation import constraint_parameters
-from neurodyn.sim.bodies import compose
+from neurodyn.sim.bodies import compose, exact_pose
 
 T = TypeVar("T")
 
@@ -263,8 +263,7 @@ def quantity_name(name: str, otherwise: str) -> str:
 
 
 def _composed(a: Pose, b: Pose) -> Pose:
-    x, y, z, qx, qy, qz, qw = map(float, compose(np.asarray(a), np.asarray(b)))
-    return (x, y, z, qx, qy, qz, qw)
+    return exact_pose(compose(np.asarray(a), np.asarray(b)))
 
 
 def _pose(place: Any, quaternion: Any = None) -> Pose:

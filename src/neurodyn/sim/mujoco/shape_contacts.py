@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.description.scene import Pose, Vector3
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import (
     GROUNDED,
     ContactDimension,
@@ -21,7 +21,7 @@ from neurodyn.core.description.shape_contacts import (
     TouchingShape,
 )
 from neurodyn.sim.articulation import constraint_parameters
-from neurodyn.sim.bodies import compose
+from neurodyn.sim.bodies import compose, exact_pose
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.couplings import ModelLinks
 
@@ -250,7 +250,7 @@ class _SurfaceReader(_PairReader):
         kind = _KINDS[self._kind(geom)]
         label = model.geom(geom).name or f"geom{geom}"
         return TouchingShape(
-            name=label, link=name, kind=kind, size=(a, b, c), place=_pose(place),
+            name=label, link=name, kind=kind, size=(a, b, c), place=exact_pose(place),
             centre=self.centre(geom) if name else UNSET, hull=self._hull(geom) if kind == "mesh" else UNSET,
         )  # fmt: skip
 
@@ -315,8 +315,3 @@ def _floats(values: Any) -> tuple[float, ...]:
 def _dimension(condim: Any) -> ContactDimension:
     dimensions: dict[int, ContactDimension] = {1: 1, 3: 3, 4: 4, 6: 6}
     return dimensions[int(condim)]
-
-
-def _pose(values: Any) -> Pose:
-    x, y, z, qx, qy, qz, qw = (float(value) for value in values)
-    return (x, y, z, qx, qy, qz, qw)
