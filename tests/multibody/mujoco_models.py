@@ -8,11 +8,12 @@ import torch
 from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, SoftConstraints
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.articulation import BodyTree
-from neurodyn.sim.mujoco.couplings import read_equalities, read_medium, read_tendons
+from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
 
 F64 = torch.float64
@@ -30,6 +31,12 @@ def mechanism_of(model, ground=()):
     tree, drives = BodyTree(model), read_drives(model, dict(enumerate(names)))
     assert not drives.unmodelled, drives.unmodelled
     where, dofs = tree.where(names), model.jnt_dofadr
+    (tendons, no_tendons), (equalities, no_equalities) = (
+        modelled_tendons(model, where),
+        modelled_equalities(model, where),
+    )
+    if no_tendons or no_equalities:
+        raise InputError("; ".join([*no_tendons, *no_equalities]))
     reference = []
     for joint in range(model.njnt):
         start, kind = model.jnt_qposadr[joint], model.jnt_type[joint]
@@ -43,8 +50,8 @@ def mechanism_of(model, ground=()):
     return Mechanism(
         surfaces=contacts.surfaces, shape_contacts=contacts.contacts, points=points, ground_shapes=contacts.ground,
         hulls=contacts.hulls, drives=drives.drives, links=tree.links(names),
-        gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
-        equalities=read_equalities(model, where), medium=read_medium(model, where), reference=tuple(reference),
+        gravity=tuple(model.opt.gravity.tolist()), tendons=tendons,
+        equalities=equalities, medium=read_medium(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
             limits={name: softness(model.jnt_solref[i], model.jnt_solimp[i]) for i, name in enumerate(names)},
             joint_friction={

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -307,9 +308,8 @@ class FaultWatch:
             channels=None if state.channels is None else state.channels[world : world + 1],
         )  # fmt: skip
         found = state_fault(self._frames.bounds, only, self._where, frame=frame)
-        fault = type(found)(**{
-            **found.plain(), "world": world, "worlds": int(end.implausible.sum()), "of": len(end.implausible),
-        })  # fmt: skip
+        bad = end.implausible
+        fault = msgspec.structs.replace(found, world=world, worlds=int(bad.sum()), of=len(bad))
         report(fault, self._before(world, frame))
 
     def _before(self, world: int, frame: int) -> Before | None:

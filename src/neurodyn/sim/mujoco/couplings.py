@@ -69,15 +69,6 @@ def model_links(model: Any, names: Mapping[int, str]) -> ModelLinks:
     return ModelLinks({joint: name for joint, name in names.items() if kinds[joint] in _SINGLE}, bodies)
 
 
-def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
-    """Return the tendons of a compiled model.
-
-    Raises:
-        InputError: A tendon wraps inside of a geom.
-    """
-    return tuple(read_tendon(model, index, links) for index in range(model.ntendon))
-
-
 def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...], list[str]]:
     """Return the tendons that are modelled, and the reasons why others are not."""
     own = [index for index in range(model.ntendon) if not model.tendon(index).name.startswith(ADDED)]
@@ -85,7 +76,10 @@ def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...],
 
 
 def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, ...], list[str]]:
-    """Return the active equality constraints that are modelled, and the reasons why others are not."""
+    """Return the active equality constraints that are modelled, and the reasons why others are not.
+
+    A mocap body is a body of the world at its pose in the model.
+    """
     return _modelled(_equality, np.flatnonzero(model.eq_active0).tolist(), model, links)
 
 
@@ -102,7 +96,7 @@ def _modelled(
 
 
 def read_tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
-    """Return one tendon of a compiled model; errors: see `read_tendons`."""
+    """Return one tendon of a compiled model; an InputError for one that wraps inside of a geom."""
     name = quantity_name(model.tendon(index).name, f"tendon{index}")
     limited = bool(model.tendon_limited[index])
     lower, upper = map(float, model.tendon_range[index])
@@ -165,17 +159,6 @@ def _obstacle(model: Any, geom: int, site: int, links: ModelLinks, name: str) ->
 
 def _strands(points: list[Waypoint], divisor: float) -> list[Strand]:
     return [Strand(points=tuple(points), divisor=divisor)] if len(points) > 1 else []
-
-
-def read_equalities(model: Any, links: ModelLinks) -> tuple[Equality, ...]:
-    """Return the equality constraints of a compiled model that are active from the start.
-
-    A mocap body is a body of the world at its pose in the model.
-
-    Raises:
-        InputError: An equality is of another kind than joint, tendon, connect and weld.
-    """
-    return tuple(_equality(model, index, links) for index in range(model.neq) if model.eq_active0[index])
 
 
 def _equality(model: Any, index: int, links: ModelLinks) -> Equality:
