@@ -179,6 +179,44 @@ def test_loading_a_shipped_model_imports_what_it_needs(name: str, unneeded: tupl
     assert [package for package in unneeded if package in modules] == []
 
 
+def test_a_robot_of_ones_own_is_declared_checked_and_compiled_without_warp(tmp_path: Path):
+    """Warp is a fifth of a start, Newton more than half; plain MuJoCo needs neither, and no page is drawn."""
+    pytest.importorskip("mujoco", reason="the extra `sim` is not installed")
+    script = f"""
+from neurodyn.cli.main import run
+from neurodyn.evaluate.checks import run as checks
+from neurodyn.robots import asset_path, load
+checks.CHECKS.remove("engine_agreement")  # which compiles the engine
+robot, run_folder = {str(tmp_path / "robot")!r}, {str(tmp_path / "run")!r}
+assert run(["init", str(asset_path(load("planar-runner"))), "--out", robot]) == 0
+assert run(["hybrid", robot, "--out", run_folder]) == 0
+run(["check", robot])
+"""
+    unneeded = ("newton", "warp", "scipy", "matplotlib", "imageio", "sympy", "torch._dynamo", "tensordict")
+    require_light([script], unneeded)
+
+
+def test_the_command_line_imports_torch_and_newton_without_collecting_garbage(tmp_path: Path):
+    pytest.importorskip("newton", reason="the extra `sim` is not installed")
+    script = """
+import gc, sys
+full = lambda: gc.get_stats()[2]["collections"]
+from neurodyn.cli.main import main
+before = full()
+try:
+    main(["hybrid", "cartpole", "--out", sys.argv[1]])
+except SystemExit:
+    pass
+from neurodyn.sim.engine import solver_class
+solver_class("SolverMuJoCo").import_mujoco()
+assert gc.isenabled()
+print(full() - before, gc.get_freeze_count())
+"""
+    collections, frozen = map(int, python(script, tmp_path / "run").split()[-2:])
+    assert collections <= 1  # a dozen without care, which take half of the time
+    assert frozen > 300_000
+
+
 def test_training_on_data_of_an_unchanged_robot_imports_no_simulator(tmp_path: Path):
     pytest.importorskip("newton", reason="the extra `sim` is not installed")
     generate(load("cartpole"), transitions=400, worlds=4, out=tmp_path / "data.h5")

@@ -10,9 +10,12 @@ ordinary imports.
 """
 
 import builtins
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -209,10 +212,10 @@ class lazy:  # noqa: N801 - read as a verb of the `with` statement
 
 
 class _ImportWatch(MetaPathFinder):
-    """Import finder that calls a function once a given module is imported."""
+    """Import finder that executes a given module within a context."""
 
-    def __init__(self, module: str, act: str) -> None:
-        self._module, self._act, self._asks = module, act, False
+    def __init__(self, module: str, around: Callable[[], AbstractContextManager[None]]) -> None:
+        self._module, self._around, self._asks = module, around, False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -231,10 +234,11 @@ class _ImportWatch(MetaPathFinder):
 
     def _executed(self, execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
         def executed(module: ModuleType) -> None:
-            execute(module)
-            if self in sys.meta_path:
+            first = self in sys.meta_path
+            if first:
                 sys.meta_path.remove(self)
-                imported(self._act)()
+            with self._around() if first else nullcontext():
+                execute(module)
 
         return executed
 
@@ -249,7 +253,35 @@ def when_imported(module: str, act: str) -> None:
     if module in sys.modules:
         imported(act)()
     else:
-        sys.meta_path.insert(0, _ImportWatch(module, act))
+        import_within(module, partial(_followed_by, act))
+
+
+def import_within(module: str, around: Callable[[], AbstractContextManager[None]]) -> None:
+    """Execute a top-level module of another project within a context, once it is imported and if it is not yet."""
+    if module not in sys.modules:
+        sys.meta_path.insert(0, _ImportWatch(module, around))
+
+
+@contextmanager
+def _followed_by(act: str) -> Iterator[None]:
+    yield
+    imported(act)()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Import large packages within without Python's garbage collector, which takes half of Newton's import.
+
+    The collector skips what exists by then for good, because each look at it would take as long as importing torch.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if before:
+            gc.enable()
 
 
 class _Lazy(ModuleType):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches of Warp kernels on torch tensors: recorded, stream-ordered, and as torch operators.
 
-Also launches on fixed arrays without torch.
+Also launches on fixed arrays without torch. Warp is imported by the first launch: many verbs never need it.
 """
 
 import ctypes
@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import torch
-import warp as wp
 from torch import Tensor
 
 T = TypeVar("T")
@@ -82,6 +81,8 @@ def start_warp() -> None:
     if os.environ.get("NEURODYN_VERBOSE"):
         _initialise()
         return
+    import warp as wp
+
     wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
     with native_stderr_dropped():
         _initialise()
@@ -98,6 +99,8 @@ def _own_temporary_folder() -> Path:
 
 
 def _initialise() -> None:
+    import warp as wp
+
     asked = wp.config.kernel_cache_dir or os.environ.get("WARP_CACHE_PATH")
     try:
         wp.init()
@@ -129,11 +132,15 @@ def native_stderr_dropped() -> Iterator[None]:
 
 def warp_device(device: torch.device) -> str:
     """Return Warp's name of a device."""
+    import warp as wp
+
     return str(wp.device_from_torch(device))
 
 
 def is_capturing(device: torch.device) -> bool:
     """Return whether Warp is capturing a graph on a device."""
+    import warp as wp
+
     return wp.device_from_torch(device).is_capturing
 
 
@@ -141,6 +148,8 @@ def warp_stream(device: torch.device) -> Any:
     """Return torch's current stream as a Warp stream so that launches stay in order; None on a CPU."""
     if device.type != "cuda":
         return None
+    import warp as wp
+
     stream, own = torch.cuda.current_stream(device), wp.device_from_torch(device).stream
     return own if own.cuda_stream == stream.cuda_stream else _registered(stream)
 
@@ -148,6 +157,8 @@ def warp_stream(device: torch.device) -> Any:
 @cache
 def _registered(stream: torch.cuda.Stream) -> Any:
     """Return torch's stream as Warp's, cached: Warp forgets a stream, and a capture on it, when its own object dies."""
+    import warp as wp
+
     return wp.stream_from_torch(stream)
 
 
@@ -160,6 +171,8 @@ def on_warp_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
+    import warp as wp
+
     own = wp.device_from_torch(device)
     before, stream, ordered = torch.cuda.current_stream(device), wp.stream_to_torch(str(own)), not own.is_capturing
     if ordered:
@@ -181,6 +194,8 @@ class Launch:
         Arguments that are pairs of a tensor and its Warp type (None for scalars) are exchanged on each call. `keep` is
         kept alive with the launch, which holds arrays and meshes by address only.
         """
+        import warp as wp
+
         self._keep = keep
         self._device = device
         self._changing = [i for i, argument in enumerate(arguments) if isinstance(argument, tuple)]
@@ -191,6 +206,8 @@ class Launch:
 
     def __call__(self, tensors: list[tuple[Tensor, Any]]) -> None:
         """Launch with these (tensor, Warp type) pairs in place of the recorded ones."""
+        import warp as wp
+
         for index, (tensor, kind) in zip(self._changing, tensors, strict=True):
             self._command.set_param_at_index_from_ctype(index, wp.from_torch(_bare(tensor), kind, False, None, True))
         self._command.launch(warp_stream(self._device))
@@ -216,6 +233,8 @@ class Chain:
 
     def __init__(self, commands: list[Any], device: torch.device, keep: Any = None) -> None:
         """Store recorded launches; `keep` is kept alive with them, because they hold tensors by address only."""
+        import warp as wp
+
         self._commands, self._keep = commands, keep
         self._torch_device, self._device = device, wp.device_from_torch(device)
         self._calls = [_packed(command) for command in commands] if self._device.is_cpu else []
@@ -292,6 +311,7 @@ class Launches:
 
 def table_kernel(text: str) -> Any:
     """Return the kernel of code that uses its thread number, `thread`, and `table.data`."""
+    import warp as wp
 
     @wp.func_native(text)
     def body(thread: int, table: wp.array(dtype=wp.uint64)) -> None: ...
@@ -308,6 +328,8 @@ class FixedLaunch:
 
     def __init__(self, kernel: Any, threads: int, words: list[int], device: str) -> None:
         """Record a launch on a Warp device without running it; `words` is the table."""
+        import warp as wp
+
         self.words = words
         self._table = wp.array(np.array(words, dtype=np.uint64), dtype=wp.uint64, device=device)
         self.command: Any = wp.launch(kernel, threads, inputs=[self._table], device=device, record_cmd=True)

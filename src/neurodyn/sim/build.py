@@ -24,7 +24,7 @@ from neurodyn.robots.assets import asset_digest, resolve_asset
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
-from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels
+from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver_class
 from neurodyn.sim.newton_asset import PreparedMjcf, prepare_mjcf, prepare_urdf
 from neurodyn.sim.scene import add_scene, material_fields
 
@@ -142,7 +142,7 @@ def read_asset(
     builder = newton.ModelBuilder()
     builder.default_shape_cfg.density = density
     if mujoco:
-        newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
+        solver_class("SolverMuJoCo").register_custom_attributes(builder)
     try:
         match path.suffix.lower():
             case ".urdf":

@@ -5,15 +5,16 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-import warp as wp
 
 from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
+from neurodyn.core.registry import import_within, uncollected
 from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.geometry.launching import start_warp
 from neurodyn.sim.articulation import with_short
@@ -25,17 +26,19 @@ def import_newton() -> ModuleType:
         return sys.modules["newton"]
     try:
         start_warp()
-        with _forward_only():
+        import_within("mujoco_warp", uncollected)  # by the first solver that needs it
+        with _forward_only(), uncollected():
             import newton
     except ImportError as error:
         raise InputError(f"Newton cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
     return newton
 
 
+@cache
 def solver_class(name: str) -> Any:
     """Return one of Newton's solver classes; this imports its kernels."""
     newton = import_newton()
-    with _forward_only():
+    with _forward_only(), uncollected():
         return getattr(newton.solvers, name)
 
 
@@ -45,6 +48,8 @@ def _forward_only() -> Iterator[None]:
 
     Applies where `core.workers.FORWARD_ONLY` is set: nothing there differentiates through Newton.
     """
+    import warp as wp
+
     before = wp.config.enable_backward
     wp.config.enable_backward = before and not os.environ.get(FORWARD_ONLY)
     try:

@@ -14,7 +14,6 @@ from neurodyn.core.description.scene import IDENTITY, Scene
 from neurodyn.core.description.spec import JointSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.geometry.rotation import exponential, rotate
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
@@ -40,6 +39,8 @@ def ground_height(ground: Ground, place: Tensor) -> Tensor:
     A point descends by its distance from the ground until it converges, which never passes through a surface (sphere
     tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996). The search spans 20 m above and below zero.
     """
+    from neurodyn.geometry.proximity import ProximityQuery  # imports Warp, which free space does not need
+
     proximity = ProximityQuery(_POINT)
     q = torch.zeros(len(place), 7)
     q[:, :2], q[:, 2], q[:, 6] = place, _ABOVE, 1.0
@@ -57,6 +58,8 @@ class Clearance:
     """Measures the penetration of robots into the ground."""
 
     def __init__(self, layout: ContactPointLayout) -> None:
+        from neurodyn.geometry.proximity import ProximityQuery
+
         self._proximity = ProximityQuery(layout)
         self._radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
 

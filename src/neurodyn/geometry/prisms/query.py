@@ -15,17 +15,8 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator, start_warp, warp_device
-from neurodyn.geometry.prisms import CONTACTS, NUMBERS
+from neurodyn.geometry.prisms import NUMBERS, contact_slots
 from neurodyn.geometry.tensors import Positions, Velocities
-
-_MOST = 8
-"""Maximum number of contacts of a link; more only arise if its shapes overlap."""
-
-
-def contact_slots(shapes: Sequence[RoundedBox]) -> dict[int, int]:
-    """Return the maximum number of contacts of each link with shapes, by joint index."""
-    joints = sorted({shape.joint for shape in shapes})
-    return {joint: min(_MOST, CONTACTS * sum(shape.joint == joint for shape in shapes)) for joint in joints}
 
 
 class PrismContacts(OperatorHandle):

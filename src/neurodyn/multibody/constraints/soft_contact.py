@@ -8,8 +8,7 @@ from typing import Any
 
 from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, constraint_quantities
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.geometry.prisms import NUMBERS
-from neurodyn.geometry.prisms.query import contact_slots
+from neurodyn.geometry.prisms import NUMBERS, contact_slots
 from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
 from neurodyn.multibody.constraints.free_bodies import turning_constraints, with_lone_implicit, without_lone
 from neurodyn.multibody.constraints.impedance import InverseWeights, Yielding, tangent, yielding

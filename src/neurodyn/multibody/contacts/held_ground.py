@@ -4,7 +4,8 @@
 For heightfields it consists of the contacts of the robot's shapes, held over a substep.
 """
 
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import torch
@@ -17,10 +18,13 @@ from neurodyn.core.description.scene import Heightfield, Plane, Shape, Terrain
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.prisms import NUMBERS as CONTACT_NUMBERS
-from neurodyn.geometry.prisms.query import PrismContacts, contact_slots
-from neurodyn.geometry.proximity import ProximityQuery
+from neurodyn.geometry.prisms import contact_slots
 from neurodyn.geometry.solids import Solid
 from neurodyn.geometry.tensors import Positions, Velocities, constant
+
+if TYPE_CHECKING:
+    from neurodyn.geometry.prisms.query import PrismContacts
+    from neurodyn.geometry.proximity import ProximityQuery
 
 FAR = -1e3
 """Height of a plane that represents free space [m]."""
@@ -109,18 +113,28 @@ class HeldGround:
 
     def __init__(self, mechanism: Mechanism) -> None:
         """Prepare the queries of a mechanism's contact points and shapes."""
-        self._points = len(mechanism.points)
-        layout = contact_layout(mechanism)
-        self._proximity = ProximityQuery(layout)
-        self._prisms = PrismContacts(layout.joints, mechanism.shapes, layout.base_com) if mechanism.shapes else None
+        self._points, self._shapes = len(mechanism.points), mechanism.shapes
+        self._layout = contact_layout(mechanism)
         self._last: tuple[Ground, tuple[object, ...], Tensor] | None = None
+
+    @cached_property
+    def _proximity(self) -> "ProximityQuery":
+        from neurodyn.geometry.proximity import ProximityQuery  # imports Warp, which planes do not need
+
+        return ProximityQuery(self._layout)
+
+    @cached_property
+    def _prisms(self) -> "PrismContacts":
+        from neurodyn.geometry.prisms.query import PrismContacts
+
+        return PrismContacts(self._layout.joints, self._shapes, self._layout.base_com)
 
     def __call__(self, ground: Ground | None, q: Positions, qd: Velocities, mode: GroundMode) -> Tensor:
         """Return the ground of a batch of worlds, shape [worlds, `held_numbers`]; None is free space.
 
         A plane may also be represented per contact point.
         """
-        if mode == "prisms" and ground is not None and self._prisms is not None:
+        if mode == "prisms" and ground is not None and self._shapes:
             return self._prisms(ground, q, qd).flatten(1)
         away = constant((0.0, 0.0, FAR, 0.0, 0.0, 1.0), q)
         pieces = self._points if mode == "contact_points" else 1

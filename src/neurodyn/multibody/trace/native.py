@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import warp as wp
 from torch import Tensor
 
 from neurodyn.geometry.launching import cpu_kernel, give_room, held, operator
@@ -21,6 +20,8 @@ from neurodyn.geometry.launching import cpu_kernel, give_room, held, operator
 
 @cache
 def _table(words: int) -> Any:
+    import warp as wp
+
     return wp.types.vector(length=words, dtype=wp.uint64)
 
 
@@ -30,6 +31,8 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
     `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks, on
     a stack of at least `room` bytes.
     """
+    import warp as wp
+
     table_type = _table(words)
 
     @wp.func_native(text)
@@ -54,6 +57,8 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
 
 def recorded_launch(kernel: Any, words: list[int], threads: int, blocks: int, device: str, block_dim: int = 0) -> Any:
     """Record a launch of a `block_kernel` with this table; `block_dim` threads per GPU block, 0 for Warp's default."""
+    import warp as wp
+
     given = [0, blocks, _table(len(words))(*words)]
     return wp.launch(kernel, threads, inputs=given, device=device, record_cmd=True, block_dim=block_dim or None)
 

@@ -147,7 +147,6 @@ class TracedProgram(OperatorHandle):
             threads: Maximum number of CPU threads that worlds are split among.
             lanes: Worlds per vector; None for the width of the CPU's registers, or 1 for few worlds.
         """
-        start_warp()
         super().__init__()
         self.sizes, self.step = sizes, step
         self.threads = threads
@@ -414,6 +413,7 @@ class TracedProgram(OperatorHandle):
         """Return a kernel (0: forward, 1: adjoint, 2: seeded adjoint) for a target."""
         key = (which, target)
         if key not in self._kernels:
+            start_warp()
             text = getattr(self._texts, ("forward", "adjoint", "seeded")[which])  # the last is slow to make
             whole = target.text(*_ARRAYS[which], text)
             self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu", target.stack(text))
