@@ -487,7 +487,7 @@ def resolve_policy(policy: str | Path) -> Path:
 
 
 def _resolved(name: str, prefix: str, known: list[str], root: Path, wanted: tuple[str, str, str]) -> Path:
-    """Return the folder of a path or of a shipped name; `wanted` says what it holds, in which file, and what it is."""
+    """Return the folder of a path or a shipped name; `wanted` holds its content, its file and its kind, in words."""
     shipped, (what, file, folder) = [prefix + one for one in known], wanted
     if name.startswith(prefix):
         own = name.removeprefix(prefix)
@@ -504,7 +504,7 @@ def _resolved(name: str, prefix: str, known: list[str], root: Path, wanted: tupl
 
 
 def export_folder(run: str | Path, target: str) -> Path:
-    """Return where an export goes by default: RUN/TARGET, or ./NAME-TARGET for what ships with the package."""
+    """Return the default folder of an export: RUN/TARGET, or ./NAME-TARGET for shipped models."""
     text = str(run)
     if text.startswith((PRETRAINED, PRETRAINED_POLICY)):
         return Path(f"{text.partition(':')[2]}-{target}")
