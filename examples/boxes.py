@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Legged robots among boxes in a Newton scene, stepped by a neural solver in place of MuJoCo Warp.
+"""Legged robots among boxes in a Newton scene, stepped by a neural solver instead of MuJoCo Warp.
 
-The scene is made as in any Newton script: robots, a ground plane, boxes. The neural solver measures the robots'
-contact points against whatever stands there, so nothing is said about the ground. The script runs the loop with both
-solvers and prints how far the robots' bases are apart.
+The scene is built as in any Newton script: robots, a ground plane, boxes. The neural solver computes the distances of
+the robots' contact points to all static shapes, so no ground is declared. The script runs the loop with both solvers
+and prints the distance between the robots' bases.
 
     python examples/boxes.py --robot ant
     python examples/boxes.py --robot anymal-c --run path/to/run --worlds 64 --frames 200
@@ -25,7 +25,7 @@ ROOM = 4.0
 
 
 def build(robot, worlds, seed=0):
-    """Build the scene: robots that do not see each other, and a plane with boxes that all of them see."""
+    """Build the scene: robots that do not collide with each other, and a plane with boxes shared by all."""
     scene = newton.ModelBuilder()
     scene.replicate(sim.build_world(robot), copy_count=worlds)
     scene.add_ground_plane()
@@ -39,7 +39,7 @@ def build(robot, worlds, seed=0):
 
 
 def simulate(name, run, robot, model, frames):
-    """Run the loop with one of the solvers; return positions in all frames, shape [frames + 1, worlds, nq]."""
+    """Run the loop with one of the solvers; return the positions in all frames, shape [frames + 1, worlds, nq]."""
     if name == "mujoco":
         substeps = robot.simulator.substeps
         solver = newton.solvers.SolverMuJoCo(model, nconmax=200, njmax=800, enable_multiccd=True)
@@ -66,12 +66,12 @@ def simulate(name, run, robot, model, frames):
 
 
 def table(array, model):
-    """Return coordinates with one row a world."""
+    """Return coordinates with one row per world."""
     return array.numpy().reshape(model.world_count, -1).copy()
 
 
 def place(robot, model, state, seed=1):
-    """Let the robots down over the boxes in their nominal pose, each at a place and heading of its own."""
+    """Drop the robots over the boxes in their nominal pose, each at its own position and heading."""
     rng = np.random.default_rng(seed)
     q = table(state.joint_q, model)
     yaw = rng.uniform(-np.pi, np.pi, model.world_count)
@@ -84,7 +84,7 @@ def place(robot, model, state, seed=1):
 
 
 def steer(robot, model, state, control, frame):
-    """Hold the nominal pose, while one leg after the other is lifted and put down."""
+    """Hold the nominal pose while lifting and lowering one leg after another."""
     q, qd = table(state.joint_q, model)[:, 7:], table(state.joint_qd, model)[:, 6:]
     target = np.array([robot.nominal.get(name, 0.0) for name in robot.actuated])
     legs = 4

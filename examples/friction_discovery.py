@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Friction that a model lacks, discovered: where it acts, on what it depends, and how few samples that takes.
+"""Discovery of friction missing in a model: where it acts, what it depends on, and how few samples it takes.
 
-A double pendulum has viscous friction in both joints, its model has none. Networks on both joints' torques see every
-angle and speed; a penalty on their first layers leaves the inputs that matter. Beside the model that comes out stands
-a feed-forward network that predicts the next state, trained on a hundred times the samples.
+A double pendulum has viscous friction in both joints, its model has none. Networks on both joints' torques get all
+angles and speeds as inputs; a penalty on their first layers leaves the relevant ones. The discovered model is compared
+with a feed-forward network that predicts the next state, trained on a hundred times the samples.
 
     python examples/friction_discovery.py --windows 48 --steps 150 --refit 400 --seconds 60
 """
@@ -55,14 +55,14 @@ def record(count: int, frames: int, seed: int) -> FitWindows:
 
 
 def found_in(windows: int, steps: int, refit: int, kappas: tuple[float, ...] = KAPPAS) -> Discovery:
-    """Discover from so many windows of 15 frames; as many more choose among the blueprints."""
+    """Discover from `windows` windows of 15 frames; as many more choose among the blueprints."""
     settings = DiscoverySettings(steps=steps, refit=refit, kappas=kappas)
     half = windows // 2
     return discover(pendulum(0.0), record(windows - half, FRAMES, 0), record(half, FRAMES, 1), settings)
 
 
 class FeedForward(nn.Module):
-    """The next state from the last: a network for how the speeds change; angles follow from them."""
+    """Next state from the last one: a network for speed changes; angles are integrated from them."""
 
     def __init__(self, data: FitWindows, width: int = 128) -> None:
         super().__init__()
@@ -74,11 +74,11 @@ class FeedForward(nn.Module):
         self._change = (data.qd[:, 1:] - data.qd[:, :-1]).flatten(0, 1).std(0)
 
     def forward(self, q: Tensor, qd: Tensor) -> Tensor:
-        """Return changes of the speeds over their spread, shape [n, 2]."""
+        """Return speed changes in units of their spread, shape [n, 2]."""
         return self.net(torch.cat([q.sin(), q.cos(), qd / self._speed], -1))
 
     def fit(self, data: FitWindows, seconds: float, rate: float = 3e-3) -> None:
-        """Train on all transitions for so long [s of CPU time]."""
+        """Train on all transitions for `seconds` of CPU time."""
         q, qd = data.q[:, :-1].flatten(0, 1), data.qd[:, :-1].flatten(0, 1)
         change = (data.qd[:, 1:] - data.qd[:, :-1]).flatten(0, 1) / self._change
         optimiser, begin, done = torch.optim.Adam(self.parameters()), time.process_time(), 0.0
@@ -118,7 +118,7 @@ def compared(dynamics: HybridDynamics, network: FeedForward, count: int = 100) -
 
 
 def main() -> None:
-    """Discover, and hold the result against a feed-forward network."""
+    """Discover, and compare the result with a feed-forward network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--windows", type=int, default=16, help="windows of 15 frames to learn and choose from")
     parser.add_argument("--steps", type=int, default=60, help="optimiser steps at each penalty")

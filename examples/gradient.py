@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Swing a pole up by gradient descent through a neural roll-out.
 
-The forces of all frames are found together, in many worlds at once from different random starts, by
-differentiating the final state with respect to them. The analytic solver, which has no gradients to give,
-then judges the best of them.
+The forces of all frames are optimised together, in many worlds from different random starts, by differentiating the
+final state with respect to them. The analytic solver, which has no gradients, then evaluates the best.
 
     python examples/gradient.py --run pretrained:cartpole
 """
@@ -18,7 +17,7 @@ from neurodyn.dynamics import AnalyticDynamics, State
 
 
 def cost(q, qd, force):
-    """Return how far each world ends from a pole that stands still, shape [worlds]; the angle is 0 upright."""
+    """Return each world's final distance from an upright, resting pole, shape [worlds]; the angle is 0 upright."""
     upright = 1 - torch.cos(q[:, -1, 1])
     return 10 * upright + 0.1 * qd[:, -1, 1] ** 2 + 0.01 * qd[:, -1, 0] ** 2 + 0.3 * force.pow(2).mean((1, 2))
 
@@ -35,7 +34,7 @@ def main():
     neural, effort = neurodyn.load(args.run), robot.actuated["slider"]
     hanging = State(torch.tensor([[0.0, torch.pi]]).repeat(args.worlds, 1), torch.zeros(args.worlds, 2))
     torch.manual_seed(0)
-    # Smooth first guesses: a slow sine of random size and phase in each world.
+    # Smooth initial guesses: a slow sine of random amplitude and phase in each world.
     time = torch.linspace(0, 2 * torch.pi, args.frames)
     force = (torch.randn(args.worlds, 1) * torch.sin(torch.rand(args.worlds, 1) * 6 + time))[..., None]
     force.requires_grad_(True)

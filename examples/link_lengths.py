@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Link lengths of a double pendulum from its joint positions: local search against parallel basin hopping.
 
-The pendulum has rods of 3 m and 4 m with a mass at each end. Only the angles of one swing are known. From a grid of
-starting guesses local least squares mostly ends in a wrong minimum; basin hopping, many searches at once that combine
-and mutate the best, ends at the right lengths from everywhere. Writes a map of both.
+The pendulum has rods of 3 m and 4 m with a mass at each end. Only the angles of one swing are known. From most points
+of a grid of initial guesses, local least squares ends in a wrong minimum; basin hopping, parallel searches that combine
+and mutate the best, finds the right lengths from everywhere. Plots a map of both.
 
     python examples/link_lengths.py --grid 10 --out link_lengths.png
 """
@@ -32,7 +32,7 @@ QUANTITIES = ("upper.com.z", "lower.origin.z", "lower.com.z")
 
 
 class Lengths:
-    """Two lengths, and the quantities that follow from them: what the search moves."""
+    """Search space: two lengths, and the quantities that follow from them."""
 
     names = ("length 1", "length 2")
     lower = torch.tensor([LOWER, LOWER], dtype=torch.float64)
@@ -43,7 +43,7 @@ class Lengths:
         self.nominal = torch.tensor(nominal, dtype=torch.float64)
 
     def values(self, x: Tensor) -> Tensor:
-        """Return the quantities, which lie along -z."""
+        """Return the quantities; the rods lie along -z."""
         return -x[..., self._columns]
 
     def clipped(self, x: Tensor) -> Tensor:
@@ -51,12 +51,12 @@ class Lengths:
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
     def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which lengths lie on a bound that descent leads across."""
+        """Return which lengths are at a bound that descent would cross."""
         return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
 def pendulum() -> HybridDynamics:
-    """Return the pendulum with all that depends on its lengths free."""
+    """Return the pendulum with all length-dependent quantities free."""
     links = []
     for index, name in enumerate(("upper", "lower")):
         place = (0.0, 0.0, -TRUE[0] if index else 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -88,7 +88,7 @@ def problem(dynamics: HybridDynamics, guess: tuple[float, float] = (1.0, 1.0)) -
 
 
 def search(grid: int, members: int = 24, rounds: int = 6, iterations: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return the greater error of both lengths [m] of local search and of basin hopping, shape [grid, grid]."""
+    """Return the larger error of the two lengths [m] for local search and basin hopping, shape [grid, grid]."""
     dynamics = pendulum()
     side = torch.linspace(LOWER, UPPER, grid, dtype=torch.float64)
     starts = torch.cartesian_prod(side, side)
@@ -99,7 +99,7 @@ def search(grid: int, members: int = 24, rounds: int = 6, iterations: int = 10) 
     for index, start in enumerate(starts):
         generator = torch.Generator().manual_seed(index)
         crowd = start + torch.randn(members, 2, generator=generator, dtype=torch.float64) * (UPPER - LOWER) / 4
-        crowd[0] = start  # what a user knows is this guess alone
+        crowd[0] = start  # a user only knows this guess
         found = basin_hopping(residuals, residuals.space.clipped(crowd), rounds, iterations, seed=index)
         hopped[index] = found.x[0]
     errors = [(x - truth).abs().amax(1).view(grid, grid).numpy() for x in (local, hopped)]
@@ -107,7 +107,7 @@ def search(grid: int, members: int = 24, rounds: int = 6, iterations: int = 10) 
 
 
 def draw(local: np.ndarray, hopped: np.ndarray, out: Path) -> None:
-    """Write the map."""
+    """Plot the map."""
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained", sharey=True)
     for axis, errors, title in zip(axes, (local, hopped), ("local search", "basin hopping"), strict=True):
         extent = (LOWER, UPPER, LOWER, UPPER)
@@ -120,7 +120,7 @@ def draw(local: np.ndarray, hopped: np.ndarray, out: Path) -> None:
 
 
 def main() -> None:
-    """Search from every start and draw the map."""
+    """Search from every start and plot the map."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--grid", type=int, default=5, help="starts along each length")
     parser.add_argument("--out", type=Path, default=Path("link_lengths.png"))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From logs to a better policy: a cartpole that is not as declared is identified, and the policy trained through it.
+"""From logs to a better policy: identify a cartpole that differs from its declaration, and train through the model.
 
-The policy that ships was trained on the declared cartpole. The one it meets here has a heavier cart, friction of the
-wheels and a damped hinge: it logs a few noisy episodes, the log gives the parameters, and gradients through the
-identified model fit the policy to them. Nothing but that log knows of the true parameters. Every step is a command that
-the script prints.
+The shipped policy was trained on the declared cartpole. The cartpole here has a heavier cart, wheel friction and a
+damped hinge: the policy logs a few noisy episodes, the log identifies the parameters, and gradients through the
+identified model adapt the policy. Only that log depends on the true parameters. Every step is a command that the script
+prints.
 
     python examples/logs_to_policy.py --out logs-to-policy --seeds 0 1 2
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 
 POLICY, SETTINGS = "pretrained-policy:cartpole", Path(__file__).with_suffix(".yaml")
 TRUE = ("slider.mass=70", "slider.damping=100", "hinge.damping=1.5")
-"""The hidden parameters [kg, N s/m, N m s/rad]; 50, 0 and 0 are declared."""
-# A quantity that is 0 by declaration has a range, as its unit says nothing of its size.
+"""Hidden true parameters [kg, N s/m, N m s/rad]; the declared ones are 50, 0 and 0."""
+# A quantity declared as 0 needs a range, because its nominal value gives no scale.
 FREE = ("slider.mass", "slider.damping=0:500", "hinge.damping=0:10", "hinge.com.z")
 
 
@@ -31,7 +31,7 @@ def spent() -> float:
 
 
 def command(text: str) -> None:
-    """Print a command of neurodyn, and run it."""
+    """Print and run a neurodyn command."""
     print(f"\n$ neurodyn {text}", flush=True)
     if subprocess.run([sys.executable, "-m", "neurodyn.cli.main", *shlex.split(text)], check=False).returncode:
         raise SystemExit(f"failed: neurodyn {text}")
@@ -45,7 +45,7 @@ def played(policy: str, dynamics: list[str], out: Path, episodes: int) -> dict[s
 
 
 def improved(real: str, folder: Path, seed: int, options: argparse.Namespace) -> dict[str, float]:
-    """Log the policy on the real cartpole, identify it, train the policy through it; return what comes of it."""
+    """Log the policy on the real cartpole, identify it, train the policy through the model; return the results."""
     folder.mkdir(parents=True, exist_ok=True)
     log, model, better = folder / "log.h5", folder / "identified", folder / "policy"
     command(
@@ -68,7 +68,7 @@ def improved(real: str, folder: Path, seed: int, options: argparse.Namespace) ->
 
 
 def main() -> None:
-    """Play the old policy and, for each seed, the one that comes of its log."""
+    """Evaluate the old policy and, for each seed, the one trained from its log."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("logs-to-policy"), help="folder of logs, models and policies")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Push a block over a table, log it, and identify from the log how it slides.
 
-The truth is a pusher in simulation: a round tip on a prescribed path, a block whose pressure is off its middle, on a
-table with a grain, and a sticky patch that no model here knows of. The log holds what a camera and a robot would: poses
-of tip and block at 100 Hz, with noise. Identified from it are the friction at the tip and how pressure and friction are
-distributed under the block; pushes that were held out show what that gains.
+The truth is a simulated pusher: a round tip on a prescribed path, a block with off-centre pressure, on a table with a
+grain, and a sticky patch missing in all models here. The log has the measurements of a camera and a robot: poses of tip
+and block at 100 Hz, with noise. It identifies the friction at the tip and the distribution of pressure and friction
+under the block; held-out pushes show the improvement.
 
     python examples/pushing.py --pushes 24 --film push.gif
 """
@@ -25,7 +25,7 @@ from neurodyn.identify import identify
 from neurodyn.robots import load as load_robot
 
 FRAMES, SPEED, REACH, TOUCH = 80, 0.1, 0.05, 0.045 + 0.00475
-NOISE = (2e-4, 2e-4, 2e-3)  # of the camera: m, m, rad
+NOISE = (2e-4, 2e-4, 2e-3)  # camera noise: m, m, rad
 COLUMN_MAP = """
 robot: planar-push
 format: npz
@@ -46,7 +46,7 @@ split: split
 
 
 def truth() -> HybridDynamics:
-    """Return the pusher that is logged."""
+    """Return the true pusher."""
     values = ["contact.tip.friction=.4", "support.block.anisotropy=1.5", "support.block.centre.x=.008"]
     known = declared_hybrid("planar-push", contact="force", substeps=10, parameters=values)
     corner = ((0.015, -0.04), (0.04, -0.04), (0.04, -0.015), (0.015, -0.015))
@@ -56,7 +56,7 @@ def truth() -> HybridDynamics:
 
 
 def pushes(count: int, random: np.random.Generator) -> tuple[State, torch.Tensor]:
-    """Return starts and velocities of the tip: anywhere on a side, at up to 50 degrees from its normal."""
+    """Return starts and tip velocities: anywhere on a side, at up to 50 degrees from its normal."""
     turn, side = random.uniform(-math.pi, math.pi, count), random.integers(4, size=count) * math.pi / 2
     place, attack = random.uniform(-0.035, 0.035, count), random.uniform(-0.9, 0.9, count)
     at, way = turn + side, turn + side + math.pi + attack
@@ -68,7 +68,7 @@ def pushes(count: int, random: np.random.Generator) -> tuple[State, torch.Tensor
 
 
 def logged(model: HybridDynamics, count: int, folder: Path) -> Store:
-    """Push, write what is measured as a log, and import it."""
+    """Push, write the measurements as a log, and import it."""
     random = np.random.default_rng(0)
     q = model.rollout(*pushes(count, random)).q.numpy()
     block = q[..., 2:] + random.normal(size=(count, FRAMES + 1, 3)) * NOISE
@@ -83,7 +83,7 @@ def logged(model: HybridDynamics, count: int, folder: Path) -> Store:
 
 
 def draw(path: Path, models: dict[str, HybridDynamics]) -> None:
-    """Film one push by several models."""
+    """Film one push with several models."""
     from matplotlib.animation import FuncAnimation, PillowWriter
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle, Polygon
@@ -91,7 +91,7 @@ def draw(path: Path, models: dict[str, HybridDynamics]) -> None:
     start, velocity = pushes(40, np.random.default_rng(3))
     paths = {name: model.rollout(start, velocity).q.numpy() for name, model in models.items()}
     off = np.abs(paths["nominal"] - paths["real"])[:, -1, 2:] @ (1.0, 1.0, 0.04)
-    push = int(np.argsort(off)[30])  # one of those that the nominal numbers get wrong
+    push = int(np.argsort(off)[30])  # one that the nominal parameters get wrong
     axes = (figure := Figure(figsize=(3.2, 3.2), layout="constrained")).subplots()
     axes.set(xlim=(-0.12, 0.12), ylim=(-0.12, 0.12), aspect="equal", xticks=[], yticks=[])
     square = np.array(models["real"].mechanism.body_contacts[0].second.vertices)
@@ -113,7 +113,7 @@ def draw(path: Path, models: dict[str, HybridDynamics]) -> None:
 
 
 def final_errors(model: HybridDynamics, store: Store, split: Split) -> tuple[float, float]:
-    """Return mean errors of the final place [mm] and angle [degrees]."""
+    """Return mean errors of the final position [mm] and angle [degrees]."""
     off = []
     for episode in store.episodes(split):
         begin = int(store.table["start"][episode])

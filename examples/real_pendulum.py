@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far ahead can a real, chaotic double pendulum be forecast?
 
-Identifies IBM's free double pendulum from its film (or takes a run of `neurodyn identify`), starts forecasts of its
-test runs from past angles alone, and draws their error over time between two bounds: the pendulum as it is declared, of
-which little but the lengths is known, and what the camera's noise alone would leave of a perfect model.
+Identifies IBM's free double pendulum from its film (or uses a run of `neurodyn identify`), starts forecasts of its test
+runs from past angles alone, and plots their error over time between two bounds: the declared pendulum, with little
+known except the lengths, and a perfect model started with the camera's noise.
 
     python examples/real_pendulum.py --data ibm_double_pendulum.npz --out forecast.png
     python examples/real_pendulum.py --data ibm_double_pendulum.npz --run runs/hybrid --out forecast.png
@@ -67,12 +67,12 @@ def as_declared(model: HybridDynamics) -> HybridDynamics:
 
 
 def held_out(store: Store, past: int, frames: int, count: int) -> FitWindows:
-    """Return windows of the test runs, or of all where the log does not say which those are."""
+    """Return windows of the test runs, or of all if the log does not declare any."""
     return fit_windows(store, Split.TEST if len(store.episodes(Split.TEST)) else None, past + frames, most=count)
 
 
 def draw(curves: Curves, seconds: tuple[float, ...], out: Path) -> None:
-    """Draw errors over time."""
+    """Plot errors over time."""
     figure, axes = plt.subplots(figsize=(7, 4.2))
     for name, errors in curves.items():
         axes.semilogy(seconds, errors, "--" if "noise" in name else "-", label=name)
@@ -83,7 +83,7 @@ def draw(curves: Curves, seconds: tuple[float, ...], out: Path) -> None:
 
 
 def main() -> None:
-    """Identify where there is no run, forecast, print and draw."""
+    """Identify unless a run is given, forecast, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="npz file of the film, or of others in the same layout")
     parser.add_argument("--robot", default="ibm-pendulum")

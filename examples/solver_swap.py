@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain Newton loop in which a neural solver takes the place of the analytic one.
+"""A plain Newton loop in which a neural solver replaces the analytic one.
 
-Two lines differ: the solver, and the number of substeps, because a neural model predicts whole frames. The
-script runs the loop with both solvers and checks the poses of all bodies against each other.
+Two lines differ: the solver, and the number of substeps, because a neural model predicts whole frames. The script runs
+the loop with both solvers and compares the poses of all bodies.
 
     python examples/solver_swap.py --solver neural
     python examples/solver_swap.py --solver neural --run path/to/run --worlds 64 --frames 200
@@ -23,7 +23,7 @@ FPS = 60
 
 
 def simulate(name, run, worlds, frames):
-    """Simulate cartpoles that are pushed to and fro; return the poses of all bodies in every frame."""
+    """Simulate cartpoles that are pushed back and forth; return the poses of all bodies in every frame."""
     model = sim.build(robots.load("cartpole"), worlds=worlds)
 
     if name == "analytic":
@@ -59,7 +59,7 @@ def place(model, state):
 
 
 def push(model, control, frame):
-    """Push the carts to and fro, each at a frequency of its own."""
+    """Push the carts back and forth, each at its own frequency."""
     frequency = np.linspace(0.5, 1.5, model.world_count)
     force = np.zeros((model.world_count, 2), dtype=np.float32)
     force[:, 0] = 300.0 * np.cos(2 * np.pi * frequency * frame / FPS)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A swimmer of five links: known rigid bodies, and the forces of the fluid learned from ten short logs.
+"""A swimmer of five links: known rigid bodies, and fluid forces learned from ten short logs.
 
 The logs are of the declared robot `swimmer` in MuJoCo, with its fluid forces. The model has the same plates and hinges
-and knows of no fluid; a blueprint adds a network to the force and moment on each link, which sees how that link moves
-through the medium. It is trained on 2 s of each log and then swims on its own for 9 s; swimmer_gait.py makes it swim
-fast.
+but no fluid; a blueprint adds a network to the force and moment on each link, with the link's velocity as input. It is
+trained on 2 s of each log and then swims open loop for 9 s; swimmer_gait.py makes it swim fast.
 
     python examples/swimmer.py --medium water25 --seconds 20
 """
@@ -50,7 +49,7 @@ def rolled(dynamics: Dynamics, q: Tensor, qd: Tensor, torques: Tensor) -> Data:
 
 
 def record(medium: str, count: int, frames: int, seed: int) -> Data:
-    """Let MuJoCo swim: random states, and torques that are sums of three waves of 0.3 to 2 Hz."""
+    """Simulate swimming in MuJoCo: random states, and torques that are sums of three waves of 0.3 to 2 Hz."""
     random = np.random.default_rng(seed)
     now = DT * np.arange(frames)[None, :, None, None]
     pitch, phase = (random.uniform(low, high, (count, 1, 4, 3)) for low, high in ((0.3, 2.0), (0, 1)))
@@ -61,19 +60,19 @@ def record(medium: str, count: int, frames: int, seed: int) -> Data:
 
 
 def swimmer(blueprint: Blueprint, seed: int = 0) -> HybridDynamics:
-    """Return the five plates without fluid, with the networks of a blueprint."""
+    """Return the five plates without fluid, with a blueprint's networks."""
     rigid = declared_hybrid("swimmer")
     config = EngineConfig(substeps=rigid.config.substeps, blueprint=blueprint)
     return HybridDynamics(rigid.spec, rigid.mechanism, config, fingerprint=rigid.fingerprint, seed=seed)
 
 
 def drag() -> Blueprint:
-    """Return one network, on every link: from its velocity to force and moment, in its own axes."""
+    """Return one network for all links: from a link's velocity to force and moment, in its own axes."""
     return read_config(Path(neurodyn.robots.load("swimmer").folder) / "blueprint.yaml", Blueprint)
 
 
 def windows(data: Data, frames: int, stride: int) -> Data:
-    """Cut trajectories into windows that begin every `stride` frames."""
+    """Cut trajectories into windows that start every `stride` frames."""
     q, qd, control = data
     q, qd = (x.unfold(1, frames + 1, stride).flatten(0, 1).transpose(1, 2) for x in (q, qd))
     return q, qd, control.unfold(1, frames, stride).flatten(0, 1).transpose(1, 2)
@@ -104,14 +103,14 @@ def fit(model: HybridDynamics, data: Data, seconds: float) -> None:
 
 
 def error(path: Tensor, q: Tensor) -> Tensor:
-    """Return errors of places [link lengths] and angles [rad, modulo a turn], averaged, shape [n, T]."""
+    """Return errors of positions [link lengths] and angles [rad, modulo a turn], averaged, shape [n, T]."""
     off = (path - q)[:, 1:]
     turn = torch.atan2(off[..., 2:].sin(), off[..., 2:].cos())
     return torch.cat([off[..., :2] / LENGTH, turn], -1).abs().mean(-1)
 
 
 def main() -> None:
-    """Record, train, and swim on."""
+    """Record, train, and forecast."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--medium", choices=MEDIA, default="water25")
     parser.add_argument("--seconds", type=float, default=20.0, help="CPU time of the training")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gait, optimised through the gradients of a swimmer learned from logs (swimmer.py), and played in MuJoCo.
 
-The torques of four hinges are two harmonics each. They begin as noise, and ascend the speed at which the model swims;
-the simulator is asked once, at the end.
+The torques of four hinges are two harmonics each. Starting from noise, gradient ascent increases the model's swimming
+speed; the simulator is used once, at the end.
 
     python examples/swimmer_gait.py --seconds 20 --gait 20 --film swimmer.gif
 """
@@ -28,7 +28,7 @@ def centre(q: Tensor) -> Tensor:
 
 
 def torques(gait: Tensor, frames: int) -> Tensor:
-    """Return torques within their bounds, two harmonics a hinge, shape [n, frames, 4].
+    """Return torques within their bounds, two harmonics per hinge, shape [n, frames, 4].
 
     `gait` has shape [n, 17]: the logarithm of the frequency [Hz], then sines and cosines by harmonic and hinge.
     """
@@ -39,12 +39,12 @@ def torques(gait: Tensor, frames: int) -> Tensor:
 
 
 def speed(q: Tensor) -> Tensor:
-    """Return the speed [lengths/s] at which roll-outs swim head first along -y after their first second, shape [n]."""
+    """Return the head-first swimming speed along -y after the first second [lengths/s], shape [n]."""
     return (centre(q[:, 100]) - centre(q[:, -1]))[:, 1] / (LINKS * LENGTH * DT * (q.shape[1] - 101))
 
 
 def bent(q: Tensor) -> Tensor:
-    """Return by how much hinges bend beyond 1.2 rad, the mean over roll-outs, shape [n]."""
+    """Return how far hinges bend beyond 1.2 rad, the mean over each roll-out, shape [n]."""
     return (q[..., 3:].abs() - 1.2).clamp_min(0.0).mean((1, 2))
 
 
@@ -67,7 +67,7 @@ def optimised(model: HybridDynamics, seconds: float, starts: int = 8, frames: in
             best, value = gaits[[most]].detach().clone(), float(gain[most].detach())
         optimiser.zero_grad()
         (-gain.sum()).backward()
-        gaits.grad = torch.nn.functional.normalize(gaits.grad)  # steps of each start are its own
+        gaits.grad = torch.nn.functional.normalize(gaits.grad)  # each start has its own step size
         optimiser.step()
     return best
 
@@ -100,7 +100,7 @@ def film(path: Path, swum: dict[str, Tensor]) -> None:
 
 
 def main() -> None:
-    """Learn the fluid, optimise a gait in the model, and play it in MuJoCo."""
+    """Learn the fluid, optimise a gait in the model, and test it in MuJoCo."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="CPU time of the training")
     parser.add_argument("--gait", type=float, default=10.0, help="CPU time of the gait")

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot at the other end of a network: a cartpole that sends its state by UDP, with jitter and lost packets.
+"""A robot behind a network: a cartpole that sends its state over UDP, with jitter and lost packets.
 
-Run this file in one terminal: it is the robot, which goes on by itself in real time. `UdpCartpole` moves it from
-another one:
+Run this file in one terminal: it is the robot, simulated in real time. `UdpCartpole` controls it from another:
 
 python examples/udp_robot.py --lost .1 --jitter .003
 neurodyn policy play pretrained-policy:cartpole --on examples/udp_robot.py:UdpCartpole --out udp.html
 
-The environment variable UDP_ROBOT names another address, as 192.168.1.20:9123.
+The environment variable UDP_ROBOT sets another address, such as 192.168.1.20:9123.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from contextlib import suppress
 ADDRESS = "127.0.0.1:9123"
 RATE = 60.0
 SILENCE = 0.15
-"""Time without a command after which the robot lets go by itself [s]."""
+"""Time without a command after which the robot switches its motor off [s]."""
 
 
 def address():
@@ -32,11 +31,11 @@ def address():
 
 
 class UdpCartpole:
-    """This end: four methods and a rate."""
+    """The controlling end: four methods and a rate."""
 
     rate = RATE
     patience = 0.3
-    deaf = 0.2  # time without a packet after which there is no robot [s]
+    deaf = 0.2  # time without a packet after which the robot counts as lost [s]
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -45,7 +44,7 @@ class UdpCartpole:
         self.lost = 0
 
     def reset(self):
-        """Ask for a new start until the robot says that it is there; any packet may be lost."""
+        """Request a new start until the robot confirms it; any packet may be lost."""
         self.sent += 1
         for _ in range(20):
             self._send("reset")
@@ -55,7 +54,7 @@ class UdpCartpole:
         raise ConnectionError("the robot does not answer")
 
     def observe(self):
-        """Return the newest state. A lost packet is bridged at constant velocity, for `deaf` seconds at most."""
+        """Return the newest state. A lost packet is bridged at constant velocity, for at most `deaf` seconds."""
         self._newest(0.4 / RATE)
         age = time.monotonic() - self.at
         if self.heard is None or age > self.deaf:
@@ -70,16 +69,16 @@ class UdpCartpole:
         self._send("force", float(values[0]))
 
     def stop(self):
-        """Let go. Several packets, because one may be lost; if all are, the robot's own watchdog does it."""
+        """Switch the motor off. Several packets, because one may be lost; if all are, the robot's watchdog acts."""
         for _ in range(3):
             self._send("force", 0.0)
 
     def _send(self, what, force=0.0):
-        with suppress(ConnectionError):  # nobody is there yet, or any more; `observe` says so
+        with suppress(ConnectionError):  # no robot yet, or no longer; `observe` reports it
             self.socket.send(json.dumps({"what": what, "force": force, "reset": self.sent}).encode())
 
     def _newest(self, wait):
-        """Return the newest packet that arrives within a time, and keep it; packets overtake each other."""
+        """Return and keep the newest packet that arrives within a time; packets may overtake each other."""
         until, found = time.monotonic() + wait, None
         while (left := until - time.monotonic()) > 0 or found is None:
             self.socket.settimeout(max(left, 1e-4))
@@ -91,24 +90,24 @@ class UdpCartpole:
                 continue
             if found is None or packet["number"] > found["number"]:
                 found = packet
-                until = min(until, time.monotonic() + 1e-3)  # whatever else lies there already
+                until = min(until, time.monotonic() + 1e-3)  # drain packets already received
         if found is not None:
             self.heard, self.at = found, time.monotonic()
         return found
 
 
 class Cartpole:
-    """The other end: a cart of 50 kg with a pole of 2.5 kg and 1 m, and a little friction."""
+    """The robot's end: a cart of 50 kg with a pole of 2.5 kg and 1 m, and a little friction."""
 
     def __init__(self):
         self.q, self.qd, self.force = [0.0, math.pi], [0.0, 0.0], 0.0
 
     def reset(self):
-        """Hang at rest somewhere near the middle."""
+        """Hang at rest near the middle."""
         self.q, self.qd, self.force = [random.uniform(-0.5, 0.5), math.pi + random.uniform(-0.3, 0.3)], [0.0, 0.0], 0.0
 
     def advance(self, seconds):
-        """Move on by steps of a millisecond."""
+        """Advance in steps of a millisecond."""
         for _ in range(round(seconds * 1e3)):
             x, angle = self.qd
             sine, cosine = math.sin(self.q[1]), math.cos(self.q[1])
@@ -124,7 +123,7 @@ class Cartpole:
 
 
 def serve(lost, jitter, seconds):
-    """Be the robot: listen, move on, and send the state at the rate."""
+    """Act as the robot: listen, advance, and send the state at the rate."""
     robot, ready = Cartpole(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ready.bind(address())
     ready.setblocking(False)

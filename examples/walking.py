@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quadruped walks by convex MPC, and by a network that learned from it, from the same starts under the same commands.
+"""A quadruped walks with convex MPC, and with a network that imitates it, from the same starts under equal commands.
 
 python examples/walking.py
 python examples/walking.py --robot anymal-c --plant analytic --seconds 10 --network anymal-forces

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ant in plain MuJoCo that stands for a worn robot: a class that `--robot`, `--plant` and `--on` take.
+"""An ant in plain MuJoCo as a stand-in for a worn robot: a class for `--robot`, `--plant` and `--on`.
 
-Its faults stand in no declaration: a payload beside the middle, motors that lag and are weak, one of them very, joints
-that rub, rotors that are heavier, another floor. `ElasticAnt` is worn less, but bends in its lower legs.
+Its faults are undeclared: an off-centre payload, weak motors with lag (one very weak), joint friction, heavier rotors,
+another floor. `ElasticAnt` is less worn, but its lower legs bend.
 
 neurodyn policy log pretrained-policy:ant-run random --robot examples/worn_ant.py:WornAnt --noise .4 --out logs/worn.h5
 neurodyn adapt ant --data logs/worn.h5 --out runs/worn
@@ -15,21 +15,21 @@ import numpy as np
 
 JOINTS = [f"{part}_{leg}" for leg in (1, 2, 3, 4) for part in ("hip", "ankle")]
 _LEGS = {1: (1, 1), 2: (-1, 1), 3: (-1, -1), 4: (1, -1)}
-_STEPS = 4  # of the simulation in a frame
+_STEPS = 4  # simulation steps per frame
 _NOISE = {"position": 1e-3, "rotation": 3e-3, "joints": 2e-3, "velocity": 0.02, "rates": 0.05}
-"""Standard deviations of a motion capture and of encoders, and of the velocities that are estimated from them."""
+"""Standard deviations of motion capture and encoders, and of velocities estimated from them."""
 
 
 class WornAnt:
     """The ant, 117 kg as declared, with faults.
 
     Attributes:
-        wear: How much of each fault it has.
-        stiffness: Stiffness of the joint that is hidden in each lower leg [N m/rad]; None for a rigid leg.
+        wear: Extent of the faults.
+        stiffness: Stiffness of the hidden joint in each lower leg [N m/rad]; None for a rigid leg.
     """
 
     rate = 60.0
-    realtime = False  # it runs as fast as it computes
+    realtime = False  # runs as fast as it computes
     wear = 1.0
     stiffness: float | None = None
 
@@ -41,7 +41,7 @@ class WornAnt:
         self.v = [self.model.joint(name).dofadr[0] for name in JOINTS]
 
     def reset(self):
-        """Drop the ant from a little above the floor, tilted, in a pose near the nominal one."""
+        """Drop the ant from slightly above the floor, tilted, in a pose near the nominal one."""
         mujoco.mj_resetData(self.model, self.data)
         axis = self.random.normal(size=3)
         self.data.qpos[2] = self.random.uniform(0.9, 1.1)
@@ -52,20 +52,20 @@ class WornAnt:
         mujoco.mj_forward(self.model, self.data)
 
     def observe(self):
-        """Return what motion capture and encoders measure: quaternions x, y, z, w, velocities in world axes."""
+        """Return motion-capture and encoder measurements: quaternions x, y, z, w, velocities in world axes."""
         qpos, qvel = self.data.qpos, self.data.qvel
         turned, spin = np.zeros(4), np.zeros(3)
         off = self.random.normal(size=3) * _NOISE["rotation"]
         mujoco.mju_mulQuat(turned, np.array([1.0, *(0.5 * off)]), qpos[3:7])
         mujoco.mju_normalize4(turned)
-        mujoco.mju_rotVecQuat(spin, qvel[3:6], qpos[3:7])  # MuJoCo's is in the axes of the body
+        mujoco.mju_rotVecQuat(spin, qvel[3:6], qpos[3:7])  # MuJoCo's is in body axes
         q = [qpos[:3], turned[1:], turned[:1], qpos[self.q]]
         qd = [qvel[:3], spin, qvel[self.v]]
         noise = ("position", None, None, "joints"), ("velocity", "rates", "rates")
         return {"q": self._noisy(q, noise[0]), "qd": self._noisy(qd, noise[1])}
 
     def command(self, values):
-        """Apply torques for a frame [N m]."""
+        """Apply torques for one frame [N m]."""
         self.data.ctrl[:] = values
         mujoco.mj_step(self.model, self.data, _STEPS)
 
@@ -76,14 +76,14 @@ class WornAnt:
 
 
 class ElasticAnt(WornAnt):
-    """Less worn, with a spring in each lower leg that no declaration knows."""
+    """Less worn, with an undeclared spring in each lower leg."""
 
     wear = 0.3
     stiffness = 500.0
 
 
 class DeclaredAnt(WornAnt):
-    """As declared, to see what the faults cost."""
+    """As declared, to measure the cost of the faults."""
 
     wear = 0.0
 
@@ -115,7 +115,7 @@ def model_text(wear, stiffness):
 
 
 def _leg_text(leg, wear, stiffness):
-    """Return a leg: the upper part that belongs to the torso, the one that the hip turns, and the lower leg."""
+    """Return a leg: the upper part fixed to the torso, the part that the hip moves, and the lower leg."""
     x, y = (0.2 * side for side in _LEGS[leg])
     axis = "-1 1 0" if leg in (1, 3) else "1 1 0"
     ankle = (0.5236, 1.7453) if leg in (1, 4) else (-1.7453, -0.5236)
@@ -141,7 +141,7 @@ def _leg_text(leg, wear, stiffness):
 
 
 def _motor_text(name, wear):
-    """Return a motor: weak, and late by a time constant of 20 ms."""
+    """Return a motor: weak, and lagging with a time constant of 20 ms."""
     gain = 1 - wear * (0.3 if name == "ankle_3" else 0.08)
     lag = f'dyntype="filterexact" dynprm="{0.02 * wear}"' if wear else ""
     return f'<general joint="{name}" gainprm="{gain}" {lag}/>'

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy in C acts on a robot in Python over a local socket: `python examples/c_loop/run.py --seconds 60`.
 
-The policy pretrained-policy:ant-run is exported and compiled into `controller.c`, which runs by the clock, 500 times a
-second. The robot here, the hybrid ant in steps of 2 ms, takes a step for each packet of torques and sends what it
-measures. In the end the controller prints how long it took from its ticks to the torques, and how many were late;
-`--bare 60` measures how late the machine is without all this. `--walk FOLDER --command .5 0 .3` walks with what
-`neurodyn imitate ROBOT --out FOLDER` made.
+The policy pretrained-policy:ant-run is exported and compiled into `controller.c`, which runs at 500 Hz. The robot here,
+the hybrid ant in steps of 2 ms, takes a step for each packet of torques and sends its measurements. At the end the
+controller prints the times from tick to torques, and how many were late; `--bare 60` measures the latency of the idle
+machine. `--walk FOLDER --command .5 0 .3` walks with the network from `neurodyn imitate ROBOT --out FOLDER`.
 """
 
 import argparse
@@ -33,7 +32,7 @@ MEASURED = (
     "base_height", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
     "joint_velocity",
 )  # fmt: skip
-"""What the controller reads, in its order."""
+"""Measurements that the controller reads, in order."""
 
 
 def main():
@@ -56,7 +55,7 @@ def main():
             line.settimeout(2.0)
             period, walk = 1.0 / arguments.rate, arguments.walk
             plant = Plant(period) if walk is None else Walker(period, walk)
-            if arguments.realtime:  # the controller inherits both
+            if arguments.realtime:  # inherited by the controller
                 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
             gc.collect()
@@ -85,7 +84,7 @@ def compiled(folder, walk):
 
 
 class Plant:
-    """The robot: an ant in steps of a controller's period [s], which begins anew when it has fallen."""
+    """The robot: an ant stepped at the controller's period [s], which restarts after a fall."""
 
     name, substep = "ant", 0.004
 
@@ -95,7 +94,7 @@ class Plant:
         self.task, self.random = load("ant-run"), torch.Generator().manual_seed(0)
         self.time = self.run = self.falls = 0
         self.begin()
-        self.step(np.zeros(self.model.spec.nu, np.float32))  # compiles
+        self.step(np.zeros(self.model.spec.nu, np.float32))  # triggers compilation
         self.time = self.run = 0
         self.begin()
 
@@ -106,7 +105,7 @@ class Plant:
 
     @torch.no_grad()
     def step(self, torque):
-        """Take a step under torques and return what is measured, as bytes."""
+        """Take a step under torques and return the measurements as bytes."""
         before = float(self.state.q[0, 0])
         control = Control(torque=torch.tensor(torque)[None])
         self.carry, step = self.model.step(self.carry, self.state, control)
@@ -116,7 +115,7 @@ class Plant:
         return self.measured()
 
     def measured(self):
-        """Return what is measured, as bytes; begin anew after a fall."""
+        """Return the measurements as bytes; restart after a fall."""
         measured = self.model.quantities(self.state)
         if float(measured["base_height"][0, 0]) < 0.3:
             self.falls += 1
@@ -126,7 +125,7 @@ class Plant:
 
 
 class Walker(Plant):
-    """A quadruped, which is not put up again when it falls: its controller would not know."""
+    """A quadruped, which is not reset when it falls: its controller would not know."""
 
     substep = 0.00125
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write logs of a joint with a PD drive: targets, what a 14-bit encoder reads, and the motor's torque.
+"""Write logs of a joint with a PD drive: targets, readings of a 14-bit encoder, and motor torque.
 
-Two minutes in all, chirps and steps. The drive is late, saturates, has friction and a rotor, and its encoder is not
-quite zero where it should be. No simulator is needed.
+Two minutes in total, chirps and steps. The drive is delayed, saturates, has friction and rotor inertia, and its encoder
+has an offset. No simulator is needed.
 
     python examples/own_drive/make_logs.py --out drive-logs
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-PERIOD, FINE = 0.005, 40  # s between two rows; integration steps between them
+PERIOD, FINE = 0.005, 40  # s between rows; integration steps in between
 KP, KD = 40.0, 1.0  # N m/rad, N m s/rad: as set in the drive
 ARMATURE, COULOMB, VISCOUS = 0.016, 0.22, 0.09  # kg m^2, N m, N m s/rad
 DELAY, LIMIT, BIAS = 0.0087, 6.5, 0.03  # s, N m, rad
@@ -22,7 +22,7 @@ COUNT = 2 * np.pi / 2**14  # rad
 
 
 def targets(runs: int, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Return targets [rad], shape [runs, rows]: chirps of .1 to 6 Hz, in every second run with steps."""
+    """Return targets [rad], shape [runs, rows]: chirps of .1 to 6 Hz, with steps in every second run."""
     time = PERIOD * np.arange(rows)
     rate = rng.uniform(0.1, 6.0, (runs, 2))
     share = time / time[-1]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write CSV logs of a motor-driven pendulum, with the faults that logs have.
+"""Write CSV logs of a motor-driven pendulum, with typical defects.
 
-The angle is in degrees, counts the wrong way and starts at the encoder's zero; the torque is the current of a
-geared motor in mA, and acts 8 ms after it is logged; the clock is in milliseconds and jitters; everything is noisy.
-No simulator is needed.
+The angle is in degrees, with the wrong sign and an encoder offset; the torque is a geared motor's current in mA, and
+acts 8 ms after it is logged; the clock is in milliseconds and jitters; everything is noisy. No simulator is needed.
 
     python examples/own_logs/make_logs.py --out logs
 """
@@ -14,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-PERIOD = 0.004  # s between two rows
+PERIOD = 0.004  # s between rows
 DELAY = 0.008  # s from the logged current to the torque
-ZERO = 35.0  # deg that the encoder shows where the pendulum hangs down
+ZERO = 35.0  # encoder reading of the hanging pendulum [deg]
 TORQUE_PER_MA = 9 * 0.06e-3  # N m per mA: gear ratio times motor constant
-MASS, LENGTH, GRAVITY = 0.5, 0.4, 9.81  # kg at the end of a rod of m, m/s^2
+MASS, LENGTH, GRAVITY = 0.5, 0.4, 9.81  # kg at the end of a rod [m], m/s^2
 VISCOUS, COULOMB = 0.01, 0.05  # N m s/rad, N m
-FINE = 10  # integration steps between two rows
+FINE = 10  # integration steps between rows
 
 
 def simulate(seconds: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return angles [rad], velocities [rad/s] and torques [N m] at the rows; the torque is the one that acts."""
+    """Return angles [rad], velocities [rad/s] and torques [N m] at the rows; torques as they act."""
     rows = int(seconds / PERIOD)
     torque = excite(rows, rng)
     q, qd, h = rng.uniform(-1, 1), 0.0, PERIOD / FINE
@@ -45,7 +44,7 @@ def excite(rows: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def write_log(path: Path, seconds: float, rng: np.random.Generator) -> None:
-    """Simulate one run and write what its logger would have."""
+    """Simulate one run and write it as its logger would."""
     q, qd, torque = simulate(seconds, rng)
     late = round(DELAY / PERIOD)
     current = torque[late:] / TORQUE_PER_MA  # logged `late` rows before it acts

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write CSV logs of the pendulum of `own_logs` with an inertial unit and a marker that a camera sees.
+"""Write CSV logs of the pendulum of `own_logs` with an IMU and a marker tracked by a camera.
 
-The mass hangs 3 cm lower than the URDF says, the bearing is stiffer, the camera sees the marker at 25 Hz and writes it
-down 23 ms late, and the unit has a bias. With --closed the pendulum follows targets with a PD controller, and the log
-holds these in place of torques. No simulator is needed.
+The mass hangs 3 cm lower than in the URDF, the bearing has more friction, the camera tracks the marker at 25 Hz and
+logs it 23 ms late, and the IMU has a bias. With --closed the pendulum follows targets with a PD controller, and the log
+holds targets instead of torques. No simulator is needed.
 
     python examples/own_sensors/make_logs.py --out sensors
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-FRAME, FINE = 0.01, 20  # s between two rows, integration steps in between
+FRAME, FINE = 0.01, 20  # s between rows, integration steps in between
 MASS, CENTRE, INERTIA, GRAVITY = 0.5, 0.43, 1e-4, 9.81  # kg, m below the joint, kg m^2 about that point, m/s^2
 VISCOUS, COULOMB = 0.02, 0.05  # N m s/rad, N m
 UNIT, MARKER = 0.3, 0.45  # m below the joint
-CAMERA, DELAY = 4, 0.023  # rows from one picture to the next; s
-BIAS = 0.05  # rad/s that the gyroscope reads too much about y
+CAMERA, DELAY = 4, 0.023  # rows between camera images; s
+BIAS = 0.05  # gyroscope bias about y [rad/s]
 KP, KD = 6.0, 1.0  # N m/rad, N m s/rad
 COLUMNS = ["t", "angle", "speed", "command", "gx", "gy", "gz", "ax", "ay", "az", "mx", "my", "mz"]
 
@@ -30,7 +30,7 @@ def acceleration(q: float, qd: float, torque: float) -> float:
 
 
 def write_log(path: Path, seconds: float, closed: bool, rng: np.random.Generator) -> None:
-    """Simulate one run and write what its logger would have."""
+    """Simulate one run and write it as its logger would."""
     rows, h = round(seconds / FRAME), FRAME / FINE
     commands = np.repeat(rng.uniform(-1.6, 1.6, rows), rng.integers(5, 30, rows))[:rows]
     q, qd, angles, lines = rng.uniform(-1, 1), 0.0, [], []

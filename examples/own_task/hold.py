@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task of your own: turn the joints of an arm to where a command says, and hold them there.
+"""A task of your own: move the joints of an arm to commanded angles, and hold them there.
 
     neurodyn policy train examples/own_task/hold.py:Hold --dynamics analytic --out runs/hold
     neurodyn policy play runs/hold --task examples/own_task/hold.py:Hold --out hold.html
 
-A task reads named quantities and knows no dynamics, so the same file trains in a simulator, in a neural model and in a
-world model of the robot.
+A task reads named quantities and is independent of the dynamics, so the same file trains in a simulator, in a neural
+model and in a world model of the robot.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ class Hold(Task):
     frames = 200
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Draw the angles that are asked for [rad], shape [worlds, 2]."""
+        """Draw the commanded angles [rad], shape [worlds, 2]."""
         return 2.0 * torch.rand(worlds, 2, generator=generator) - 1.0
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
@@ -40,14 +40,14 @@ class Hold(Task):
         return Control(torque=TORQUE * action)
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return angles, their rates, and what is asked."""
+        """Return angles, their rates, and the command."""
         return torch.cat([quantities["joint_position"], quantities["joint_velocity"], memory.command], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return what nearness earns and effort costs."""
+        """Return the reward for nearness and the cost of effort."""
         away = (quantities["joint_position"] - memory.command).square().sum(-1)
         return {"near": torch.exp(-away), "effort": -0.01 * action.square().sum(-1)}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return where a joint is far too fast."""
+        """Return which worlds have a joint that is far too fast."""
         return (quantities["joint_velocity"].abs() > 50.0).any(-1)

@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def generate_launch_description():
-    """Return the description: the node as a script, so that no package has to be built."""
+    """Return the launch description: the node as a script, so that no package has to be built."""
     node = [
         "python3", str(HERE / "policy_node.py"), "--ros-args", "--params-file", LaunchConfiguration("parameters"),
         "-p", ["model:=", LaunchConfiguration("model")],

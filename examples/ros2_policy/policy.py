@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy's ONNX file on measured joints and an IMU: observations by name, commands, and what makes them safe.
+"""A policy's ONNX file on measured joints and an IMU: observations by name, commands, and safety limits.
 
-Nothing of ROS is in here, so that it can be tried without. The file is what `neurodyn export POLICY` writes; its
-metadata name the observations in order.
+This file does not depend on ROS, so that it can be tested without it. `neurodyn export POLICY` writes the ONNX file;
+its metadata name the observations in order.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ BASE = {"base_linear_velocity": "linear", "base_angular_velocity": "angular", "p
 
 
 class Measured:
-    """What the robot measured last, and when [s]; joints by name, vectors in the axes of the base."""
+    """The robot's last measurements, and their times [s]; joints by name, vectors in base axes."""
 
     def __init__(self):
         self.position, self.velocity, self.effort = {}, {}, {}
@@ -22,14 +22,14 @@ class Measured:
         self.at = {}
 
     def joints(self, names, position, velocity, effort, now):
-        """Take a sensor_msgs/JointState."""
+        """Store a sensor_msgs/JointState."""
         self.position.update(zip(names, position, strict=False))
         self.velocity.update(zip(names, velocity, strict=False))
         self.effort.update(zip(names, effort, strict=False))
         self.at["joints"] = now
 
     def imu(self, quaternion, angular, now):
-        """Take a sensor_msgs/Imu: a quaternion x, y, z, w and angular velocities."""
+        """Store a sensor_msgs/Imu: a quaternion x, y, z, w and angular velocities."""
         x, y, z, w = quaternion
         down = np.array([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)])
         self.gravity, self.angular = -down, np.array(angular)
@@ -40,15 +40,15 @@ class OnnxPolicy:
     """A policy with its memory.
 
     Attributes:
-        joints: Joints that it moves, in order.
-        meaning: What its actions mean.
+        joints: Controlled joints, in order.
+        meaning: Meaning of its actions.
         dt: Time between two actions [s].
     """
 
     def __init__(self, path, nominal=None, joints=None):
-        """Read a file; `nominal` are joint positions by name from which positions and targets count.
+        """Read a file; `nominal` holds the joint positions, by name, that positions and targets are relative to.
 
-        `joints` are those that it moves, where its actions have other names.
+        `joints` are the controlled joints, if its actions have other names.
         """
         self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         about = self._session.get_modelmeta().custom_metadata_map
@@ -67,13 +67,13 @@ class OnnxPolicy:
 
     @property
     def needs(self):
-        """Streams that the observations come from: "joints", "imu", "odometry"."""
+        """Streams that the observations need: "joints", "imu", "odometry"."""
         kinds = {name.partition(".")[0] for name in self.names}
         imu = {"imu"} if kinds & {"base_angular_velocity", "projected_gravity"} else set()
         return {"joints"} | imu | ({"odometry"} if "base_linear_velocity" in kinds else set())
 
     def restart(self):
-        """Forget the last action, earlier frames and the memory."""
+        """Clear the last action, earlier frames and the memory."""
         self.action = dict.fromkeys(self._actions, 0.0)
         self._frames = None
         shapes = {one.name: one.shape for one in self._session.get_inputs()}
@@ -116,14 +116,14 @@ class OnnxPolicy:
 
 
 class Safety:
-    """Reasons to stop, and limits of what is sent.
+    """Reasons to stop, and command limits.
 
     Attributes:
-        why: Why the robot is stopped; empty while it may move.
+        why: Reason for the stop; empty while the robot may move.
     """
 
     def __init__(self, lower, upper, *, rate, timeout, tilt):
-        """Take least and greatest commands by joint, the fastest change [1/s], the oldest age [s], the tilt [rad]."""
+        """Set command limits by joint, maximum rate [1/s], maximum age of data [s] and maximum tilt [rad]."""
         self._lower, self._upper, self._rate, self._timeout, self._tilt = lower, upper, rate, timeout, tilt
         self._last, self.why = {}, "not started"
 
@@ -132,7 +132,7 @@ class Safety:
         self._last, self.why = {}, ""
 
     def check(self, measured, needs, now):
-        """Note a reason to stop: a stream that is silent, or a robot that lies."""
+        """Record a reason to stop: a silent stream, or a fallen robot."""
         for stream in sorted(needs):
             age = now - measured.at.get(stream, -np.inf)
             if age > self._timeout:
@@ -142,7 +142,7 @@ class Safety:
         return not self.why
 
     def limited(self, commands, dt):
-        """Return commands within the limits and no faster than allowed; None for what is no number, which stops."""
+        """Return commands within the limits and the maximum rate; None for a non-finite one, which stops."""
         found = {}
         for joint, value in commands.items():
             if not np.isfinite(value):

@@ -5,9 +5,9 @@ neurodyn export policies/walk --out walk.onnx
 ros2 launch examples/ros2_policy/policy.launch.py model:=walk.onnx
 ros2 service call /policy/start std_srvs/srv/Trigger
 
-It publishes std_msgs/Float64MultiArray at the policy's rate: positions or efforts, as `command` says. Once it has
-stopped (a stream was silent, the robot tilted, a command was no number) it holds the joints where they are, or sends no
-effort, until `start` is called again. This replaces no emergency stop.
+It publishes std_msgs/Float64MultiArray at the policy's rate: positions or efforts, according to `command`. After a stop
+(silent stream, tilted robot, non-finite command) it holds the joint positions, or sends zero effort, until `start` is
+called again. This does not replace an emergency stop.
 """
 
 import sys
@@ -57,30 +57,30 @@ class PolicyNode(Node):
         self.get_logger().info(f"{1 / self.policy.dt:.0f} Hz, {self.policy.meaning}; needs {needs}; call ~/start")
 
     def now(self):
-        """Return the time of the node's clock [s], simulated or not."""
+        """Return the time of the node's clock [s], simulated or real."""
         return self.get_clock().now().nanoseconds * 1e-9
 
     def on_joints(self, message):
-        """Take the joints."""
+        """Store the joints."""
         self.measured.joints(message.name, message.position, message.velocity, message.effort, self.now())
 
     def on_imu(self, message):
-        """Take the IMU, which is mounted in the axes of the base."""
+        """Store the IMU's data; its axes are those of the base."""
         turn, rate = message.orientation, message.angular_velocity
         self.measured.imu((turn.x, turn.y, turn.z, turn.w), (rate.x, rate.y, rate.z), self.now())
 
     def on_odometry(self, message):
-        """Take the velocity of a state estimator, in the axes of the base (child_frame_id)."""
+        """Store the velocity from a state estimator, in base axes (child_frame_id)."""
         linear = message.twist.twist.linear
         self.measured.linear, self.measured.at["odometry"] = (linear.x, linear.y, linear.z), self.now()
 
     def on_command(self, message):
-        """Take the commanded velocity."""
+        """Store the commanded velocity."""
         self.measured.command[:] = message.linear.x, message.linear.y, message.angular.z
         self.measured.at["command"] = self.now()
 
     def on_start(self, _request, response):
-        """Let the policy move the robot, if everything it needs is there."""
+        """Let the policy move the robot if all its inputs are available."""
         self.safety.start()
         self.policy.restart()
         response.success = self.safety.check(self.measured, self.policy.needs, self.now())
@@ -114,7 +114,7 @@ class PolicyNode(Node):
             self.publisher.publish(Float64MultiArray(data=[commands[name] for name in self.policy.joints]))
 
     def held(self):
-        """Return what a stopped robot gets: no effort, or where it was when it stopped; None before the first start."""
+        """Return a stopped robot's command: zero effort, or its position at the stop; None before the first start."""
         if self.place is None:
             return None
         return dict.fromkeys(self.policy.joints, 0.0) if self.effort else self.place

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mechanism that nobody declares: a driven rod with a soft tail, of which only the joint is measured.
+"""An undeclared mechanism: a driven rod with a soft tail, where only the joint is measured.
 
-Logs it in plain MuJoCo under random torques, and fits the declared rod ("identified": all that a rigid rod has), a
-network with a memory on the rod ("hybrid"), and networks alone: "mlp", which sees the present, and "gru", which sees
+Logs it in plain MuJoCo under random torques, and fits the declared rod ("identified": all parameters of a rigid rod), a
+network with memory on the rod ("hybrid"), and networks alone: "mlp", with the current state as input, and "gru", with
 the last frames. Prints the errors of forecasts on unseen runs, and the CPU time.
 
     python examples/soft_tail/soft_tail.py --seeds 0 1 2
@@ -35,7 +35,7 @@ NOISE = np.array([1e-3, 0.02])
 
 
 def model_text():
-    """Return the MJCF of the rod and its tail, a chain of stiff little bends."""
+    """Return the MJCF of the rod and its tail, a chain of stiff elements."""
     piece = LENGTH / SEGMENTS
     tail = ""
     for number in range(SEGMENTS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PPO in one file, after the manner of CleanRL, in a task of neurodyn: the cartpole swings up in its hybrid model.
+"""PPO in one file, in the style of CleanRL, on a neurodyn task: the cartpole swings up in its hybrid model.
 
     python examples/trainers/cleanrl_ppo.py
     python examples/trainers/cleanrl_ppo.py --env ant-run --dynamics pretrained:ant --worlds 512 --updates 200
@@ -21,7 +21,7 @@ GAMMA, LAMBDA, CLIP, EPOCHS, BATCHES = 0.98, 0.95, 0.2, 4, 4
 
 
 class Agent(nn.Module):
-    """Actor and critic, with running mean and variance of what they see."""
+    """Actor and critic, with running mean and variance of the observations."""
 
     def __init__(self, observations: int, actions: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Agent(nn.Module):
         return (seen - self.mean) / (self.square - self.mean.square()).clamp_min(1e-6).sqrt()
 
     def learn_scale(self, seen: Tensor) -> None:
-        """Take observations into account in mean and variance."""
+        """Update mean and variance with observations."""
         self.count += len(seen)
         share = len(seen) / self.count
         self.mean += share * (seen.mean(0) - self.mean)
@@ -50,7 +50,7 @@ class Agent(nn.Module):
         return Normal(self.actor(self.normalised(seen)), self.log_std.exp())
 
     def value(self, seen: Tensor) -> Tensor:
-        """Return what is expected to be earned from here on."""
+        """Return the expected return."""
         return self.critic(self.normalised(seen))[..., 0]
 
 
@@ -84,7 +84,7 @@ def main() -> None:
                 log_prob[frame], values[frame] = policy.log_prob(action).sum(-1), agent.value(observation)
                 after, reward, terminated, truncated, infos = envs.step(action.numpy())
                 rewards[frame] = torch.from_numpy(reward)
-                if truncated.any():  # the episode would have gone on: what it would have been worth
+                if truncated.any():  # the episode would have continued: bootstrap its value
                     last = torch.from_numpy(infos["final_obs"][truncated])
                     rewards[frame, torch.from_numpy(truncated)] += GAMMA * agent.value(last)
                 goes_on[frame] = torch.from_numpy(1.0 - (terminated | truncated))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rsl_rl's own runner in a task of neurodyn: the worlds of the vector environment are its VecEnv.
+"""rsl_rl's own runner on a neurodyn task: the worlds of the vector environment are its VecEnv.
 
 python examples/trainers/rsl_rl_ppo.py
 python examples/trainers/rsl_rl_ppo.py --env ant-run --dynamics pretrained:ant --worlds 512 --updates 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stable-Baselines3 in a task of neurodyn: its VecEnv over the vector environment, in thirty lines.
+"""Stable-Baselines3 on a neurodyn task: its VecEnv over the vector environment, in thirty lines.
 
     pip install stable-baselines3
     python examples/trainers/sb3_ppo.py
@@ -20,7 +20,7 @@ import neurodyn  # noqa: F401 - registers the environments
 
 
 class BatchedWorlds(VecEnv):
-    """A vector environment of Gymnasium that restarts in the same step, as Stable-Baselines3 expects it."""
+    """A Gymnasium vector environment that restarts in the same step, adapted to Stable-Baselines3."""
 
     def __init__(self, envs: gymnasium.vector.VectorEnv) -> None:
         self.envs, self._seed = envs, None
@@ -31,7 +31,7 @@ class BatchedWorlds(VecEnv):
         return self.envs.reset(seed=self._seeds[0])[0]
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Take the actions of the next frame."""
+        """Store the actions of the next frame."""
         self._actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
@@ -44,11 +44,11 @@ class BatchedWorlds(VecEnv):
         return seen, reward, ends, each
 
     def close(self) -> None:
-        """Let go of the worlds."""
+        """Release the worlds."""
         self.envs.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute, the same of each world."""
+        """Return an attribute, the same for each world."""
         return [getattr(self.envs, attr_name, None)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
@@ -60,7 +60,7 @@ class BatchedWorlds(VecEnv):
         return [getattr(self.envs, method_name)(*args, **options)] * self.num_envs
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> Sequence[bool]:
-        """Say that worlds have no wrappers of their own."""
+        """Report that worlds have no wrappers of their own."""
         return [False] * self.num_envs
 
 

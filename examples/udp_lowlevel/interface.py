@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""neurodyn's end of low-level messages: what `--on`, `--plant` and `--robot` take.
+"""neurodyn's end of low-level messages: a class for `--on`, `--plant` and `--robot`.
 
-In one terminal the robot, in another one what moves it:
+Run the robot in one terminal, and its controller in another:
 
 python examples/udp_lowlevel/robot.py
 neurodyn policy play pretrained-policy:ant-run --on examples/udp_lowlevel/interface.py:LowLevelAnt --out udp.html
 
-This file itself starts a robot, holds it on its feet for a while, and says how packets fared. The environment variable
-LOW_LEVEL names another address, as 192.168.123.10:8007.
+Run as a script, this file starts a robot, keeps it standing for a while, and prints packet statistics. The environment
+variable LOW_LEVEL sets another address, such as 192.168.123.10:8007.
 """
 
 import argparse
@@ -29,7 +29,7 @@ NOMINAL = np.array([0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0])
 
 
 class LowLevelAnt:
-    """The ant by UDP: torques at 60 Hz, of which the robot repeats the last one."""
+    """The ant over UDP: torques at 60 Hz, of which the robot repeats the last."""
 
     rate = 60.0
     patience = 0.3
@@ -43,7 +43,7 @@ class LowLevelAnt:
         self.received = self.refused = 0
 
     def reset(self):
-        """Have the robot put back on its feet, and wait until it is there."""
+        """Have the robot reset to standing, and wait until it is."""
         for _ in range(20):
             with suppress(ConnectionError):
                 self.socket.send(b"RESET")
@@ -68,22 +68,22 @@ class LowLevelAnt:
         self.send(tau=values)
 
     def stop(self):
-        """Damp the joints. Several packets, because one may be lost; if all are, the robot's own watchdog does it."""
+        """Damp the joints. Several packets, because one may be lost; if all are, the robot's watchdog acts."""
         for _ in range(3):
             self.send(kd=20.0)
 
     def send(self, **motors):
-        """Send a command of the motors; fields of `LowCommand` that are left out are zero."""
+        """Send a motor command; omitted fields of `LowCommand` are zero."""
         self.number += 1
         command = LowCommand(self.number)
         command.mode[:JOINTS] = SERVO
         for name, values in motors.items():
             getattr(command, name)[:JOINTS] = values
-        with suppress(ConnectionError):  # nobody is there yet, or any more; `observe` says so
+        with suppress(ConnectionError):  # no robot yet, or no longer; `observe` reports it
             self.socket.send(command.pack())
 
     def _newest(self, wait):
-        """Take the newest valid state that arrives within a time; return whether there was one."""
+        """Receive the newest valid state that arrives within a time; return whether there was one."""
         until, found = time.monotonic() + wait, None
         while (left := until - time.monotonic()) > 0:
             self.socket.settimeout(left)
@@ -101,7 +101,7 @@ class LowLevelAnt:
 
 
 def main():
-    """Start a robot, hold it on its feet, and print how packets fared."""
+    """Start a robot, keep it standing, and print packet statistics."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--lost", type=float, default=0.02)
@@ -111,7 +111,7 @@ def main():
     try:
         os.environ["LOW_LEVEL"] = robot.stdout.readline().split()[-1]
         ant = LowLevelAnt()
-        ant.stale = 5.0  # robot and controller may wait for one another's core here
+        ant.stale = 5.0  # robot and controller may share one core here
         ant.reset()
         begun, gaps = time.monotonic(), []
         for frame in range(round(args.seconds * ant.rate)):

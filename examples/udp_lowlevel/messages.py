@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Low-level messages of a legged robot as packed bytes, in the style of Unitree's: one for each way, with a checksum.
+"""Low-level messages of a legged robot as packed bytes, in Unitree's style: one per direction, with a checksum.
 
 Little-endian, without padding:
 
@@ -11,9 +11,9 @@ state    head 2 x u8 (FE EF), version 2 x u8, number u32, tick u32 [ms], quatern
 A motor's torque is tau + kp (q - q_measured) + kd (dq - dq_measured). Your robot's own layout differs: change `COMMAND`
 and `STATE`, and keep the rest.
 
-The checksum is CRC-32 with polynomial 0x04C11DB7, begun with FFFFFFFF, without reflection or final inversion
-(CRC-32/MPEG-2), over all 32-bit words before it, each from its highest bit; bytes after the last whole word are left
-out.
+The checksum is CRC-32 with polynomial 0x04C11DB7 and initial value FFFFFFFF, without reflection or final inversion
+(CRC-32/MPEG-2), over all 32-bit words before it, each from its highest bit; bytes after the last whole word are
+ignored.
 """
 
 import struct
@@ -23,7 +23,7 @@ import numpy as np
 
 MOTORS = 20
 HEAD, VERSION = (0xFE, 0xEF), (1, 0)
-OFF, SERVO = 0x00, 0x0A  # modes of a motor: no torque; the law above
+OFF, SERVO = 0x00, 0x0A  # motor modes: no torque; the law above
 COMMAND = struct.Struct("<4BI" + "B5f" * MOTORS + "I")
 STATE = struct.Struct("<4BII10f" + "B3f" * MOTORS + "6fI")
 
@@ -52,7 +52,7 @@ def crc(data):
 
 @dataclass
 class LowCommand:
-    """What the motors are to do; arrays of shape [MOTORS]."""
+    """Motor commands; arrays of shape [MOTORS]."""
 
     number: int = 0
     mode: np.ndarray = field(default_factory=lambda: np.full(MOTORS, OFF))
@@ -71,7 +71,7 @@ class LowCommand:
 
     @classmethod
     def unpack(cls, data):
-        """Return the command in a packet, or None if it is no valid one."""
+        """Return the command in a packet, or None if invalid."""
         values = _opened(COMMAND, data)
         if values is None:
             return None
@@ -81,7 +81,7 @@ class LowCommand:
 
 @dataclass
 class LowState:
-    """What the robot measures; see the head of this file."""
+    """The robot's measurements; see the module's docstring."""
 
     number: int = 0
     tick: int = 0
@@ -104,7 +104,7 @@ class LowState:
 
     @classmethod
     def unpack(cls, data):
-        """Return the state in a packet, or None if it is no valid one."""
+        """Return the state in a packet, or None if invalid."""
         values = _opened(STATE, data)
         if values is None:
             return None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot that speaks low-level messages by UDP: an ant in plain MuJoCo, which goes on by itself in real time.
+"""A robot with low-level messages over UDP: an ant in plain MuJoCo, simulated in real time.
 
 python examples/udp_lowlevel/robot.py --port 8007 --lost .02
 
-Whatever is no valid packet it ignores. Without a valid command for `SILENCE` its motors only damp. A packet "RESET"
-puts it back on its feet: what a gantry does for a real one.
+Invalid packets are ignored. Without a valid command for `SILENCE`, the motors only damp. A packet "RESET" sets it back
+on its feet, like a gantry for a real one.
 """
 
 import argparse
@@ -29,7 +29,7 @@ NOMINAL = np.array([0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0])
 
 
 class Robot:
-    """The ant with the motor controllers of a legged robot; its eight motors come first."""
+    """The ant with a legged robot's motor controllers; its eight motors come first."""
 
     def __init__(self):
         self.model = mujoco.MjModel.from_xml_string(model_text(0.0, None))
@@ -41,13 +41,13 @@ class Robot:
         self.reset()
 
     def reset(self):
-        """Hang a little above the ground."""
+        """Start slightly above the ground."""
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[2], self.data.qpos[self.q] = 0.9, NOMINAL
         mujoco.mj_forward(self.model, self.data)
 
     def advance(self, command):
-        """Move on by a period under a command; None for damping alone."""
+        """Advance by one period under a command; None for damping only."""
         q, dq, n = self.data.qpos[self.q], self.data.qvel[self.v], len(JOINTS)
         if command is None:
             torque = -DAMPING * dq
@@ -59,7 +59,7 @@ class Robot:
         mujoco.mj_step(self.model, self.data)
 
     def state(self):
-        """Return what is measured."""
+        """Return the measurements."""
         self.number += 1
         qpos, qvel = self.data.qpos, self.data.qvel
         turned = np.zeros(3)
@@ -75,7 +75,7 @@ class Robot:
 
 
 def serve(port, lost, seconds):
-    """Be the robot: listen, move on, and answer the last one who sent something."""
+    """Act as the robot: listen, advance, and answer the last sender."""
     robot, ready = Robot(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ready.bind(("127.0.0.1", port))
     ready.setblocking(False)
