@@ -22,10 +22,10 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.measures import displace
+from neurodyn.identify.adaptation.default_coordinates import effort, with_lag
 from neurodyn.identify.adaptation.fit import FitModel, Fitting, structures
-from neurodyn.identify.adaptation.run import found_quantities
+from neurodyn.identify.adaptation.run import adapted_quantities
 from neurodyn.identify.adaptation.settings import AdaptationSettings
-from neurodyn.identify.adaptation.usual import effort, with_lag
 from neurodyn.robots import load
 from neurodyn.robots.plausible import declared_bounds
 from neurodyn.tasks import load as load_task
@@ -108,7 +108,7 @@ def main() -> None:
             fit = fitting.run()
         seconds.append(time.process_time() - begun)
         inside = []
-        for one, k in zip(found_quantities(fit, settings.unsaid), range(len(x)), strict=True):
+        for one, k in zip(adapted_quantities(fit, settings.unsaid), range(len(x)), strict=True):
             if one.said and not one.bound:
                 true = float(model.space.coordinates[k].value(x[k]))
                 inside.append(one.interval[0] <= true <= one.interval[1])

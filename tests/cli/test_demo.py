@@ -92,7 +92,7 @@ def found_before(run: Path) -> AdaptationFigures:
         name="hip_1.damping", nominal=0.1, value=0.1, interval=(0.0, 1.0), said=False, bound=False, unit="N m s/rad"
     )
     log = LogCheck(minutes=2.5, rate=60.0, control="torque", episodes=(8, 1, 1), repeated=0.0, joints=[], warnings=[])
-    rung = Rung(name="declared", kept=True, words="as declared", errors={"base [m]": [0.01, 0.1]}, test={})
+    rung = Rung(name="declared", kept=True, reason="as declared", errors={"base [m]": [0.01, 0.1]}, test={})
     figures = AdaptationFigures(
         robot="ant", structure="", stage="declared", costs={}, quantities=[told, silent], horizons=[0.05, 1.0],
         rungs=[rung], chosen="declared", unexplained=[], unexplained_before=[], log=log, cpu_seconds=1.0, verdict="ok",

@@ -66,7 +66,7 @@ def test_the_gradient_is_that_of_finite_differences():
     model = smooth_model()
     fit = _Fit(model, log_of(model), Split.TRAIN, QUICK)
     x = torch.tensor([0.3, -0.2], dtype=torch.float64)
-    fit.weigh(x)
+    fit.rescale(x)
     total, by_window = fit.gradient(x)
     assert by_window.shape == (fit.count, 2)
     for column, step in enumerate(1e-5 * torch.eye(2, dtype=torch.float64)):

@@ -8,7 +8,7 @@ import torch
 
 from neurodyn.identify.identifiability import identifiability
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
-from neurodyn.identify.parameter_search import SearchEnd, curvature, elsewhere, judge
+from neurodyn.identify.parameter_search import SearchEnd, curvature, far_minima, judge
 from neurodyn.identify.residuals import Point, Residuals
 from tests.identify import pendulum
 
@@ -55,7 +55,7 @@ def test_costs_about_a_minimum_are_the_parabola_on_which_intervals_stand(solutio
             SearchEnd(settled=True, moved=True, iterations=3),
             "the gradient is not small: it asks|the gradient is not small",
         ),
-        (SearchEnd(settled=False, moved=True, iterations=3, late=True), "the time was up after 3 iterations"),
+        (SearchEnd(settled=False, moved=True, iterations=3, out_of_time=True), "the time was up after 3 iterations"),
     ],
 )
 def test_a_search_that_stops_on_its_way_is_not_believed(problem: Residuals, end: SearchEnd, message: str):
@@ -83,11 +83,11 @@ def test_ends_that_fit_as_well_and_lie_elsewhere_are_said(solution: tuple[Residu
     here = solution[0].values(solution[1].x)
     there = here + 10.0 * analysis.deviations
     costs = torch.tensor([1.0, 1.001], dtype=torch.float64)
-    found = elsewhere(torch.cat([here, there]), costs, analysis)
+    found = far_minima(torch.cat([here, there]), costs, analysis)
     assert found is not None
     assert "2 of 2 searches fit equally well" in found.reason
-    assert elsewhere(torch.cat([here, there]), torch.tensor([1.0, 1.5], dtype=torch.float64), analysis) is None
-    assert elsewhere(torch.cat([here, here]), costs, analysis) is None
+    assert far_minima(torch.cat([here, there]), torch.tensor([1.0, 1.5], dtype=torch.float64), analysis) is None
+    assert far_minima(torch.cat([here, here]), costs, analysis) is None
 
 
 def test_what_is_pressed_against_its_bound_has_no_part_in_the_others(solution: tuple[Residuals, Point]):

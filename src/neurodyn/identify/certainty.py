@@ -24,7 +24,7 @@ from neurodyn.identify.identifiability import (
     student_t,
 )
 from neurodyn.identify.least_squares import assemble, levenberg_marquardt, reduce
-from neurodyn.identify.parameter_search import Convergence, Searched, curvature, elsewhere, judge
+from neurodyn.identify.parameter_search import Convergence, Searched, curvature, far_minima, judge
 from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import IdentifiedParameter, LogValue, ProfileCurve
@@ -105,7 +105,7 @@ class Certainty:
     blocks: str
     derivatives: bool = True
 
-    def found(
+    def identified_parameters(
         self, specs: Sequence[Parameter], values: Tensor, prior: dict[str, tuple[str, float]], together: Tensor | None
     ) -> list[IdentifiedParameter]:
         """Return the quantities with their intervals, or the reason for a missing interval.
@@ -142,12 +142,12 @@ class Certainty:
             )
         return found
 
-    def warnings(self, found: Sequence[IdentifiedParameter]) -> list[str]:
+    def warnings(self, parameters: Sequence[IdentifiedParameter]) -> list[str]:
         """Return warnings for the user."""
         lines = (
             [] if self.convergence.converged else [f"not converged: {self.convergence.reason}; there are no intervals"]
         )
-        for entry in found:
+        for entry in parameters:
             if entry.sandwich is not UNSET and entry.interval is not None:
                 ratio = (entry.interval[1] - entry.interval[0]) / max(entry.sandwich[1] - entry.sandwich[0], 1e-300)
                 if ratio > _DISAGREE or ratio < 1.0 / _DISAGREE:
@@ -189,7 +189,7 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
     smooth = curvature(residuals, point, analysis) if searched.end.derivatives else None
     convergence = judge(searched.end, analysis, smooth)
     if convergence.converged:
-        convergence = elsewhere(searched.ends, searched.costs, analysis) or convergence
+        convergence = far_minima(searched.ends, searched.costs, analysis) or convergence
     resamples = curves = None
     if convergence.converged and settings.bootstrap:
         resamples = _resampled(searched, residuals, settings, run, resume, show)
@@ -234,17 +234,21 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
     covariance = variance * torch.linalg.pinv(full, hermitian=True)
     values = residuals.values(point.x)[0]
     known, first = list(residuals.names), len(full) - len(logs) * residuals.locals
-    found: dict[str, dict[str, LogValue]] = {}
-    for place, name in enumerate(names):
+    by_name: dict[str, dict[str, LogValue]] = {}
+    for index, name in enumerate(names):
         k, size = known.index(name), residuals.options.per_log[name]
-        column = residuals.locals - len(names) + place
-        found[name] = {}
+        column = residuals.locals - len(names) + index
+        by_name[name] = {}
         for log, label in enumerate(logs):
-            own = first + log * residuals.locals + column
-            total = covariance[k, k] + 2 * size * covariance[k, own] + size**2 * covariance[own, own]
+            column_of_log = first + log * residuals.locals + column
+            total = (
+                covariance[k, k]
+                + 2 * size * covariance[k, column_of_log]
+                + size**2 * covariance[column_of_log, column_of_log]
+            )
             value = float(values[k] + size * point.local[0, log, column])
-            found[name][label] = LogValue(value=value, deviation=float(total.clamp_min(0.0).sqrt()))
-    return found
+            by_name[name][label] = LogValue(value=value, deviation=float(total.clamp_min(0.0).sqrt()))
+    return by_name
 
 
 class QuantitySpace(Protocol):

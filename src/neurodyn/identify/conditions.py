@@ -49,7 +49,7 @@ CONFIDENCE = 0.90
 _BEYOND = 1.5
 """Largest distance of values from the middle of the trained range, in halves of that range."""
 
-_UNSAID = 0.6
+_UNDETERMINED = 0.6
 """Posterior standard deviation, in halves of the range (prior: 1), from which on the log counts as uninformative."""
 
 _FLOOR = 1e-3
@@ -147,7 +147,7 @@ def identify_conditions(
     Raises:
         InputError: The model has no conditions, or no episode is long enough.
     """
-    settings, begun = settings or ConditionSettings(), time.process_time()
+    settings, cpu_start = settings or ConditionSettings(), time.process_time()
     if not model.conditions:
         raise InputError(
             f"model of {model.spec.robot!r}: has no conditions to find; valid: a model that was trained with "
@@ -155,33 +155,33 @@ def identify_conditions(
         )
     fit = _Fit(model, store, Split.TRAIN, settings)
     with torch_threads(1):
-        x = fit.begin()
+        x = fit.first_guess()
         for number in range(2):
             tell(0.3 + 0.3 * number, "fitting conditions")
-            fit.weigh(x)
+            fit.rescale(x)
             x = fit.search(x)
         deviations = fit.deviations(x)
         values = dict(zip(fit.names, fit.values(x).tolist(), strict=True))
-        known = model.with_conditions(values)
+        adapted = model.with_conditions(values)
         held_out = _Fit(model, store, held_out_split(store), settings)
-        before, after = (held_out.errors(start) for start in (held_out.own, x))
+        before, after = (held_out.errors(start) for start in (held_out.nominal, x))
     reach = 1.6448536269514722  # quantile of a normal distribution
     low, high = (fit.values(x + sign * reach * deviations.clamp(max=1.0)).tolist() for sign in (-1.0, 1.0))
     intervals = {name: (a, b) for name, a, b in zip(fit.names, low, high, strict=True)}
     quantities = [
         AdaptedQuantity(
             name=one.name, nominal=one.value, value=values[one.name], interval=intervals[one.name],
-            said=bool(deviation < _UNSAID), bound=bool(place.abs() > 0.99 * _BEYOND), unit="",
+            said=bool(deviation < _UNDETERMINED), bound=bool(place.abs() > 0.99 * _BEYOND), unit="",
         )
         for one, deviation, place in zip(model.conditions, deviations, x, strict=True)
     ]  # fmt: skip
     figures = ConditionFigures(
         robot=model.spec.robot, quantities=quantities, seconds=fit.frames * model.spec.dt, windows=fit.count,
         held_out=held_out.count, names=list(model.spec.tangent_names), before=before[0], after=after[0],
-        share=after[1] / max(before[1], 1e-12), cpu_seconds=time.process_time() - begun,
+        share=after[1] / max(before[1], 1e-12), cpu_seconds=time.process_time() - cpu_start,
         verdict=str(_verdict(quantities, model, x, after[1] / max(before[1], 1e-12))),
     )  # fmt: skip
-    return IdentifiedConditions(values, intervals, figures, known)
+    return IdentifiedConditions(values, intervals, figures, adapted)
 
 
 def _verdict(quantities: Sequence[AdaptedQuantity], model: NeuralDynamics, x: Tensor, share: float) -> Verdict:
@@ -197,9 +197,9 @@ def _verdict(quantities: Sequence[AdaptedQuantity], model: NeuralDynamics, x: Te
             "warning", f"{', '.join(beyond)} lies beyond the training data, where the network extrapolates",
             "train on data with a wider range",
         )  # fmt: skip
-    silent = [one.name for one in quantities if not one.said]
-    if silent:
-        return Verdict("warning", f"the log does not tell {', '.join(silent)}", "log motion in which it matters")
+    undetermined = [one.name for one in quantities if not one.said]
+    if undetermined:
+        return Verdict("warning", f"the log does not tell {', '.join(undetermined)}", "log motion in which it matters")
     return Verdict("ok", "", "")
 
 
@@ -209,12 +209,12 @@ class _Fit:
     def __init__(self, model: NeuralDynamics, store: Store, split: int, settings: ConditionSettings) -> None:
         self.model = copy.deepcopy(model).double().cpu().requires_grad_(False)
         self.names = tuple(one.name for one in model.conditions)
-        lower, upper, own = (
+        lower, upper, nominal = (
             torch.tensor([getattr(one, end) for one in model.conditions], dtype=torch.float64)
             for end in ("lower", "upper", "value")
         )
         self._middle, self._half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        self.own = ((own - self._middle) / self._half).clamp(-1.0, 1.0)
+        self.nominal = ((nominal - self._middle) / self._half).clamp(-1.0, 1.0)
         context, spec = model.spec.context, model.spec
         longest = int(store.lengths[episodes_in(store, split)].max()) - context
         self.frames = max(1, min(round(settings.seconds / spec.dt), longest))
@@ -244,10 +244,10 @@ class _Fit:
         part = slice(None, None, every)
         past = self._past.rows(part)
         numbers = self.values(x).expand(past.worlds, -1)
-        around = self._environment if self._environment.ground is None else self._environment.rows(part)
-        around = Environment(around.gravity, around.ground, WorldParameters(self.names, numbers))
+        environment = self._environment if self._environment.ground is None else self._environment.rows(part)
+        environment = Environment(environment.gravity, environment.ground, WorldParameters(self.names, numbers))
         context = past if past.torque.shape[1] else State(past.q[:, 0], past.qd[:, 0])
-        path = self.model._rollout(context, self._control[part], around)
+        path = self.model._rollout(context, self._control[part], environment)
         position = position_difference(self.model.spec, path.q, self._q[part])
         return torch.cat([position, path.qd - self._qd[part]], -1)[:, 1:]
 
@@ -258,22 +258,22 @@ class _Fit:
 
     def total(self, x: Tensor) -> Tensor:
         """Return the cost of all windows plus the prior's."""
-        return self.costs(x).sum() + 0.5 * (x - self.own).square().sum()
+        return self.costs(x).sum() + 0.5 * (x - self.nominal).square().sum()
 
     @torch.no_grad()
-    def begin(self) -> Tensor:
+    def first_guess(self) -> Tensor:
         """Return the best candidate among draws from the range and the model's own values."""
         generator = torch.Generator().manual_seed(derive_seed(self._settings.seed, "conditions"))
         drawn = torch.rand(self._settings.candidates - 1, len(self.names), generator=generator, dtype=torch.float64)
-        candidates, every = torch.cat([self.own[None], 2.0 * drawn - 1.0]), max(1, self.count // 48)
-        found = []
+        candidates, every = torch.cat([self.nominal[None], 2.0 * drawn - 1.0]), max(1, self.count // 48)
+        costs = []
         for number, x in enumerate(candidates):
             tell(0.3 * number / len(candidates), "comparing candidates")
-            found.append(self.costs(x, every).sum())
-        return candidates[int(torch.stack(found).argmin())]
+            costs.append(self.costs(x, every).sum())
+        return candidates[int(torch.stack(costs).argmin())]
 
     @torch.no_grad()
-    def weigh(self, x: Tensor) -> None:
+    def rescale(self, x: Tensor) -> None:
         """Scale errors by their medians at some conditions."""
         self._scale = 1.4826 * self.residuals(x).abs().median(0).values + _FLOOR * self._motion
 
@@ -307,16 +307,16 @@ class _Fit:
 
     def gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of the total cost [conditions], and those of the windows [windows, conditions]."""
-        own = x.expand(self.count, -1).clone().requires_grad_()
-        (by_window,) = torch.autograd.grad(self.costs(own).sum(), own)
-        return by_window.sum(0) + (x - self.own), by_window
+        by_condition = x.expand(self.count, -1).clone().requires_grad_()
+        (by_window,) = torch.autograd.grad(self.costs(by_condition).sum(), by_condition)
+        return by_window.sum(0) + (x - self.nominal), by_window
 
     @torch.no_grad()
     def errors(self, x: Tensor) -> tuple[list[float], float]:
         """Return mean absolute errors of positions at the end [nv], and over all in units of their motion."""
-        found = self.residuals(x).abs()
-        nv = found.shape[-1] // 2
-        return found[:, -1, :nv].mean(0).tolist(), float((found / self._motion).mean())
+        errors = self.residuals(x).abs()
+        nv = errors.shape[-1] // 2
+        return errors[:, -1, :nv].mean(0).tolist(), float((errors / self._motion).mean())
 
 
 ConditionRecord = RunRecord[ConditionSettings]
@@ -357,18 +357,18 @@ def adapt_conditions(request: AdaptRequest) -> IdentifiedConditions:
     )  # fmt: skip
     with exclusive(out), tracking(request.logger, out):
         check_run(out, record, request.resume, None)
-        found = identify_conditions(model, store, settings)
+        result = identify_conditions(model, store, settings)
         known = training_range(store)
-        if found.dynamics.training_range is not None:
-            found.dynamics.training_range = msgspec.structs.replace(
-                found.dynamics.training_range, logged=known.logged or found.dynamics.training_range.logged
+        if result.dynamics.training_range is not None:
+            result.dynamics.training_range = msgspec.structs.replace(
+                result.dynamics.training_range, logged=known.logged or result.dynamics.training_range.logged
             )
         with MetricsLog(out) as metrics:
             metrics.start(record, "cpu")
-            NEURAL.save(out, found.dynamics)
-            artifacts.write_json(out / "adaptation.json", found.figures.plain())
-            metrics.conclude(verdict=found.figures.verdict, cpu_seconds=found.figures.cpu_seconds)
-    return found
+            NEURAL.save(out, result.dynamics)
+            artifacts.write_json(out / "adaptation.json", result.figures.plain())
+            metrics.conclude(verdict=result.figures.verdict, cpu_seconds=result.figures.cpu_seconds)
+    return result
 
 
 def adapt_again(again: TrainingAgain) -> None:

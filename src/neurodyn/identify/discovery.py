@@ -215,14 +215,14 @@ class Discovery:
     Attributes:
         chosen: The chosen blueprint.
         path: All blueprints on the path, from dense to sparse.
-        bare: Held-out error without any network.
+        error_without_networks: Held-out error without any network.
         ranking: Every candidate pair with the largest strength that it survived, in descending order.
         dynamics: The model with the chosen blueprint, refitted.
     """
 
     chosen: Candidate
     path: tuple[Candidate, ...]
-    bare: float
+    error_without_networks: float
     ranking: tuple[tuple[str, str, float], ...]
     dynamics: HybridDynamics
 
@@ -232,7 +232,7 @@ class Discovery:
             "pairs": [{"quantity": q, "input": x} for q, x in self.chosen.pairs],
             "kappa": self.chosen.kappa,
             "held_out_error": self.chosen.error,
-            "bare_error": self.bare,
+            "bare_error": self.error_without_networks,
             "path": [{"kappa": c.kappa, "pairs": len(c.pairs), "held_out_error": c.error} for c in self.path],
             "ranking": [{"quantity": q, "input": x, "survives": k} for q, x, k in self.ranking],
         }
@@ -273,8 +273,8 @@ def discover(
     blueprint = scaled(blueprint, train, dynamics)
     require_single(blueprint)
     problem = _DiscoveryProblem(dynamics, train, held_out, settings)
-    bare = _DiscoveryNetworks(problem, Blueprint()).held_out_error()
-    if not math.isfinite(bare):
+    error_without_networks = _DiscoveryNetworks(problem, Blueprint()).held_out_error()
+    if not math.isfinite(error_without_networks):
         raise InputError(
             "a roll-out without networks is not finite; identify the parameters first, or shorten `horizon`"
         )
@@ -287,7 +287,7 @@ def discover(
             loop.resume()
         loop.run()
     least = min(candidate.error for candidate in search.path)
-    most = least + settings.tolerance * max(bare - least, 0.0)
+    most = least + settings.tolerance * max(error_without_networks - least, 0.0)
     chosen = min((c for c in search.path if c.error <= most), key=lambda c: len(c.pairs))
     with stage(0.85, 0.95, "leaving out pairs"):
         for pair in tracked(chosen.pairs[::-1]):
@@ -304,7 +304,7 @@ def discover(
     model = _with_blueprint(dynamics, chosen.blueprint)
     with torch.no_grad():
         model.weights.copy_(chosen.weights)
-    return Discovery(chosen, tuple(search.path), bare, tuple(ranking), model)
+    return Discovery(chosen, tuple(search.path), error_without_networks, tuple(ranking), model)
 
 
 @dataclass(frozen=True)
@@ -430,14 +430,14 @@ class _Search(_DiscoveryNetworks):
 
     def pairs(self) -> tuple[Pair, ...]:
         """Return the surviving (quantity, input) pairs, strongest first."""
-        left = []
+        pairs = []
         for augmentation, strength in zip(
             self.blueprint.augmentations, strengths(self.weights, self._layers), strict=True
         ):
             for name, size in zip(augmentation.inputs, strength.tolist(), strict=True):
                 if size > 0:
-                    left.append((size, (augmentation.quantities[0], name)))
-        return tuple(pair for _, pair in sorted(left, key=lambda entry: -entry[0]))
+                    pairs.append((size, (augmentation.quantities[0], name)))
+        return tuple(pair for _, pair in sorted(pairs, key=lambda entry: -entry[0]))
 
     def refitted(self, pairs: tuple[Pair, ...], kappa: float) -> Candidate:
         """Train the networks of these pairs without penalty, once for each set of pairs."""

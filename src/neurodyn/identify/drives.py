@@ -109,8 +109,8 @@ def _features(columns: Columns, delay: float, lag: float) -> Tensor:
     share, index = delay - whole, torch.arange(len(command))
     now, before = (command.double()[index - torch.clamp(since, max=age)] for age in (whole, whole + 1))
     dry = torch.tanh(v / FRICTION_SPEED)
-    late = error.double() + (1.0 - share) * now + share * before - command.double()
-    drives = [_lagged(x, since, lag) for x in (late, v)]
+    position_error = error.double() + (1.0 - share) * now + share * before - command.double()
+    drives = [_lagged(x, since, lag) for x in (position_error, v)]
     return torch.stack([*drives, dry, v, torch.exp(-(v / _STRIBECK_SPEED).square()) * dry], -1)
 
 
@@ -245,8 +245,8 @@ def identify_drive_network(
         with stage(0.0, 0.8):
             net = _trained(described, parts[Split.TRAIN], parts[Split.VALIDATION], settings)
         with torch.no_grad():
-            found = _predicted(net, described, test)
-        errors = [_rms(found[j] - test.torque[j]) for j in range(len(joints))]
+            predicted = _predicted(net, described, test)
+        errors = [_rms(predicted[j] - test.torque[j]) for j in range(len(joints))]
         with stage(0.8, 1.0, "parametric drives"):
             drives = [_parametric(store, parts[Split.TRAIN], test, j) for j in tracked(range(len(joints)))]
     described = msgspec.structs.replace(described, error=float(np.sqrt(np.mean(np.square(errors)))))
@@ -337,14 +337,14 @@ def _measured_joints(robot: Robot, store: Store) -> tuple[str, ...]:
     if store.header.spec.control_kind == "command":
         raise InputError(f"data of {robot.name!r}: its actuators take commands of their own; valid: torques or targets")
     there = {joint for s in store.header.streams if s.kind == "joint_torque" for joint in s.joints}
-    found = tuple(name for name in driven if name in there)
-    if not found or store.measured is None:
+    joints = tuple(name for name in driven if name in there)
+    if not joints or store.measured is None:
         raise InputError(
             f"the data of {robot.name!r} hold no measured torque of a driven joint ({choices(driven)}); valid: logs "
             "imported with a stream of kind joint_torque under `measured` in their column map, or a network at "
             "actuator.JOINT in a blueprint, which needs none"
         )
-    return found
+    return joints
 
 
 def _rows(store: Store, joints: tuple[str, ...], episodes: np.ndarray) -> Rows:
@@ -455,9 +455,9 @@ def _trained(network: DriveNetwork, train: Rows, validation: Rows, settings: Dri
         schedule.step()
         if step % every == 0 or step == settings.steps:
             with torch.no_grad():
-                found = _rms(_predicted(net, network, validation) - validation.torque)
-            if found < least:
-                least, best = found, {name: value.clone() for name, value in net.state_dict().items()}
+                error_now = _rms(_predicted(net, network, validation) - validation.torque)
+            if error_now < least:
+                least, best = error_now, {name: value.clone() for name, value in net.state_dict().items()}
     net.load_state_dict(best)
     return net
 

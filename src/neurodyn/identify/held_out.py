@@ -33,7 +33,7 @@ from neurodyn.dynamics.measures import (
     persistence,
 )
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.starts import Start, lead, started
+from neurodyn.identify.starts import Start, frames_before, started
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 
 Forecast = Callable[[FitWindows, int], Trajectory]
@@ -74,13 +74,13 @@ def hybrid_forecast(
 ) -> Forecast:
     """Return the forecast of a hybrid model from states as logged or estimated from `context` past frames."""
     history = dynamics.spec.context
-    before = lead(context, history)
+    before = frames_before(context, history)
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
         cut = windows.cut(frames - before)
         future = started(dynamics, cut, context, start, noise, environments, history=history)
-        where = environments.at(future.ground)
-        return dynamics.rollout(future.context(), future.control, where)
+        environment = environments.at(future.ground)
+        return dynamics.rollout(future.context(), future.control, environment)
 
     return forecast
 
@@ -89,14 +89,14 @@ def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forec
     """Return the forecast of another model, from the logged state and as much history as it uses."""
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
-        seen = min(model.spec.context, frames)
-        part = windows.cut(frames - seen)
+        context = min(model.spec.context, frames)
+        part = windows.cut(frames - context)
         q, qd, control = (x.float() for x in (part.q, part.qd, part.control))
-        ground, own = (None if x is None else x.float() for x in (part.ground, part.parameters))
-        where = environments.at(ground, own)
-        past = Window(q[:, : seen + 1], qd[:, : seen + 1], control[:, :seen])
-        found = model.rollout(past if seen else past.present, control[:, seen:], where)
-        return Trajectory(found.q.double(), found.qd.double())
+        ground, parameters = (None if x is None else x.float() for x in (part.ground, part.parameters))
+        environment = environments.at(ground, parameters)
+        past = Window(q[:, : context + 1], qd[:, : context + 1], control[:, :context])
+        path = model.rollout(past if context else past.present, control[:, context:], environment)
+        return Trajectory(path.q.double(), path.qd.double())
 
     return forecast
 
@@ -129,22 +129,22 @@ def forecast_errors(
     """
     truth = windows.cut(context)
     moving = truth.qd.abs().mean((1, 2)) > MOVING
-    marks = {f"{s:g}": round(s / spec.dt) for s in seconds if 1 <= round(s / spec.dt) <= truth.frames}
-    found = {}
+    horizons = {f"{s:g}": round(s / spec.dt) for s in seconds if 1 <= round(s / spec.dt) <= truth.frames}
+    errors = {}
     for name, forecast in models.items():
         path = forecast(windows, context)
         finite = finite_worlds(path)
-        found[name] = {
+        errors[name] = {
             mark: HorizonErrors(
                 errors=_means(path, truth, spec, frame, finite),
                 moving=_means(path, truth, spec, frame, finite & moving),
                 finite_fraction=float(finite.double().mean()),
             )
-            for mark, frame in marks.items()
+            for mark, frame in horizons.items()
         }
     return HeldOut(
-        by_model=found, starts=truth.count, moving_starts=int(moving.sum()), moving_above=MOVING,
-        seconds=[float(mark) for mark in marks],
+        by_model=errors, starts=truth.count, moving_starts=int(moving.sum()), moving_above=MOVING,
+        seconds=[float(mark) for mark in horizons],
     )  # fmt: skip
 
 
@@ -195,8 +195,8 @@ def own_motion(
 ) -> FitWindows:
     """Return the model's own motion in windows as measured with white noise; non-finite roll-outs are left out."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
-    where = environments.at(windows.ground)
-    path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, where)
+    environment = environments.at(windows.ground)
+    path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, environment)
     kept = finite_worlds(path).nonzero()[:, 0]
     q, qd, windows = path.q[kept], path.qd[kept], windows.rows(kept)
     drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)
@@ -271,7 +271,7 @@ def whole_runs(
     """
     spec, dt = store.header.spec, store.header.spec.dt
     most = max(1, round(_SECONDS / (frames * dt)))
-    found = []
+    runs = []
     for episode in _longest(store, episodes_in(store, split), past + frames):
         run = fit_windows(store.select([episode]), None, past + frames, stride=frames, most=_ALL)
         run = run.rows(torch.arange(min(run.count, most)))
@@ -281,7 +281,7 @@ def whole_runs(
             errors = position_difference(spec, perfect[0](measured, past).q[:, 1:], measured.cut(past).q[:, 1:])
             floor = errors.square().mean((0, 1)).sqrt().tolist()
         fits = {name: forecast(run, past) for name, forecast in models.items()}
-        found.append(
+        runs.append(
             RunFit(
                 run=store.run_name(episode), begin=past * dt, dt=dt, horizon=frames, names=list(spec.q_names),
                 logged=_joined(logged.q[:, 1:]),
@@ -293,7 +293,7 @@ def whole_runs(
                 tangent_names=list(spec.tangent_names), floor=floor,
             )
         )  # fmt: skip
-    return found
+    return runs
 
 
 def run_errors(fits: list[RunFit]) -> list[RunErrors]:

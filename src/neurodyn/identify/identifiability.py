@@ -58,9 +58,9 @@ def blocks_of(windows: FitWindows) -> Blocks:
     order = np.lexsort((windows.places[:, 1], windows.places[:, 0], windows.log.numpy()))
     block, of_window = -1, torch.zeros(windows.count, dtype=torch.long)
     for log in range(len(windows.logs)):
-        here = [int(k) for k in order if int(windows.log[k]) == log]
-        parts = max(1, round(len(here) / length))
-        for stretch in np.array_split(np.array(here), parts):
+        rows = [int(k) for k in order if int(windows.log[k]) == log]
+        parts = max(1, round(len(rows) / length))
+        for stretch in np.array_split(np.array(rows), parts):
             block += 1
             of_window[torch.from_numpy(stretch)] = block
     return Blocks(of_window, block + 1, False)
@@ -95,11 +95,11 @@ class Identifiability:
         singular_values: Singular values of the scaled Jacobian, largest first, shape [n].
         condition: Ratio of the largest to the smallest of them.
         insensitive: Directions with a standard deviation above the parameters' size, the worst last.
-        lost: Combinations of parameters without any effect.
+        without_effect: Combinations of parameters without any effect.
         unseen: Parameters without any effect.
         combined: Parameters that are known only in combination with others, and not to within their size.
         bound: Which parameters are held at a bound, bool, shape [n].
-        deviations: Standard deviations, infinite for parameters in a lost direction, shape [n].
+        deviations: Standard deviations, infinite for parameters in a direction without effect, shape [n].
         white: Standard deviations for uncorrelated residuals, shape [n].
         correlation: Correlation of the parameters for uncorrelated residuals, shape [n, n]; 0 off the diagonal for
             those at a bound.
@@ -112,7 +112,7 @@ class Identifiability:
     singular_values: tuple[float, ...]
     condition: float
     insensitive: tuple[Direction, ...]
-    lost: tuple[Direction, ...]
+    without_effect: tuple[Direction, ...]
     unseen: tuple[str, ...]
     combined: tuple[str, ...]
     bound: Tensor
@@ -139,14 +139,14 @@ class _System:
         prior: Precision of the priors, shape [n, n].
         gradient: Gradient of half the cost, shape [n].
         scores: Score of each window without priors, shape [W, n].
-        own: Information of each window without priors, shape [W, n, n].
+        by_window: Information of each window without priors, shape [W, n, n].
     """
 
     information: Tensor
     prior: Tensor
     gradient: Tensor
     scores: Tensor
-    own: Tensor
+    by_window: Tensor
 
 
 def student_t(degrees: int) -> float:
@@ -164,17 +164,17 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     names = residuals.space.names
     values = residuals.space.values(point.x)[0] if residuals.physical else point.x[0]
     sizes = torch.maximum(values.abs(), residuals.sizes if residuals.physical else torch.ones_like(values))
-    own = residuals.parameters + point.local.numel() + point.initial.numel()
-    variance = 2.0 * float(normal.cost) / max(1, residuals.count + point.local.numel() - own)
+    free = residuals.parameters + point.local.numel() + point.initial.numel()
+    variance = 2.0 * float(normal.cost) / max(1, residuals.count + point.local.numel() - free)
     scaled = sizes[:, None] * system.information * sizes
     powers, vectors = torch.linalg.eigh(0.5 * (scaled + scaled.mT))
     singular = powers.clamp_min(0.0).sqrt()
     strongest = max(float(singular.max()) if len(singular) else 0.0, 1e-300)
     deviation = variance**0.5 / singular.clamp_min(1e-300)
     lengths = scaled.diagonal().clamp_min(0.0).sqrt()
-    lost = _lost(names, scaled, lengths)
-    hidden = torch.tensor([any(name in dict(d.parts) for d in lost) for name in names], dtype=torch.bool)
-    bound = residuals.space.held(point.x[0], system.gradient)
+    without_effect = _without_effect(names, scaled, lengths)
+    hidden = torch.tensor([any(name in dict(d.parts) for d in without_effect) for name in names], dtype=torch.bool)
+    bound = residuals.space.at_active_bound(point.x[0], system.gradient)
     inverse = pseudo_inverse(system.information, bound)
     blocks = blocks_of(residuals.windows)
     covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
@@ -192,7 +192,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
             _direction(names, vectors[:, k], float(singular[k]), float(deviation[k]))
             for k in torch.nonzero((deviation > 1.0) | (singular <= 1e-7 * strongest))[:, 0].flip(0).tolist()
         ),
-        lost=lost,
+        without_effect=without_effect,
         unseen=tuple(
             name
             # The size of a quantity that is 0 does not show how much it matters.
@@ -214,8 +214,8 @@ def correlations(covariance: Tensor) -> Tensor:
     """Return the correlations of a covariance, with 1 on the diagonal also for zero variances."""
     deviations = covariance.diagonal().clamp_min(0.0).sqrt()
     scale = deviations.clamp_min(1e-300)
-    found = torch.where(deviations[:, None] * deviations > 0.0, covariance / scale / scale[:, None], 0.0)
-    return found.clamp(-1.0, 1.0).fill_diagonal_(1.0)
+    correlation = torch.where(deviations[:, None] * deviations > 0.0, covariance / scale / scale[:, None], 0.0)
+    return correlation.clamp(-1.0, 1.0).fill_diagonal_(1.0)
 
 
 def require_seen(analysis: Identifiability, robot: str) -> None:
@@ -231,11 +231,11 @@ def require_seen(analysis: Identifiability, robot: str) -> None:
             f"the other parameters, data that move what {acts} on, a range (NAME=LOWER:UPPER) where the value may be "
             "far from nominal, or a prior (prior: NAME=DEVIATION)"
         )
-    if analysis.lost:
+    if analysis.without_effect:
         raise InputError(
-            f"the data of {robot!r} cannot tell apart {'; '.join(d.text for d in analysis.lost)}: no roll-out depends "
-            "on this combination; valid: one of these parameters less, or a prior on one of them (prior: "
-            "NAME=DEVIATION or NAME=20%), or data that tell them apart"
+            f"the data of {robot!r} cannot tell apart {'; '.join(d.text for d in analysis.without_effect)}: no "
+            "roll-out depends on this combination; valid: one of these parameters less, or a prior on one of them "
+            "(prior: NAME=DEVIATION or NAME=20%), or data that tell them apart"
         )
 
 
@@ -263,11 +263,13 @@ def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
         prior = slope.mT @ slope
     if not nl:
         return _System(full, prior, right, scores, matrix[0])
-    own = torch.linalg.solve(full[n:, n:], full[n:, :n])
-    each = own.view(-1, nl, n)[residuals.windows.log]
-    scores = scores - (gradient[0, :, None, n:] @ each)[:, 0]
-    alone = matrix[0, :, :n, :n] - matrix[0, :, :n, n:] @ each
-    return _System(full[:n, :n] - full[:n, n:] @ own, prior, right[:n] - right[n:] @ own, scores, alone)
+    elimination = torch.linalg.solve(full[n:, n:], full[n:, :n])
+    by_window = elimination.view(-1, nl, n)[residuals.windows.log]
+    scores = scores - (gradient[0, :, None, n:] @ by_window)[:, 0]
+    information = matrix[0, :, :n, :n] - matrix[0, :, :n, n:] @ by_window
+    return _System(
+        full[:n, :n] - full[:n, n:] @ elimination, prior, right[:n] - right[n:] @ elimination, scores, information
+    )
 
 
 def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
@@ -285,28 +287,33 @@ def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
 
 def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -> Tensor:
     """Return standard deviations from the jackknife over independent blocks, shape [n]."""
-    scores, own = blocks.sums(system.scores), blocks.sums(system.own.flatten(1)).view(-1, *system.prior.shape)
-    moves = torch.stack([pseudo_inverse(system.information - own[b], bound) @ scores[b] for b in range(blocks.count)])
+    scores, by_block = (
+        blocks.sums(system.scores),
+        blocks.sums(system.by_window.flatten(1)).view(-1, *system.prior.shape),
+    )
+    moves = torch.stack(
+        [pseudo_inverse(system.information - by_block[b], bound) @ scores[b] for b in range(blocks.count)]
+    )
     moves = moves - moves.mean(0)
     share = (blocks.count - 1) / blocks.count
     covariance = share * moves.mT @ moves + inverse @ system.prior @ inverse
     return covariance.diagonal().clamp_min(0.0).sqrt()
 
 
-def _lost(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:
+def _without_effect(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:
     """Return combinations without effect, of parameters that each have an effect."""
     rows = torch.nonzero(lengths > _UNSEEN)[:, 0]
     if len(rows) < 2:
         return ()
-    own = lengths[rows]
-    square = scaled[rows][:, rows] / own[:, None] / own
+    scale = lengths[rows]
+    square = scaled[rows][:, rows] / scale[:, None] / scale
     powers, vectors = torch.linalg.eigh(0.5 * (square + square.mT))
-    found = []
+    directions = []
     for k in torch.nonzero(powers <= _NULL**2)[:, 0].tolist():
         vector = torch.zeros(len(names), dtype=scaled.dtype)
-        vector[rows] = vectors[:, k] / own
-        found.append(_direction(names, vector / vector.norm(), 0.0, torch.inf))
-    return tuple(found)
+        vector[rows] = vectors[:, k] / scale
+        directions.append(_direction(names, vector / vector.norm(), 0.0, torch.inf))
+    return tuple(directions)
 
 
 def _direction(names: tuple[str, ...], vector: Tensor, singular: float, deviation: float) -> Direction:
@@ -396,24 +403,26 @@ def bootstrap(
     columns = residuals.parameters + residuals.locals + residuals.initials
     row = 3 * 8 * residuals.windows.count * residuals.windows.frames * len(residuals.scale) * columns
     group = max(1, _BYTES // row)
-    normal, found, done = residuals.normal(point), [], 0
+    normal, values, done = residuals.normal(point), [], 0
     for first in range(0, count, group):
         rows = torch.arange(first, min(first + group, count))
-        own = weights.pick(rows)
-        start = _first_step(residuals, point, normal, own)
-        solution = levenberg_marquardt(residuals, start, _ITERATIONS, tolerance=_SETTLED / residuals.count, weights=own)
+        picked = weights.pick(rows)
+        start = _first_step(residuals, point, normal, picked)
+        solution = levenberg_marquardt(
+            residuals, start, _ITERATIONS, tolerance=_SETTLED / residuals.count, weights=picked
+        )
         good = solution.converged & torch.isfinite(solution.cost)
-        found.append(residuals.values(solution.point.x[good]))
+        values.append(residuals.values(solution.point.x[good]))
         done += len(rows)
         if report is not None and report(done, count):
             break
-    return Resamples(torch.cat(found), done, blocks)
+    return Resamples(torch.cat(values), done, blocks)
 
 
 def _one_sided(distance: Tensor) -> Tensor:
     """Return the root mean square of the positive distances among [N, n], shape [n]."""
-    there = distance > 0.0
-    return ((distance.square() * there).sum(0) / there.sum(0).clamp_min(1)).sqrt()
+    positive = distance > 0.0
+    return ((distance.square() * positive).sum(0) / positive.sum(0).clamp_min(1)).sqrt()
 
 
 def _first_step(residuals: Residuals, point: Point, normal: Normal, weights: Weights) -> Point:
@@ -423,11 +432,11 @@ def _first_step(residuals: Residuals, point: Point, normal: Normal, weights: Wei
     """
     sets = len(weights.windows)
     start = Point(*(part.expand(sets, *part.shape[1:]).clone() for part in vars(point).values()))
-    each = Normal(*(part.expand(sets, *part.shape[1:]) for part in vars(normal).values()))
+    repeated = Normal(*(part.expand(sets, *part.shape[1:]) for part in vars(normal).values()))
     damping = torch.full((sets,), _DAMPING, dtype=torch.float64)
-    there = moved(residuals, start, step(residuals, weights.normal(each), start, damping, weights))
-    gains = torch.nonzero(weights.cost(residuals, there) < weights.cost(residuals, start))[:, 0]
-    return start.put(gains, there.pick(gains))
+    stepped = moved(residuals, start, step(residuals, weights.normal(repeated), start, damping, weights))
+    gains = torch.nonzero(weights.cost(residuals, stepped) < weights.cost(residuals, start))[:, 0]
+    return start.put(gains, stepped.pick(gains))
 
 
 def _drawn(residuals: Residuals, blocks: Blocks, count: int, generator: torch.Generator) -> Weights:

@@ -63,7 +63,7 @@ from neurodyn.identify.result import (
 )
 from neurodyn.identify.sensors import LogSensors
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
-from neurodyn.identify.starts import Start, lead, start_of, started
+from neurodyn.identify.starts import Start, frames_before, start_of, started
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
@@ -204,7 +204,7 @@ class _Identification:
         self.warnings = [
             f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
         ]
-        self.began, self.spent_before = time.perf_counter(), self._clock()
+        self.started_at, self.spent_before = time.perf_counter(), self._clock()
 
     def model(self, blueprint: Blueprint | None = None) -> DrivenModel:
         """Return a model with nominal parameters, inside the loop of the log's controller if there is one."""
@@ -237,7 +237,7 @@ class _Identification:
             artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
             metrics.start(record, self.problem.device)
-            searched, known = self._found(residuals, metrics, going_on)
+            searched, known = self._solved(residuals, metrics, going_on)
             residuals = searched.residuals
             values = residuals.space.values(searched.point.x)[0].detach()
             for model in filter(None, (identified, self.hybrid)):
@@ -279,14 +279,14 @@ class _Identification:
         if text is not None:
             self.warnings.append(f"at the start, {text}")
 
-    def _found(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
+    def _solved(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
         """Return the solution of the parameter search and its uncertainty."""
         settings = self.settings
         if self.inverse:
             samples = torque_samples(self.problem.store, Split.TRAIN, settings.smoothing)
             return searched_torques(residuals, self.mechanism, samples, settings.inertial_prior)
         searched = self._parameters(residuals, metrics, going_on)
-        return searched, certainty(searched, settings, self.out, going_on, self._working)
+        return searched, certainty(searched, settings, self.out, going_on, self._report)
 
     def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
         """Search the parameters, or read the finished search of a resumed run."""
@@ -305,14 +305,14 @@ class _Identification:
             metrics.write(step, stage=stage, cost=cost, worst=worst)
             most = self.settings.iterations + (step if self.starts else 0)  # unknown with several starts
             self._show(self._searching * min(step / most, 1.0), f"{stage}, cost {cost:.6g}")
-            return self._late()
+            return self._out_of_time()
 
         found = search(
             residuals, self.settings, self.starts, report, run=self.out, resume=going_on,
             executor=self.problem.executor,
         )  # fmt: skip
         point, end = found.point, found.end
-        flags = torch.tensor([end.settled, end.moved, end.late, end.derivatives], dtype=torch.uint8)
+        flags = torch.tensor([end.settled, end.moved, end.out_of_time, end.derivatives], dtype=torch.uint8)
         tree = {
             "x": point.x, "local": point.local, "initial": point.initial, "scale": found.residuals.scale,
             "noise": found.residuals.noise.joined, "ends": found.ends, "costs": found.costs, "flags": flags,
@@ -321,17 +321,17 @@ class _Identification:
         artifacts.write_tree(self.out / "state", _STATE, tree)
         return found
 
-    def _working(self, what: str, done: int, everything: int) -> bool:
+    def _report(self, what: str, done: int, everything: int) -> bool:
         share = self._searching + (1.0 - self._searching) * done / everything
         self._show(share, f"{what}, {done} of {everything}")
-        return self._late()
+        return self._out_of_time()
 
     def _networks(self, identified: DrivenModel, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, model = self.settings, self.hybrid
         windows = NetworkWindows(
-            train=self._started(identified, Split.TRAIN, settings.network.windows, residuals.noise),
-            held_out=self._started(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
+            train=self._started_windows(identified, Split.TRAIN, settings.network.windows, residuals.noise),
+            held_out=self._started_windows(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
             scale=residuals.channel_scale,
             environments=self.environments,
         )
@@ -352,9 +352,9 @@ class _Identification:
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
-    def _started(self, model: DrivenModel, split: Split, most: int, noise: Noise) -> FitWindows:
+    def _started_windows(self, model: DrivenModel, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
-        before = lead(self.context, self.history)
+        before = frames_before(self.context, self.history)
         windows = fit_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
         begun = started(model, windows, self.context, self.start, noise, self.environments, history=self.history)
         return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
@@ -369,7 +369,7 @@ class _Identification:
         together = None if self.hybrid is None else self.hybrid.physical().detach()
         prior = residuals.prior
         before = prior.by_name(self.specs) if isinstance(prior, Prior) else {}
-        parameters = known.found(self.specs, values, before, together)
+        parameters = known.identified_parameters(self.specs, values, before, together)
         self.warnings += known.warnings(parameters)
         by_log = values_by_log(residuals, searched.point, analysis.variance)
         parameters = [
@@ -386,7 +386,7 @@ class _Identification:
             intervals="torques" if self.inverse else "sandwich" if known.resamples is None else "bootstrap",
             blocks=known.blocks,
             resamples=UNSET if known.resamples is None else len(known.resamples.values),
-            ends=self._ends(searched),
+            ends=self._minima(searched),
             profiles=UNSET if known.profiles is None else known.profiles,
             runs=run_errors(runs),
             errors=errors,
@@ -404,7 +404,7 @@ class _Identification:
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
             blueprint=to_dict(self.problem.blueprint or Blueprint()),
             warnings=self.warnings,
-            seconds=time.perf_counter() - self.began,
+            seconds=time.perf_counter() - self.started_at,
             seed=self.settings.seed,
             sensors=self._sensor_errors(residuals, searched.point),
             torque=self._torque_errors(values),
@@ -428,7 +428,7 @@ class _Identification:
             self.warnings.append(f"held-out windows: {error}")
             return {}
         assert measured is not None
-        held_out = residuals.on(windows, measured)
+        held_out = residuals.with_windows(windows, measured)
         both = torch.stack([residuals.space.nominal, point.x[0]])
         errors = held_out.errors(held_out.start(both))[..., -len(measured.channels) :]
         nominal, found = measured.deviations(errors).tolist()
@@ -437,7 +437,7 @@ class _Identification:
             for name, before, after, noise in zip(measured.channels, nominal, found, fitted_noise, strict=True)
         }
 
-    def _ends(self, searched: Searched) -> SearchMinima | UnsetType:
+    def _minima(self, searched: Searched) -> SearchMinima | UnsetType:
         if not len(searched.ends):
             return UNSET
         values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
@@ -445,12 +445,12 @@ class _Identification:
 
     def _whole_runs(self, identified: DrivenModel, noise: Noise) -> list[RunFit]:
         split = held_out_split(self.problem.store)
-        known = self._forecasts(identified, noise)
+        forecasts = self._forecasts(identified, noise)
         best, model = ("hybrid", self.hybrid) if self.hybrid is not None else ("identified", identified)
         measured = partial(own_motion, model, noise=noise, environments=self.environments, seed=self.settings.seed)
         return whole_runs(
-            {name: known[name] for name in _SHOWN if name in known}, self.problem.store, split, frames=self.frames,
-            past=self._past(), perfect=(known[best], measured),
+            {name: forecasts[name] for name in _SHOWN if name in forecasts}, self.problem.store, split,
+            frames=self.frames, past=self._past(), perfect=(forecasts[best], measured),
         )  # fmt: skip
 
     def _forecasts(self, identified: DrivenModel, noise: Noise) -> dict[str, Forecast]:
@@ -486,7 +486,7 @@ class _Identification:
 
     def _past(self) -> int:
         """Return the number of frames before a held-out forecast: the most that any model uses."""
-        return max([lead(self.context, self.history), *(model.spec.context for model in self.beside.values())])
+        return max([frames_before(self.context, self.history), *(model.spec.context for model in self.beside.values())])
 
     def _sample(self, identified: DrivenModel, noise: Noise) -> Sample:
         """Return one held-out window with motion, and the forecast of each model for it."""
@@ -508,7 +508,7 @@ class _Identification:
         more = self.hybrid is not None or self.settings.bootstrap or self.settings.profile
         return 0.2 if more else 1.0
 
-    def _late(self) -> bool:
+    def _out_of_time(self) -> bool:
         minutes = self.settings.minutes
         if minutes is None:
             return False
@@ -540,10 +540,10 @@ def _metrics_step(out: Path) -> int:
     return rounds_done(out)
 
 
-def _table(found: Sequence[IdentifiedParameter]) -> tuple[list[str], list[list[str]]]:
+def _table(parameters: Sequence[IdentifiedParameter]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of a table of identified quantities."""
     rows = []
-    for one in found:
-        interval = ["", ""] if one.interval is None else [f"{bound:.6g}" for bound in one.interval]
-        rows.append([one.name, f"{one.value:.6g}", *interval, f"{one.nominal:.6g}"])
+    for parameter in parameters:
+        interval = ["", ""] if parameter.interval is None else [f"{bound:.6g}" for bound in parameter.interval]
+        rows.append([parameter.name, f"{parameter.value:.6g}", *interval, f"{parameter.nominal:.6g}"])
     return ["name", "value", "from", "to", "declared"], rows

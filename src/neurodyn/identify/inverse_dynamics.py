@@ -44,7 +44,7 @@ from neurodyn.identify.search_space import SearchSpace
 from neurodyn.multibody.drives.drive import FRICTION_SPEED
 from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
 
-_OWN = ("armature", "damping", "friction", "stiffness", "preload")
+_PASSIVE = ("armature", "damping", "friction", "stiffness", "preload")
 """Coefficients of a single joint, in the order of its columns; the preload is -stiffness times rest."""
 _FREE = ("mass", "com", "inertia", "armature", "damping", "friction", "stiffness")
 _DEGREE = 5
@@ -137,30 +137,30 @@ class TorqueModel:
                 names = ", ".join(one.name for one in given)
                 raise InputError(f"inverse dynamics: the {what} {names} are unknown to it; valid: method: roll-outs")
         self.mechanism = mechanism
-        self.size = (LINK_PARAMETERS + len(_OWN)) * len(mechanism.links)
+        self.size = (LINK_PARAMETERS + len(_PASSIVE)) * len(mechanism.links)
 
     def columns(self, samples: TorqueSamples) -> np.ndarray:
         """Return the regressor of the samples, by which `coefficients` are multiplied, shape [N, nv, 15 links]."""
         q, qd, qdd = samples.q, samples.qd, samples.qdd
-        own = np.stack([qdd, qd, np.tanh(qd / FRICTION_SPEED), q, np.ones_like(q)], -1)
+        by_joint = np.stack([qdd, qd, np.tanh(qd / FRICTION_SPEED), q, np.ones_like(q)], -1)
         nv = q.shape[1]
-        alone = np.zeros((len(q), nv, nv, len(_OWN)))
-        alone[:, range(nv), range(nv)] = own
-        return np.concatenate([regressor(self.mechanism, q, qd, qdd), alone.reshape(len(q), nv, -1)], -1)
+        diagonal = np.zeros((len(q), nv, nv, len(_PASSIVE)))
+        diagonal[:, range(nv), range(nv)] = by_joint
+        return np.concatenate([regressor(self.mechanism, q, qd, qdd), diagonal.reshape(len(q), nv, -1)], -1)
 
     def coefficients(self, values: Tensor, specs: Sequence[Parameter]) -> Tensor:
         """Return the coefficients [..., 15 links] for `values` [..., n] of `specs`, with all others nominal."""
         shape = values.shape[:-1]
         quantities = {name: values.new_full(shape, value) for name, value in self.mechanism.quantities().items()}
         quantities |= {spec.name: value for spec, value in zip(specs, values.unbind(-1), strict=True)}
-        inertial, own = [], []
+        inertial, passive = [], []
         for name in self.mechanism.names:
             com = torch.stack([quantities[f"{name}.com.{axis}"] for axis in "xyz"], -1)
             inertia = torch.stack([quantities[f"{name}.inertia.{entry}"] for entry in INERTIA_ENTRIES], -1)
             inertial.append(link_parameters(quantities[f"{name}.mass"], com, inertia))
             preload = -quantities[f"{name}.stiffness"] * quantities[f"{name}.rest"]
-            own.append(torch.stack([*(quantities[f"{name}.{what}"] for what in _OWN[:-1]), preload], -1))
-        return torch.cat([*inertial, *own], -1)
+            passive.append(torch.stack([*(quantities[f"{name}.{what}"] for what in _PASSIVE[:-1]), preload], -1))
+        return torch.cat([*inertial, *passive], -1)
 
     def torque(self, samples: TorqueSamples, values: Tensor, specs: Sequence[Parameter]) -> np.ndarray:
         """Return the torques predicted for given values of some quantities [N m or N], shape [N, nv]."""
@@ -239,11 +239,11 @@ def searched_torques(
     end = SearchEnd(settled=fit.converged, moved=True, iterations=0)
     nothing = fit.values.new_zeros(0, len(fit.values))
     why = "torques and prior agree best here" if fit.converged else "iterations were used up"
-    known = Certainty(
+    certainty = Certainty(
         fit.analysis, Convergence(fit.converged, f"inverse dynamics: {why}"), None, None,
         f"samples {_CORRELATION:g} s apart",
     )  # fmt: skip
-    return Searched(residuals, solution.point, end, nothing, nothing[:, 0]), known
+    return Searched(residuals, solution.point, end, nothing, nothing[:, 0]), certainty
 
 
 def torque_errors(
@@ -328,28 +328,28 @@ class _TorqueProblem:
         def residual(at: Tensor) -> Tensor:
             return torch.cat([upper @ self.coefficients(at) - target, prior * (at - space.nominal)])
 
-        damping, now = 1e-3, residual(x)
+        damping, error = 1e-3, residual(x)
         for _ in range(_ITERATIONS):
-            moved, after = x, now
+            candidate, after = x, error
             jacobian = torch.cat([upper @ _rows(self.coefficients, x, self.model.size), torch.diag(prior)])
-            gradient, normal = jacobian.mT @ now, jacobian.mT @ jacobian
-            free = (~space.held(x, gradient)).nonzero()[:, 0]
+            gradient, normal = jacobian.mT @ error, jacobian.mT @ jacobian
+            free = (~space.at_active_bound(x, gradient)).nonzero()[:, 0]
             gradient, normal = gradient[free], normal[free][:, free]
             size = normal.diagonal().clamp_min(1e-12)
             gain = 0.0
             while damping < 1e12:
-                moved = x.clone()
-                moved[free] -= torch.linalg.solve(normal + torch.diag(damping * size), gradient)
-                moved = space.clipped(moved)
-                after = residual(moved)
-                gain = float(now.square().sum() - after.square().sum())
+                candidate = x.clone()
+                candidate[free] -= torch.linalg.solve(normal + torch.diag(damping * size), gradient)
+                candidate = space.clipped(candidate)
+                after = residual(candidate)
+                gain = float(error.square().sum() - after.square().sum())
                 if gain > 0:
                     break
                 damping *= 10.0
             if gain <= 0:
                 return x, True
-            done = gain <= _GAIN * float(now.square().sum())
-            x, now, damping = moved, after, max(0.1 * damping, 1e-9)
+            done = gain <= _GAIN * float(error.square().sum())
+            x, error, damping = candidate, after, max(0.1 * damping, 1e-9)
             if done:
                 return x, True
         return x, False
@@ -363,15 +363,15 @@ class _TorqueProblem:
         values = space.values(x)
         jacobian = upper @ _rows(lambda at: model.coefficients(at, specs), values, model.size)
         residual = upper @ model.coefficients(values, specs).detach() - target
-        moves = _rows(space.values, x, len(x))
-        known = torch.linalg.pinv(moves)
-        gradient = moves.mT @ (jacobian.mT @ residual) + prior.square() * (x - space.nominal)
-        bound = space.held(x, gradient)
-        information = jacobian.mT @ jacobian + known.mT @ torch.diag(prior.square()) @ known
+        slopes = _rows(space.values, x, len(x))
+        inverse = torch.linalg.pinv(slopes)
+        gradient = slopes.mT @ (jacobian.mT @ residual) + prior.square() * (x - space.nominal)
+        bound = space.at_active_bound(x, gradient)
+        information = jacobian.mT @ jacobian + inverse.mT @ torch.diag(prior.square()) @ inverse
         sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64).maximum(values.abs())
         covariance = pseudo_inverse(information, bound)
         deviations = covariance.diagonal().clamp_min(0.0).sqrt()
-        before = (moves.square() @ prior.clamp_min(1e-12).pow(-2)).sqrt()  # deviations of the prior alone
+        before = (slopes.square() @ prior.clamp_min(1e-12).pow(-2)).sqrt()  # deviations of the prior alone
         combined = (deviations > torch.minimum(0.5 * before, sizes)) & ~bound
         singular = torch.linalg.svdvals(jacobian * sizes)
         return Identifiability(
@@ -379,7 +379,7 @@ class _TorqueProblem:
             singular_values=tuple(singular.tolist()),
             condition=float(singular[0] / singular[-1].clamp_min(1e-16 * singular[0])),
             insensitive=(),
-            lost=(),
+            without_effect=(),
             unseen=(),
             combined=tuple(name for name, only in zip(space.names, combined, strict=True) if only),
             bound=bound,

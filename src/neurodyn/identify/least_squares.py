@@ -125,8 +125,8 @@ def _advance(
     candidates = [moved(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
     count, sets = len(tried), len(active)
     stacked = Point.joined(candidates)
-    each = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
-    costs = (residuals.cost(stacked) if each is None else each.cost(residuals, stacked)).view(count, sets)
+    repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
+    costs = (residuals.cost(stacked) if repeated is None else repeated.cost(residuals, stacked)).view(count, sets)
     cost, which = costs.min(0)
     better = cost < before
     chosen = stacked.pick(which * sets + torch.arange(sets))
@@ -157,10 +157,10 @@ def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, we
     floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
     damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)
     n = residuals.parameters
-    held = torch.zeros_like(right, dtype=torch.bool)
-    held[:, :n] = residuals.space.held(point.x, right[:, :n])
-    damped = torch.where(held[:, None] | held[..., None], torch.diag_embed(torch.ones_like(right)), damped)
-    solved = torch.linalg.solve_ex(damped, -torch.where(held, 0.0, right)[..., None])[0][..., 0]
+    at_bound = torch.zeros_like(right, dtype=torch.bool)
+    at_bound[:, :n] = residuals.space.at_active_bound(point.x, right[:, :n])
+    damped = torch.where(at_bound[:, None] | at_bound[..., None], torch.diag_embed(torch.ones_like(right)), damped)
+    solved = torch.linalg.solve_ex(damped, -torch.where(at_bound, 0.0, right)[..., None])[0][..., 0]
     solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
     logs = len(residuals.windows.logs)
     x, local = solved[:, :n], solved[:, n:].reshape(len(solved), logs, residuals.locals)
@@ -186,12 +186,12 @@ def reduce(
     g, h = normal.gradient[..., :first], normal.gradient[..., first:, None]
     factor = torch.linalg.cholesky_ex(d)[0]
     right = torch.cholesky_solve(torch.cat([b.mT, h], -1), factor)
-    across, own = right[..., :-1], right[..., -1]
+    across, offset = right[..., :-1], right[..., -1]
 
     def back(shared: Tensor) -> Tensor:
-        return -own - (across @ shared[..., None])[..., 0]
+        return -offset - (across @ shared[..., None])[..., 0]
 
-    return a - b @ across, g - (b @ own[..., None])[..., 0], back
+    return a - b @ across, g - (b @ offset[..., None])[..., 0], back
 
 
 def assemble(
@@ -306,12 +306,12 @@ def fitted(
         The residuals in their final scaling, and the solution.
     """
     solution = solve(residuals, start, iterations, stop=stop)
-    for turn in range(rescale + 1):
+    for round_number in range(rescale + 1):
         for _ in range(2):
             if not restarted(residuals, solution, seed=seed):
                 break
             solution = solve(residuals, solution.point, iterations, stop=stop)
-        if turn < rescale:
+        if round_number < rescale:
             residuals, solution = refined(residuals, solution)
             solution = solve(residuals, solution.point, iterations, stop=stop)
     return residuals, solution

@@ -51,14 +51,14 @@ class SearchEnd:
         settled: Whether the optimiser stopped because no step reduced the cost further.
         moved: Whether it accepted any step.
         iterations: Iterations of its last call.
-        late: Whether the time budget was exhausted.
+        out_of_time: Whether the time budget was exhausted.
         derivatives: Whether it uses derivatives.
     """
 
     settled: bool
     moved: bool
     iterations: int
-    late: bool = False
+    out_of_time: bool = False
     derivatives: bool = True
 
 
@@ -66,7 +66,7 @@ def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = 
     """Decide whether a search converged, from its end, its identifiability, and `curvature` if measured."""
     if not end.derivatives:
         after = f"after {end.iterations} generations"
-        if end.late or not end.settled:
+        if end.out_of_time or not end.settled:
             return Convergence(False, f"the population had not settled {after}")
         return Convergence(True, f"the population settled {after}")
     steps = torch.nan_to_num(analysis.newton, nan=torch.inf)
@@ -75,7 +75,7 @@ def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = 
     if length > SHORT:
         name = analysis.names[worst]
         asks = f"the gradient asks to move {name} by {length:.2g}{'' if not end.moved else ' more'} standard deviations"
-        if end.late:
+        if end.out_of_time:
             return Convergence(False, f"the time was up after {end.iterations} iterations: {asks}")
         if not end.moved:
             return Convergence(False, f"no step was accepted: {asks}, and no step along it lowers the cost")
@@ -97,7 +97,7 @@ def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = 
     return Convergence(True, f"the next step would be {length:.1g} standard deviations long")
 
 
-def elsewhere(ends: Tensor, costs: Tensor, analysis: Identifiability) -> Convergence | None:
+def far_minima(ends: Tensor, costs: Tensor, analysis: Identifiability) -> Convergence | None:
     """Return a failure to converge if equally good minima lie far apart, else None.
 
     `ends` are the values at the minima from several starts, best first, shape [K, n], with `costs` of shape [K].
@@ -127,9 +127,9 @@ def curvature(residuals: Residuals, point: Point, analysis: Identifiability) -> 
     assume.
     """
     point = point.pick(torch.tensor([0]))
-    found = torch.full((len(analysis.names),), torch.nan, dtype=torch.float64)
+    ratios = torch.full((len(analysis.names),), torch.nan, dtype=torch.float64)
     if not residuals.physical:
-        return found
+        return ratios
     n = residuals.parameters
     normal = residuals.normal(point)
     matrix, gradient, back = reduce(residuals, normal)
@@ -137,24 +137,24 @@ def curvature(residuals: Residuals, point: Point, analysis: Identifiability) -> 
     chain = residuals.chain(point.x)[0]
     across = (chain - torch.diag(chain.diagonal())) != 0.0
     single = ~(across.any(0) | across.any(1))
-    held = torch.zeros(full.shape[-1], dtype=torch.bool)
-    held[:n] = residuals.space.held(point.x[0], right[0, :n])
-    inverse = pseudo_inverse(full[0], held)
-    free = torch.nonzero(single & ~held[:n] & torch.isfinite(analysis.deviations) & (analysis.deviations > 0.0))[:, 0]
+    fixed = torch.zeros(full.shape[-1], dtype=torch.bool)
+    fixed[:n] = residuals.space.at_active_bound(point.x[0], right[0, :n])
+    inverse = pseudo_inverse(full[0], fixed)
+    free = torch.nonzero(single & ~fixed[:n] & torch.isfinite(analysis.deviations) & (analysis.deviations > 0.0))[:, 0]
     if not len(free):
-        return found
+        return ratios
     length = 2.0 * analysis.deviations[free] / chain.diagonal()[free]
     moves = inverse[free] / inverse[free, free][:, None] * length[:, None]
     moves = torch.cat([moves, -moves])
     x, local = moves[:, :n], moves[:, n:].reshape(len(moves), len(residuals.windows.logs), residuals.locals)
     shared = torch.cat([x[:, None].expand(-1, residuals.windows.count, n), local[:, residuals.windows.log]], -1)
     initial = back(shared) - back(torch.zeros_like(shared))
-    there = Point(point.x + x, point.local + local, point.initial + initial)
-    rise = (residuals.cost(there) - residuals.cost(point)).view(2, -1).mean(0)
-    inside = (residuals.space.clipped(there.x) == there.x).all(1).view(2, -1).all(0)
+    moved_point = Point(point.x + x, point.local + local, point.initial + initial)
+    rise = (residuals.cost(moved_point) - residuals.cost(point)).view(2, -1).mean(0)
+    inside = (residuals.space.clipped(moved_point.x) == moved_point.x).all(1).view(2, -1).all(0)
     predicted = 0.5 * length.square() / inverse[free, free]
-    found[free] = torch.where(inside, rise / predicted, torch.nan)
-    return found
+    ratios[free] = torch.where(inside, rise / predicted, torch.nan)
+    return ratios
 
 
 _WINDOWS = 48
@@ -269,13 +269,13 @@ def search(
     The state of a search from many starts is stored in the folder `run`, and read from there with `resume`. An executor
     distributes candidates over its workers; the result does not depend on it.
     """
-    late = False
+    out_of_time = False
 
     def stop(stage: str) -> Callable[[int, Tensor], bool]:
         def called(iteration: int, cost: Tensor) -> bool:
-            nonlocal late
-            late = progress(stage, iteration, float(cost.min()), float(cost.max()))
-            return late
+            nonlocal out_of_time
+            out_of_time = progress(stage, iteration, float(cost.min()), float(cost.max()))
+            return out_of_time
 
         return called
 
@@ -286,17 +286,17 @@ def search(
             settled=bool(solution.converged[solution.best]),
             moved=not torch.equal(best.x[0], residuals.space.nominal),
             iterations=solution.iterations,
-            late=late,
+            out_of_time=out_of_time,
             derivatives=settings.optimiser != "cma-es",
         )
         return Searched(last, best, end, ends, costs)
 
     x = residuals.space.nominal[None]
     if starts == 1 or settings.starts is UNSET:
-        found = fit(x, residuals.values(x)[:0], x.new_zeros(0))
-        if starts == 1 or late or not needs_more_starts(found.residuals, found.point):
-            return found
-        x = found.point.x
+        searched = fit(x, residuals.values(x)[:0], x.new_zeros(0))
+        if starts == 1 or out_of_time or not needs_more_starts(searched.residuals, searched.point):
+            return searched
+        x = searched.point.x
     x, costs = _from_many_starts(residuals, x, settings, starts, stop, run, resume, executor)
     return fit(x[:1], residuals.values(x), costs)
 

@@ -205,8 +205,8 @@ class _Rates:
     path: float
     damping: float
     covariance_path: float
-    one: float
-    many: float
+    rank_one: float
+    rank_mu: float
     length: float
 
     @classmethod
@@ -223,8 +223,8 @@ class _Rates:
             path=path,
             damping=1 + 2 * max(0.0, math.sqrt((mass - 1) / (n + 1)) - 1) + path,
             covariance_path=(4 + mass / n) / (n + 4 + 2 * mass / n),
-            one=one,
-            many=min(1 - one, 2 * (mass - 2 + 1 / mass) / ((n + 2) ** 2 + mass)),
+            rank_one=one,
+            rank_mu=min(1 - one, 2 * (mass - 2 + 1 / mass) / ((n + 2) ** 2 + mass)),
             length=math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)),
         )
 
@@ -245,18 +245,20 @@ def cma_es(
     quantities stay fixed. All draws come from `seed`. An executor distributes the candidates of a generation over its
     workers; the result does not depend on it.
     """
-    found = []
+    results = []
     for k in range(len(start.x)):
         first = start.pick(torch.tensor([k]))
         with shared_out(partial(_costs, residuals, first), executor) as costs:
-            found.append(_search(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
-    x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in found), strict=True))
+            results.append(
+                _search(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k))
+            )
+    x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in results), strict=True))
     return Solution(
         Point(x, start.local, start.initial),
         cost,
         torch.full_like(cost, 1e-2),
-        max(done for _, _, done, _ in found),
-        torch.tensor([settled for _, _, _, settled in found]),
+        max(done for _, _, done, _ in results),
+        torch.tensor([settled for _, _, _, settled in results]),
     )
 
 
@@ -291,9 +293,9 @@ def _search(
         own = rates.covariance_path
         covariance_path = (1 - own) * covariance_path + steady * math.sqrt(own * (2 - own) * rates.mass) * step
         covariance = (
-            (1 - rates.one - rates.many) * covariance
-            + rates.one * torch.outer(covariance_path, covariance_path)
-            + rates.many * (steps.T * rates.weights) @ steps
+            (1 - rates.rank_one - rates.rank_mu) * covariance
+            + rates.rank_one * torch.outer(covariance_path, covariance_path)
+            + rates.rank_mu * (steps.T * rates.weights) @ steps
         )
         sigma *= math.exp(rates.path / rates.damping * (float(path.norm()) / rates.length - 1))
         spread = float(cost[order[-1]] - cost[order[0]])

@@ -100,19 +100,19 @@ class Prior:
         names = set(self.kinds)
         if len(names) == 1:
             return PRIORS[self.kinds[0]].distance(values, self.mean, self.deviation)
-        found = torch.empty_like(values)
+        distance = torch.empty_like(values)
         for name in names:
-            own = torch.tensor([kind == name for kind in self.kinds])
-            found[..., own] = PRIORS[name].distance(values[..., own], self.mean[own], self.deviation[own])
-        return found
+            rows = torch.tensor([kind == name for kind in self.kinds])
+            distance[..., rows] = PRIORS[name].distance(values[..., rows], self.mean[rows], self.deviation[rows])
+        return distance
 
     def slope(self, values: Tensor) -> Tensor:
         """Return the derivative of `distance` by the physical values [..., n], shape [..., p, n]."""
         with torch.enable_grad():
-            own = values[..., self.columns].detach().requires_grad_()
-            (by_own,) = torch.autograd.grad(self._distance(own).sum(), own)
-        slope = values.new_zeros(*by_own.shape, values.shape[-1])
-        slope[..., torch.arange(len(self.columns)), self.columns] = by_own
+            chosen = values[..., self.columns].detach().requires_grad_()
+            (by_chosen,) = torch.autograd.grad(self._distance(chosen).sum(), chosen)
+        slope = values.new_zeros(*by_chosen.shape, values.shape[-1])
+        slope[..., torch.arange(len(self.columns)), self.columns] = by_chosen
         return slope
 
 
@@ -148,7 +148,7 @@ def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Pr
     Raises:
         InputError: A pattern matches no free quantity, or a width is invalid for its kind.
     """
-    found: dict[int, tuple[str, float]] = {}
+    priors: dict[int, tuple[str, float]] = {}
     for pattern, given in asked.items():
         rows = [k for k, s in enumerate(specs) if fnmatchcase(s.name, pattern) or fnmatchcase(s.name, f"{pattern}.*")]
         if not rows:
@@ -157,15 +157,15 @@ def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Pr
                 "patterns of them"
             )
         kind, width = _split(str(given).strip())
-        found |= {k: (kind, PRIORS[kind].read(pattern, width, specs[k])) for k in rows}
-    if not found:
+        priors |= {k: (kind, PRIORS[kind].read(pattern, width, specs[k])) for k in rows}
+    if not priors:
         return None
-    columns = sorted(found)
+    columns = sorted(priors)
     return Prior(
         torch.tensor(columns),
         torch.tensor([specs[k].nominal for k in columns], dtype=torch.float64),
-        torch.tensor([found[k][1] for k in columns], dtype=torch.float64),
-        tuple(found[k][0] for k in columns),
+        torch.tensor([priors[k][1] for k in columns], dtype=torch.float64),
+        tuple(priors[k][0] for k in columns),
     )
 
 
@@ -181,10 +181,10 @@ def parse_priors(texts: Sequence[str]) -> dict[str, float | str]:
     Raises:
         InputError: A text is malformed.
     """
-    found: dict[str, float | str] = {}
+    priors: dict[str, float | str] = {}
     for text in texts:
         name, given, width = text.partition("=")
         if not (name and given and width):
             raise InputError(f"prior {text!r} is malformed; valid: NAME=STANDARD_DEVIATION, NAME=20%")
-        found[name] = width
-    return found
+        priors[name] = width
+    return priors

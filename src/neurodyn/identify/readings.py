@@ -38,24 +38,24 @@ def mounted_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[Mounte
     Raises:
         InputError: The data lack a sensor's stream or hold one of another kind, or a noise vector has the wrong length.
     """
-    found = []
+    mounted = []
     for name, sensor in sensors.items():
         stream = streams[stream_of(name, sensor, tuple(streams))]
         channel_noise(name, sensor, stream)
-        found.append(MountedSensor(name, sensor, msgspec.structs.replace(stream, name=name)))
-    return tuple(found)
+        mounted.append(MountedSensor(name, sensor, msgspec.structs.replace(stream, name=name)))
+    return tuple(mounted)
 
 
 def bounded_delays(parameters: Sequence[Parameter], horizon: float) -> tuple[Parameter, ...]:
     """Return parameters with default bounds on delays: 0 to 0.1 s, at most half of the horizon."""
-    found = []
+    bounded = []
     for spec in parameters:
         if spec.name.endswith(".delay"):
             lower = min(0.0, spec.nominal) if spec.lower is None else spec.lower
             longest = max(min(_LONGEST, 0.5 * horizon), spec.nominal)
             spec = msgspec.structs.replace(spec, lower=lower, upper=longest if spec.upper is None else spec.upper)
-        found.append(spec)
-    return tuple(found)
+        bounded.append(spec)
+    return tuple(bounded)
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,11 @@ class ComparedReadings:
         """Return a robust scale of each channel's compared errors [W, T, channels], or its given noise."""
         sizes = []
         for channel in range(len(self.channels)):
-            own = errors[..., channel][self.compared[..., channel]].abs()
-            if not len(own):  # all frames of the window precede the delay
+            present = errors[..., channel][self.compared[..., channel]].abs()
+            if not len(present):  # all frames of the window precede the delay
                 sizes.append(self.noise[channel])
                 continue
-            size = torch.maximum(own.median() / MEDIAN, 0.1 * own.square().mean().sqrt())
+            size = torch.maximum(present.median() / MEDIAN, 0.1 * present.square().mean().sqrt())
             sizes.append(size.clamp_min(1e-9))
         return torch.where(self.given, self.noise, torch.stack(sizes))
 
@@ -183,12 +183,14 @@ class ComparedReadings:
     def _delayed(self, seen: Tensor, values: Tensor) -> Tensor:
         parts, first = [], 0
         for one in self.observation.mounted:
-            own = seen[..., first : first + sum(one.widths)]
+            sensor_readings = seen[..., first : first + sum(one.widths)]
             first += sum(one.widths)
             delay = self._value(f"{one.name}.delay", values)
             if isinstance(delay, Tensor) or delay != 0.0:
-                own = interpolated(own, torch.as_tensor(delay, dtype=own.dtype) / self.observation.dt)
-            parts.append(own)
+                sensor_readings = interpolated(
+                    sensor_readings, torch.as_tensor(delay, dtype=sensor_readings.dtype) / self.observation.dt
+                )
+            parts.append(sensor_readings)
         return torch.cat(parts, -1)
 
     def _differences(self, seen: Tensor, values: Tensor, readings: Tensor) -> Tensor:
@@ -211,10 +213,10 @@ class ComparedReadings:
 def interpolated(values: Tensor, delay: Tensor) -> Tensor:
     """Return values [N, T, channels] delayed by `delay` frames ([] or [N]), by cubic interpolation."""
     worlds, frames, width = values.shape
-    place = torch.arange(frames, dtype=values.dtype) - delay.expand(worlds)[:, None]
-    place = place.clamp(0.0, frames - 1.0)
-    left = place.detach().floor().clamp_max(max(frames - 2, 0))
-    s = (place - left)[..., None]
+    position = torch.arange(frames, dtype=values.dtype) - delay.expand(worlds)[:, None]
+    position = position.clamp(0.0, frames - 1.0)
+    left = position.detach().floor().clamp_max(max(frames - 2, 0))
+    s = (position - left)[..., None]
     index = left.long()[..., None] + torch.arange(-1, 3)
     gathered = [values.gather(1, index[..., k].clamp(0, frames - 1)[..., None].expand(-1, -1, width)) for k in range(4)]
     before, here, there, after = gathered
@@ -228,9 +230,9 @@ def interpolated(values: Tensor, delay: Tensor) -> Tensor:
 
 def rotation_error(predicted: Tensor, logged: Tensor) -> Tensor:
     """Return the rotation vectors of R_log^T R for predicted matrices, nearly orthonormal, and logged quaternions."""
-    turn = rotation.from_matrix(predicted.unflatten(-1, (3, 3)))
+    orientation = rotation.from_matrix(predicted.unflatten(-1, (3, 3)))
     known = torch.where(torch.isfinite(logged), logged, logged.new_tensor([0.0, 0.0, 0.0, 1.0]))
-    return rotation.logarithm(rotation.multiply(rotation.conjugate(rotation.normalise(known)), turn))
+    return rotation.logarithm(rotation.multiply(rotation.conjugate(rotation.normalise(known)), orientation))
 
 
 def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
@@ -238,11 +240,11 @@ def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
     starts = [0]
     for stream in streams:
         starts.append(starts[-1] + stream.width)
-    found: list[int] = []
+    columns: list[int] = []
     for name, sensor in sensors.items():
         index = stream_of(name, sensor, tuple(streams))
-        found += range(starts[index], starts[index + 1])
-    return found
+        columns += range(starts[index], starts[index + 1])
+    return columns
 
 
 def _compared(
@@ -253,10 +255,10 @@ def _compared(
     ahead: list[int] = []
     bounds = {spec.name: (spec.lower, spec.upper) for spec in free}
     for one in mounted:
-        own = readings[..., column : column + one.stream.width]
+        sensor_readings = readings[..., column : column + one.stream.width]
         column += one.stream.width
-        there = torch.isfinite(own).all(-1)
-        if not bool(there.any()):
+        present = torch.isfinite(sensor_readings).all(-1)
+        if not bool(present.any()):
             raise InputError(
                 f"sensor {one.name!r}: the windows hold no reading of it; valid: data in which it was logged"
             )
@@ -271,42 +273,42 @@ def _compared(
                 f"valid: delays below {(frames - 1) * dt:g} s, or a longer horizon"
             )
         frame = torch.arange(frames)
-        there = there & (frame >= first) & (frame <= last)
-        if not bool(there.any()):
+        present = present & (frame >= first) & (frame <= last)
+        if not bool(present.any()):
             raise InputError(
                 f"sensor {one.name!r}: no reading is left {late or -early:g} s after a window begins; valid: shorter "
                 "delays, or a longer horizon"
             )
-        masks.append(there[..., None].expand(*there.shape, len(one.stream.channels)))
+        masks.append(present[..., None].expand(*present.shape, len(one.stream.channels)))
         ahead += [beyond] * len(one.stream.channels)
     return torch.cat(masks, -1), torch.tensor(ahead)
 
 
 def _estimated(mounted: Sequence[MountedSensor], readings: Tensor) -> list[list[float]]:
     """Return the noise of each channel by sensor, from fourth differences of the readings."""
-    found, column = [], 0
+    noises, column = [], 0
     for one in mounted:
         sizes: list[float] = []
         for part in one.stream.parts:
-            own = readings[..., column : column + len(part.components)]
+            part_readings = readings[..., column : column + len(part.components)]
             column += len(part.components)
-            sizes += _part_noise(own, turns=part.name == QUATERNION)
-        found.append(sizes)
-    return found
+            sizes += _part_noise(part_readings, turns=part.name == QUATERNION)
+        noises.append(sizes)
+    return noises
 
 
 def _part_noise(readings: Tensor, *, turns: bool) -> list[float]:
     differences, sizes = [], []
     for window in readings:
-        own = window[torch.isfinite(window).all(-1)]
-        if turns and len(own) > 1:
-            first = rotation.conjugate(rotation.normalise(own[:1]))
-            own = rotation.logarithm(rotation.multiply(first.expand_as(own), rotation.normalise(own)))
+        rows = window[torch.isfinite(window).all(-1)]
+        if turns and len(rows) > 1:
+            first = rotation.conjugate(rotation.normalise(rows[:1]))
+            rows = rotation.logarithm(rotation.multiply(first.expand_as(rows), rotation.normalise(rows)))
         elif turns:
-            own = own[:, :3]
-        sizes.append(own)
-        if len(own) > 4:
-            differences.append(own.diff(n=4, dim=0))
+            rows = rows[:, :3]
+        sizes.append(rows)
+        if len(rows) > 4:
+            differences.append(rows.diff(n=4, dim=0))
     values = torch.cat(sizes)
     spread = (values - values.mean(0)).square().mean(0).sqrt()
     least = (_LEAST_SHARE * spread.square().mean().sqrt()).clamp_min(1e-6)

@@ -148,8 +148,8 @@ class Residuals:
         self.dynamics, self.windows, self.noise = dynamics, windows, noise
         self.options = options or ResidualOptions()
         self.measured = measured
-        own = noise.joined if measured is None else torch.cat([noise.joined, measured.noise])
-        self.scale = own if scale is None else scale
+        joined_noise = noise.joined if measured is None else torch.cat([noise.joined, measured.noise])
+        self.scale = joined_noise if scale is None else scale
         specs = (*dynamics.physical.specs, *(() if measured is None else measured.free))
         self.space: BoxedSpace = SearchSpace(Parameters(specs)) if space is None else space
         self.parameters = len(self.space.nominal)
@@ -206,8 +206,10 @@ class Residuals:
 
     def excess(self, point: Point) -> Tensor:
         """Return the `robust` scale of compared channels in standard deviations of their noise, shape [channels]."""
-        own = self.noise.joined if self.measured is None else torch.cat([self.noise.joined, self.measured.noise])
-        return (self.robust(point) / own)[self._channels]
+        joined_noise = (
+            self.noise.joined if self.measured is None else torch.cat([self.noise.joined, self.measured.noise])
+        )
+        return (self.robust(point) / joined_noise)[self._channels]
 
     def _changed(self, **attributes: Any) -> "Residuals":
         copy = object.__new__(Residuals)
@@ -218,7 +220,7 @@ class Residuals:
         """Return these residuals with another scale and noise."""
         return self._changed(scale=scale, noise=noise)
 
-    def on(self, windows: FitWindows, measured: ComparedReadings | None) -> "Residuals":
+    def with_windows(self, windows: FitWindows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""
         return self._changed(windows=windows, measured=measured)
 
@@ -387,24 +389,26 @@ class Residuals:
 
         Coordinates are moved together while a launch has few worlds, as its overhead then exceeds their cost.
         """
-        sets, each = point.x.shape[0], max(1, _WORLDS // (point.x.shape[0] * self.windows.count))
-        found: list[Tensor] = []
-        for first in range(0, self.parameters, each):
-            columns = range(first, min(first + each, self.parameters))
+        sets, group = point.x.shape[0], max(1, _WORLDS // (point.x.shape[0] * self.windows.count))
+        derivatives: list[Tensor] = []
+        for first in range(0, self.parameters, group):
+            columns = range(first, min(first + group, self.parameters))
             moved, width = self._moved(point, columns, _STEP), 2.0 * _STEP
             if self.options.one_sided:
                 back, width = errors.repeat(len(columns), 1, 1, 1), _STEP
             else:
                 back = self._moved(point, columns, -_STEP)
-            found.extend((self._halved(torch.cat([moved, back]), len(columns) * sets) * (2.0 / width)).split(sets))
-        return found
+            derivatives.extend(
+                (self._halved(torch.cat([moved, back]), len(columns) * sets) * (2.0 / width)).split(sets)
+            )
+        return derivatives
 
     def _moved(self, point: Point, columns: Sequence[int], step: float) -> Tensor:
         """Return the errors with each of these coordinates moved, shape [columns * S, W, T, channels]."""
-        there = point.x.repeat(len(columns), 1)
+        x = point.x.repeat(len(columns), 1)
         for k, column in enumerate(columns):
-            there[k * len(point.x) : (k + 1) * len(point.x), column] += step
-        return self._errors(*self._worlds(self.space.values(there), Point.joined([point] * len(columns))))
+            x[k * len(point.x) : (k + 1) * len(point.x), column] += step
+        return self._errors(*self._worlds(self.space.values(x), Point.joined([point] * len(columns))))
 
     def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
         sets, both = values.shape[0], Point.joined([point, point])
@@ -450,10 +454,10 @@ class Residuals:
             physical, shift, torque = (x[first : first + chunk] for x in flat)
             path, driven = self._rollout(physical, shift, torque, picked)
             positions = position_difference(self._spec, path.q[:, 1:], w.q[picked, 1:])
-            both = [positions, path.qd[:, 1:] - w.qd[picked, 1:]]
+            channels = [positions, path.qd[:, 1:] - w.qd[picked, 1:]]
             if self.measured is not None:
-                both.append(self._sensed(self.measured, path, driven, physical, picked))
-            parts.append(torch.cat(both, -1))
+                channels.append(self._sensed(self.measured, path, driven, physical, picked))
+            parts.append(torch.cat(channels, -1))
         return torch.cat(parts).view(sets, w.count, w.frames, len(self.scale))
 
     def _sensed(
@@ -477,9 +481,9 @@ class Residuals:
         environment = None
         if self._environments is not None:
             environment = self._environments.at(None if w.ground is None else w.ground[rows])
-        control, own = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
+        control, quantities = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
         context = w.context(state, rows)
-        return self.dynamics.driven(context, control, own, self.dynamics.weights.detach(), environment)
+        return self.dynamics.driven(context, control, quantities, self.dynamics.weights.detach(), environment)
 
 
 def without_jumps(derivatives: Tensor) -> Tensor:

@@ -49,24 +49,25 @@ def with_drives(robot: Robot, kind: str) -> Robot:
     DRIVE_LAWS.require(kind)
     start = Drive(longest_delay=LONGEST_DELAY, kind=kind)
     missing = [name for name in DRIVE_LAWS[kind].needs if getattr(start, name) is None]
-    bare = [name for name in robot.actuated if name not in robot.drives]
-    if missing and bare:
+    undriven = [name for name in robot.actuated if name not in robot.drives]
+    if missing and undriven:
         if robot.gains is None or missing != ["kp", "kd"]:
             raise InputError(
-                f"robot {robot.name!r}: a drive of kind {kind!r} at {bare[0]!r} needs {' and '.join(missing)} to start "
-                f"from; valid: `drives: {{{bare[0]}: {{kind: {kind}, ...}}}}` in the declaration, or `gains` with hold"
+                f"robot {robot.name!r}: a drive of kind {kind!r} at {undriven[0]!r} needs {' and '.join(missing)} to "
+                f"start from; valid: `drives: {{{undriven[0]}: {{kind: {kind}, ...}}}}` in the declaration, or `gains` "
+                "with hold"
             )
         start = msgspec.structs.replace(start, kp=robot.gains.hold[0], kd=robot.gains.hold[1])
-    return msgspec.structs.replace(robot, drives={**dict.fromkeys(bare, start), **robot.drives})
+    return msgspec.structs.replace(robot, drives={**dict.fromkeys(undriven, start), **robot.drives})
 
 
 def drive_parameters(robot: Robot) -> tuple[str, ...]:
     """Return the default free quantities of drives: their own numbers, and armature, damping and friction."""
     free = []
     for name, drive in robot.drives.items():
-        own = drive.quantities()
-        free += [f"actuator.{name}.{what}" for what in DRIVE_LAWS[drive.kind].free if what in own]
-        free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in own]
+        quantities = drive.quantities()
+        free += [f"actuator.{name}.{what}" for what in DRIVE_LAWS[drive.kind].free if what in quantities]
+        free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in quantities]
         if not drive.elastic:
             free += [f"{joint}.{what}" for joint in (drive.joints if drive.placed else (name,)) for what in _PASSIVE]
         else:
@@ -109,8 +110,8 @@ def plan_identification(request: IdentifyRequest) -> tuple[IdentificationProblem
     if not asked:
         raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")
     if blueprint is not None and not isinstance(blueprint, Blueprint):
-        own = Path(declared.folder) / "blueprint.yaml"
-        blueprint = read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
+        declared_file = Path(declared.folder) / "blueprint.yaml"
+        blueprint = read_config(declared_file if blueprint == "robot" else Path(blueprint), Blueprint)
     store, names = open_logs(declared, data), () if isinstance(data, Store) else names_of(data)
     require_same_simulator(declared, store)
     problem = IdentificationProblem(
@@ -144,10 +145,10 @@ def identify_again(again: TrainingAgain) -> None:
     )  # fmt: skip
 
 
-def _text(one: Parameter) -> str:
+def _text(parameter: Parameter) -> str:
     """Return a free quantity in the user's notation."""
-    lower, upper = ("" if bound is None else repr(bound) for bound in (one.lower, one.upper))
-    return f"{one.name}={one.nominal!r}:{lower}:{upper}"
+    lower, upper = ("" if bound is None else repr(bound) for bound in (parameter.lower, parameter.upper))
+    return f"{parameter.name}={parameter.nominal!r}:{lower}:{upper}"
 
 
 def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Store:

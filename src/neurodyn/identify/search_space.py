@@ -33,7 +33,7 @@ class BoxedSpace:
         """Return the nearest coordinates within the bounds."""
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
-    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+    def at_active_bound(self, x: Tensor, gradient: Tensor) -> Tensor:
         """Return which coordinates lie on a bound that a descent step would cross, bool, shape [..., n]."""
         return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
@@ -80,9 +80,9 @@ class SearchSpace(BoxedSpace):
         x = values / self._size
         return torch.where(self._block, self._quantities.raw_of(values), x) if self._block.any() else x
 
-    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+    def at_active_bound(self, x: Tensor, gradient: Tensor) -> Tensor:
         """Return which coordinates are fixed, or lie on a bound that a descent step would cross."""
-        return self.fixed | super().held(x, gradient)
+        return self.fixed | super().at_active_bound(x, gradient)
 
 
 class FixedSpace(BoxedSpace):

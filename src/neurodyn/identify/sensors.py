@@ -61,8 +61,8 @@ class LogSensors:
                 known, or a quantity is unknown.
         """
         streams = store.header.streams
-        there = {stream.name for stream in streams}
-        sensors = {n: s for n, s in robot.sensors.items() if (s.stream or n) in there} | settings.sensors
+        stream_names = {stream.name for stream in streams}
+        sensors = {n: s for n, s in robot.sensors.items() if (s.stream or n) in stream_names} | settings.sensors
         mounted = mounted_sensors(sensors, streams)
         if not (settings.positions or settings.velocities or sensors):
             raise InputError(
@@ -71,14 +71,14 @@ class LogSensors:
             )
         store, controller = _closed(store, settings, robot)
         gains = {} if controller is None else controller.gains(robot.spec.controls)
-        own = sensor_quantities(mounted)
-        specs = select_parameters({**nominal, **gains, **own}, asked, bounds)
+        mounting = sensor_quantities(mounted)
+        specs = select_parameters({**nominal, **gains, **mounting}, asked, bounds)
         horizon = settings.horizon
         return cls(
             store, sensors, controller, tuple(s for s in specs if s.name in nominal),
             tuple(s for s in specs if s.name in gains),
-            bounded_delays([s for s in specs if s.name in own and s.name not in nominal], horizon),
-            tuple(sorted(there - {sensor.stream or name for name, sensor in sensors.items()})),
+            bounded_delays([s for s in specs if s.name in mounting and s.name not in nominal], horizon),
+            tuple(sorted(stream_names - {sensor.stream or name for name, sensor in sensors.items()})),
         )  # fmt: skip
 
     @property

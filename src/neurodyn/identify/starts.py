@@ -45,7 +45,7 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
     return "past" if ahead else "logged"
 
 
-def lead(context: int, history: int) -> int:
+def frames_before(context: int, history: int) -> int:
     """Return the number of frames before a forecast: enough for state estimation and for memories."""
     return max(context, history)
 
@@ -65,14 +65,14 @@ def started(
 
     Args:
         dynamics: Model whose roll-outs are fitted to the past.
-        windows: Windows of `lead(context, history)` past frames and the frames to forecast.
+        windows: Windows of `frames_before(context, history)` past frames and the frames to forecast.
         context: Past frames to which an initial state is fitted.
         start: "logged" keeps the logged states; "past" estimates them.
         noise: Sensor noise.
         environments: Environments of the windows; None for the model's own.
         history: Past frames that initialise memories of drives and networks.
     """
-    before = lead(context, history)
+    before = frames_before(context, history)
     future = windows.after(before) if dynamics.memory else windows.cut(before)
     if start == "logged" or context == 0:
         return future
@@ -109,7 +109,7 @@ class FromPast(nn.Module):
         super().__init__()
         self.dynamics, self.noise = dynamics, noise
         self.context = context
-        self.spec = dynamics.spec.with_context(lead(context, dynamics.spec.context))
+        self.spec = dynamics.spec.with_context(frames_before(context, dynamics.spec.context))
         self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
 
     @property
@@ -137,8 +137,10 @@ class FromPast(nn.Module):
             ground = None if environment is None or environment.ground is None else environment.ground.pose
             pose = None if ground is None else ground.double()
             past = FitWindows(q, qd, control, pose, nobody, ("",), np.zeros((len(q), 2), np.int64))
-            where = None if environment is None else RecordedEnvironments.like(environment)
-            begin = started(self.dynamics, past, min(self.context, frames), "past", self.noise, where, history=frames)
+            environments = None if environment is None else RecordedEnvironments.like(environment)
+            begin = started(
+                self.dynamics, past, min(self.context, frames), "past", self.noise, environments, history=frames
+            )
             context = begin.context()
         return self.dynamics.rollout(context, controls, environment)
 
@@ -149,11 +151,11 @@ def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
     None if the run was not identified, or if its forecasts started from logged states.
     """
     path = resolve_run(run) / "identification.json"
-    found = read_json(path) if path.is_file() else None
-    if found is None or found["held_out"]["start"] == "logged":
+    figures = read_json(path) if path.is_file() else None
+    if figures is None or figures["held_out"]["start"] == "logged":
         return None
     context = read_config(resolve_run(run) / "config.yaml", IdentificationRecord).settings.context
-    sizes = torch.tensor(list(found["noise"].values()), dtype=torch.float64)
+    sizes = torch.tensor(list(figures["noise"].values()), dtype=torch.float64)
     model = HYBRID.load(run)
     model.compute_device = device
     return FromPast(model, context, Noise(*sizes.chunk(2)))

@@ -110,7 +110,7 @@ def errors(result: AdaptationFigures) -> list[Table]:
     for group in result.rungs[0].errors:
         rows = []
         for rung in result.rungs:
-            kept = rung.words if rung.kept else f"no: {rung.words}"
+            kept = rung.reason if rung.kept else f"no: {rung.reason}"
             rows.append([_NAMES[rung.name], *(f"{value:.3g}" for value in rung.errors[group]), kept])
             if rung.test:
                 rows.append([f"{_NAMES[rung.name]}, test", *(f"{value:.3g}" for value in rung.test[group]), ""])

@@ -17,12 +17,12 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, adapt
+from neurodyn.identify.adaptation.default_coordinates import with_lag
 from neurodyn.identify.adaptation.fit import Fitting, structures
 from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
 from neurodyn.identify.adaptation.networks import joint_networks
-from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation, found_quantities
+from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation, adapted_quantities
 from neurodyn.identify.adaptation.settings import FitStage
-from neurodyn.identify.adaptation.usual import with_lag
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
@@ -143,7 +143,7 @@ def test_a_sound_robot_keeps_its_declaration(tmp_path: Path):
     settings = msgspec.structs.replace(SETTINGS, networks_from=1.5)
     found = adapt("cartpole", path, tmp_path / "run", settings=settings, threads=1)
     assert [rung.name for rung in found.figures.rungs] == [DECLARED, IDENTIFIED]
-    assert found.figures.rungs[1].words.endswith("no networks")  # which would learn noise
+    assert found.figures.rungs[1].reason.endswith("no networks")  # which would learn noise
     gain = next(one for one in found.figures.quantities if one.name == "actuator.slider.gain")
     assert gain.value == pytest.approx(1.0, abs=0.05)
     assert found.figures.chosen == DECLARED or found.figures.rungs[1].share > 0.5
@@ -190,7 +190,7 @@ def test_a_limit_that_the_log_reaches_is_found_and_of_another_it_says_nothing(tm
         measured = (path.q.numpy() + noise, path.qd.numpy() + 10.0 * noise, np.zeros((12, 60, 1)))
         writer.append(*(part.astype(np.float32) for part in measured), lengths=np.full(12, 60), split=split)
     fitting = Fitting(model, Store.open(tmp_path / "log.h5"), SETTINGS, 1)
-    lower, upper = found_quantities(fitting.run(), SETTINGS.unsaid)
+    lower, upper = adapted_quantities(fitting.run(), SETTINGS.unsaid)
     assert not lower.said
     assert upper.said
     assert upper.value == pytest.approx(3.85, abs=0.01)

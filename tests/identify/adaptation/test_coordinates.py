@@ -14,7 +14,7 @@ from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
 from neurodyn.identify.adaptation.coordinates import Coordinate, CoordinateSpace
-from neurodyn.identify.adaptation.usual import limbs_of, usual_coordinates
+from neurodyn.identify.adaptation.default_coordinates import default_coordinates, limbs_of
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import load
 from tests.identify.sensed import model
@@ -186,11 +186,11 @@ def test_velocities_stay_those_of_the_declared_centre_of_mass():
 def test_the_usual_set_names_what_a_worn_robot_has():
     pytest.importorskip("newton")
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
-    from neurodyn.identify.adaptation.usual import with_lag
+    from neurodyn.identify.adaptation.default_coordinates import with_lag
 
     robot = with_lag(load("cartpole"))
     mechanism, _, _ = declared_mechanism(robot, None)
-    names = usual_coordinates(robot, mechanism, nominal(mechanism, None)).names
+    names = default_coordinates(robot, mechanism, nominal(mechanism, None)).names
     assert {"slider.mass_scale", "hinge.damping", "hinge.friction", "hinge.armature", "motors.delay"} <= set(names)
     assert {"actuator.slider.gain", "actuator.slider.lag", "actuator.slider.bias"} <= set(names)
     assert {"slider.lower", "slider.upper"} <= set(names)
@@ -201,20 +201,20 @@ def test_the_usual_set_names_what_a_worn_robot_has():
 def test_patterns_say_which_quantities_of_the_set_are_free():
     pytest.importorskip("newton")
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
-    from neurodyn.identify.adaptation.usual import with_lag
+    from neurodyn.identify.adaptation.default_coordinates import with_lag
 
     robot = with_lag(load("cartpole"))
     mechanism, _, _ = declared_mechanism(robot, None)
     declared = nominal(mechanism, None)
-    some = usual_coordinates(robot, mechanism, declared, ("*.damping", "motors.delay"))
+    some = default_coordinates(robot, mechanism, declared, ("*.damping", "motors.delay"))
     assert some.names == ("slider.damping", "hinge.damping", "motors.delay")
     assert some.quantities == ("slider.damping", "hinge.damping", "actuator.slider.delay")
     with pytest.raises(InputError, match=r"nothing of 'cartpole' .* called 'hinge.dampng'; valid: .*hinge.damping"):
-        usual_coordinates(robot, mechanism, declared, ("hinge.dampng",))
+        default_coordinates(robot, mechanism, declared, ("hinge.dampng",))
 
 
 def test_a_payload_is_free_as_a_whole():
     mechanism = floating()
     robot = msgspec.structs.replace(load("ant"), actuated={})
-    names = usual_coordinates(robot, mechanism, nominal(mechanism, None), ("payload.mass",)).names
+    names = default_coordinates(robot, mechanism, nominal(mechanism, None), ("payload.mass",)).names
     assert names == LOADED

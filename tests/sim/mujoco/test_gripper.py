@@ -22,7 +22,7 @@ from neurodyn.dynamics.driven import driven
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.scenario import driven_at_random, passive
-from neurodyn.identify.adaptation.usual import _of_drives, with_lag
+from neurodyn.identify.adaptation.default_coordinates import _drive_coordinates, with_lag
 from neurodyn.identify.run import drive_parameters
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot, load
@@ -272,7 +272,9 @@ def test_identification_and_adaptation_free_numbers_that_there_are(robot: Robot,
     late = with_lag(robot)
     assert late.drives["lift"].lag is None, "a lag would make the damping explicit"
     assert late.drives["lift"].reach > 0
-    found = {coordinate.name for coordinate in _of_drives(late, nominal(declared_hybrid(late).mechanism, "soft"))}
+    found = {
+        coordinate.name for coordinate in _drive_coordinates(late, nominal(declared_hybrid(late).mechanism, "soft"))
+    }
     assert {"actuator.lift.kp", "actuator.lift.kd", "actuator.grip.gain", "motors.delay"} <= found
     assert not {"actuator.lift.gain", "actuator.grip.kp", "actuator.grip.bias"} & found
 

@@ -131,33 +131,33 @@ class CoordinateSpace(BoxedSpace):
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of `quantities`, shape [..., quantities], from coordinates [..., n]."""
-        found: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         for one in self.coordinates:
             for name in one.quantities:
-                found[name] = self.value(one.name, x)
+                values[name] = self.value(one.name, x)
         for limb, links in self._limbs.items():
             if f"{limb}.{MASS_SCALE}" not in self._index:
                 continue
             scale = self.value(f"{limb}.{MASS_SCALE}", x)
             for link in links:
-                found |= {name: self._declared[name] * scale for name in _inertial(link)}
+                values |= {name: self._declared[name] * scale for name in _inertial(link)}
         if self.payload:
-            found |= self._loaded(x, found)
-        return torch.stack([found[name] for name in self.quantities], -1) if self.quantities else x[..., :0]
+            values |= self._with_payload(x, values)
+        return torch.stack([values[name] for name in self.quantities], -1) if self.quantities else x[..., :0]
 
-    def _loaded(self, x: Tensor, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _with_payload(self, x: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return mass, centre and inertia of the base with its payload, a ball at a point in the base's body frame."""
         base, declared = self._base, self._declared
 
-        def own(name: str) -> Tensor:
-            return found.get(f"{base}.{name}", x.new_full(x.shape[:-1], declared[f"{base}.{name}"]))
+        def base_value(name: str) -> Tensor:
+            return values.get(f"{base}.{name}", x.new_full(x.shape[:-1], declared[f"{base}.{name}"]))
 
-        mass, (added, *place, radius) = own("mass"), (self.value(name, x) for name in PAYLOAD)
+        mass, (added, *position, radius) = base_value("mass"), (self.value(name, x) for name in PAYLOAD)
         total = mass + added
         centre = [x.new_full(x.shape[:-1], declared[f"{base}.com.{axis}"]) for axis in "xyz"]
-        joint = [(mass * c + added * p) / total for c, p in zip(centre, place, strict=True)]
-        inertia = dict(zip(INERTIA_ENTRIES, (own(f"inertia.{entry}") for entry in INERTIA_ENTRIES), strict=True))
-        arm = [p - c for p, c in zip(place, centre, strict=True)]
+        joint = [(mass * c + added * p) / total for c, p in zip(centre, position, strict=True)]
+        inertia = dict(zip(INERTIA_ENTRIES, (base_value(f"inertia.{entry}") for entry in INERTIA_ENTRIES), strict=True))
+        arm = [p - c for p, c in zip(position, centre, strict=True)]
         reduced, ball = mass * added / total, added * radius.square()
         square = sum((a.square() for a in arm), torch.zeros_like(mass))
         result = {f"{base}.mass": total, **{f"{base}.com.{axis}": c for axis, c in zip("xyz", joint, strict=True)}}
@@ -180,15 +180,15 @@ class PartOfSpace(BoxedSpace):
     """
 
     def __init__(self, space: CoordinateSpace, kept: Tensor) -> None:
-        self._whole, self.kept = space, kept
+        self._space, self.kept = space, kept
         self.names = tuple(space.names[k] for k in kept.tolist())
         self.lower, self.upper, self.nominal = space.lower[kept], space.upper[kept], space.nominal[kept]
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of the whole space's quantities, shape [..., quantities]."""
-        whole = self._whole.nominal.expand(*x.shape[:-1], -1).clone()
+        whole = self._space.nominal.expand(*x.shape[:-1], -1).clone()
         whole[..., self.kept] = x
-        return self._whole.values(whole)
+        return self._space.values(whole)
 
 
 def _inertial(link: str) -> list[str]:

@@ -26,9 +26,9 @@ from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.adaptation.coordinates import CoordinateSpace, PartOfSpace
+from neurodyn.identify.adaptation.default_coordinates import LIMITS, default_coordinates
 from neurodyn.identify.adaptation.elastic_links import SPRINGS, bending, with_springs
 from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
-from neurodyn.identify.adaptation.usual import LIMITS, usual_coordinates
 from neurodyn.identify.identifiability import Identifiability, identifiability
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.priors import UnitPrior
@@ -47,7 +47,7 @@ _SHARE = 0.25
 _LEAST_REACH = 1e-6
 """Longest delay of a motor without one [s], so that the delay stays a quantity."""
 
-Told = Callable[[str, int, float], None]
+ProgressReport = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
 
 
@@ -120,23 +120,25 @@ def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> lis
     """Return the declared structure and its alternatives.
 
     The alternatives are the other friction cone of the floor and, in the second half of the list, springs in the last
-    links. `patterns` select the free quantities, see `usual_coordinates`.
+    links. `patterns` select the free quantities, see `default_coordinates`.
     """
     contact = robot.simulated_contact
     mechanism, fingerprint, scene = declared_mechanism(robot, contact)
 
-    def of(own: Mechanism, structure: str = "") -> FitModel:
-        space = usual_coordinates(robot, own, nominal(own, contact), patterns)
-        return FitModel(robot, name, own, fingerprint, scene, contact, space, structure)
+    def model_of(mechanism: Mechanism, structure: str = "") -> FitModel:
+        space = default_coordinates(robot, mechanism, nominal(mechanism, contact), patterns)
+        return FitModel(robot, name, mechanism, fingerprint, scene, contact, space, structure)
 
-    found = [of(mechanism)]
+    models = [model_of(mechanism)]
     if contact == "soft" and mechanism.points:
         cone = "elliptic" if mechanism.constraints.cone == "pyramidal" else "pyramidal"
         soft = msgspec.structs.replace(mechanism.constraints, cone=cone)
-        found.append(of(msgspec.structs.replace(mechanism, constraints=soft), f"{cone} cones of friction"))
+        models.append(model_of(msgspec.structs.replace(mechanism, constraints=soft), f"{cone} cones of friction"))
         if names := bending(mechanism):
-            found += [of(with_springs(one.mechanism), _and(one.structure, springs_of(names))) for one in found]
-    return found
+            models += [
+                model_of(with_springs(one.mechanism), _joined(one.structure, springs_of(names))) for one in models
+            ]
+    return models
 
 
 def springs_of(names: Sequence[str]) -> str:
@@ -144,8 +146,8 @@ def springs_of(names: Sequence[str]) -> str:
     return f"{SPRINGS} {', '.join(names)}"
 
 
-def _and(one: str, other: str) -> str:
-    return f"{one} and {other}" if one else other
+def _joined(first: str, second: str) -> str:
+    return f"{first} and {second}" if first else second
 
 
 class Fitting:
@@ -168,9 +170,9 @@ class Fitting:
         store: Store,
         settings: AdaptationSettings,
         threads: int,
-        told: Told | None = None,
+        report: ProgressReport | None = None,
         *,
-        like: "Fitting | None" = None,
+        scaled_like: "Fitting | None" = None,
     ) -> None:
         """Prepare a fit.
 
@@ -179,11 +181,11 @@ class Fitting:
             store: The log.
             settings: Settings.
             threads: CPU threads.
-            told: See `Told`.
-            like: A fit of another structure, whose error scale is used, and whose current coordinates if both have the
-                same ones. None for a scale from the errors of the declared values.
+            report: See `ProgressReport`.
+            scaled_like: A fit of another structure, whose error scale is used, and whose current coordinates if both
+                have the same ones. None for a scale from the errors of the declared values.
         """
-        self.model, self.store, self.settings, self._told = model, store, settings, told
+        self.model, self.store, self.settings, self._report = model, store, settings, report
         self.dynamics = model.dynamics(store, threads)
         self.spec = model.robot.spec
         self.environments = environments_of(store, self.dynamics)
@@ -195,10 +197,10 @@ class Fitting:
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = given_noise(self.spec, (), (), windows)
         self._velocities = start_of(store, "auto") == "logged"
-        if like is not None:
-            self.scale = like.scale
-            if like.model.space.names == model.space.names:
-                self.x = like.x
+        if scaled_like is not None:
+            self.scale = scaled_like.scale
+            if scaled_like.model.space.names == model.space.names:
+                self.x = scaled_like.x
             return
         self.scale = self.noise.joined
         first = self.residuals(self.windows(Split.TRAIN, replaced_windows(settings.stages[0], settings.screen)))
@@ -231,8 +233,8 @@ class Fitting:
     def windows(self, split: Split, stage: FitStage) -> FitWindows:
         """Return the windows of a stage, with the commands before them."""
         frames = stage_frames(stage, self.spec.dt)
-        found = fit_windows(self.store, split, self.past + frames, most=stage.windows, seed=self.settings.seed)
-        return found.after(self.past)
+        windows = fit_windows(self.store, split, self.past + frames, most=stage.windows, seed=self.settings.seed)
+        return windows.after(self.past)
 
     def residuals(self, windows: FitWindows, *, one_sided: bool = True, early: bool = False) -> Residuals:
         """Return the residuals of windows, over all coordinates or those of `early` stages."""
@@ -272,7 +274,7 @@ class Fitting:
             costs[name] = float(held_out.cost(held_out.start(x[None]))) / held_out.windows.count
         best = min(costs, key=costs.__getitem__)
         self.x, stage = ends[best]
-        return self._ended(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
+        return self._fit_at_end(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
 
     def restored(self, tree: Mapping[str, Tensor], stages: Sequence[str]) -> AdaptedFit:
         """Return the fit saved by a stopped run, with the stages' names."""
@@ -280,16 +282,16 @@ class Fitting:
         costs = dict(zip(stages, tree["costs"].tolist(), strict=True))
         best = min(costs, key=costs.__getitem__)
         stage = self.stages[list(costs).index(best)]
-        return self._ended(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
+        return self._fit_at_end(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
 
-    def _ended(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> AdaptedFit:
+    def _fit_at_end(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> AdaptedFit:
         analysis = identifiability(residuals, residuals.start(self.x[None]))
         self.dynamics.physical.set_values(self.model.space.values(self.x))
         return AdaptedFit(self.model, self.dynamics, self.x, analysis, residuals, stage, costs)
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
-        places = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
-        start = residuals.start(self.x[None, places])
+        columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
+        start = residuals.start(self.x[None, columns])
         before = float(residuals.cost(start))
 
         def stop(iteration: int, cost: Tensor) -> bool:
@@ -299,13 +301,13 @@ class Fitting:
             # The relative decrease of a search's cost shrinks: at this rate it would end above the bar.
             hopeless = iteration > 1 and now * share ** (iterations - iteration) > bar
             done = share > 1.0 - self.settings.progress or hopeless
-            if self._told is not None:
-                self._told(name, iteration, now)
+            if self._report is not None:
+                self._report(name, iteration, now)
             return done
 
         solution = levenberg_marquardt(residuals, start, iterations, stop=stop)
         self.x = self.x.clone()
-        self.x[places] = solution.point.x[0]
+        self.x[columns] = solution.point.x[0]
         return float(solution.cost)
 
 
@@ -341,7 +343,11 @@ def replaced_windows(stage: FitStage, windows: int) -> FitStage:
 
 
 def best_structure(
-    models: Sequence[FitModel], store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
+    models: Sequence[FitModel],
+    store: Store,
+    settings: AdaptationSettings,
+    threads: int,
+    report: ProgressReport | None = None,
 ) -> tuple[Fitting, Fitting | None]:
     """Return the fit of the declared structure, or of an alternative that fits a few windows much better.
 
@@ -349,14 +355,14 @@ def best_structure(
     springs the cones again, whose difference rigid links may hide. If springs are kept, the best fit without them is
     returned second.
     """
-    plain, bent = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
-    kept = Fitting(plain[0], store, settings, threads, told)
+    plain, elastic = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
+    kept = Fitting(plain[0], store, settings, threads, report)
     cost, rigid = kept.screen(), None
 
     def better(number: int, among: Sequence[FitModel]) -> bool:
         nonlocal kept, cost
         bar = (1.0 - settings.structure_gain) * cost
-        fitting = Fitting(among[number], store, settings, threads, told, like=kept)
+        fitting = Fitting(among[number], store, settings, threads, report, scaled_like=kept)
         if (now := fitting.screen(bar)) >= bar:
             return False
         kept, cost = fitting, now
@@ -364,10 +370,10 @@ def best_structure(
 
     best = max((number for number in range(1, len(plain)) if better(number, plain)), default=0)
     without = kept
-    if bent and better(best, bent):
+    if elastic and better(best, elastic):
         rigid = without
-        for other in set(range(len(bent))) - {best}:
-            better(other, bent)
+        for other in set(range(len(elastic))) - {best}:
+            better(other, elastic)
     return kept, rigid
 
 

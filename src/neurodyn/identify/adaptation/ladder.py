@@ -48,15 +48,15 @@ class HeldOutErrors:
 
         Base errors are lengths of vectors [m, rad]; joint errors are means over joints [rad or m].
         """
-        found: dict[str, list[float]] = {}
+        errors: dict[str, list[float]] = {}
         first = 0
         if spec.floating:
-            found["base [m]"] = self.positions[..., :3].norm(dim=-1).mean(0).tolist()
-            found["base [rad]"] = self.positions[..., 3:6].norm(dim=-1).mean(0).tolist()
+            errors["base [m]"] = self.positions[..., :3].norm(dim=-1).mean(0).tolist()
+            errors["base [rad]"] = self.positions[..., 3:6].norm(dim=-1).mean(0).tolist()
             first = 6
         if self.positions.shape[-1] > first:
-            found["joints [rad or m]"] = self.positions[..., first:].abs().mean((0, 2)).tolist()
-        return found
+            errors["joints [rad or m]"] = self.positions[..., first:].abs().mean((0, 2)).tolist()
+        return errors
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Judgement:
     Attributes:
         kept: Whether it is kept.
         share: Its mean error, relative to that of the rung below.
-        words: Reason, in one line.
+        reason: Why, in one line.
     """
 
     kept: bool
     share: float
-    words: str
+    reason: str
 
 
 def held_out_windows(
@@ -122,8 +122,8 @@ def judged(below: HeldOutErrors, above: HeldOutErrors) -> Judgement:
     counts = torch.bincount(blocks.of_window, minlength=blocks.count).clamp_min(1)
 
     def score(errors: HeldOutErrors) -> Tensor:
-        each = (errors.positions.abs() / scale).mean((1, 2))[:, None]
-        return blocks.sums(each)[:, 0] / counts
+        by_window = (errors.positions.abs() / scale).mean((1, 2))[:, None]
+        return blocks.sums(by_window)[:, 0] / counts
 
     before, after = score(below), score(above)
     gain, share = before - after, float(after.mean() / before.mean())
@@ -154,53 +154,57 @@ def unexplained(
     path = rolled(dynamics, store, windows)
     errors = torch.nan_to_num(position_difference(spec, path.q[:, -1], windows.q[:, -1]), nan=0.0)
     floor = 2.0**0.5 * noise.q  # noise at both ends of a window
-    touching, known = _touching(dynamics, store, windows), signals(spec, windows)
-    found = []
+    touching, inputs = _touching(dynamics, store, windows), signals(spec, windows)
+    coordinates = []
     for k, name in enumerate(spec.tangent_names):
-        own = errors[:, k]
-        found.append(
+        error = errors[:, k]
+        coordinates.append(
             UnexplainedCoordinate(
-                name=name, error=_size(own), noise=float(floor[k]), touching=_of(own, touching),
-                air=_of(own, ~touching), with_signals=_correlated(own, _seen_by(spec, name, known)),
+                name=name, error=_rms(error), noise=float(floor[k]), touching=_rms_of_rows(error, touching),
+                air=_rms_of_rows(error, ~touching), with_signals=_correlations(error, _seen_by(spec, name, inputs)),
             )
         )  # fmt: skip
-    return sorted(found, key=lambda one: one.error / max(one.noise, 1e-12), reverse=True)
+    return sorted(coordinates, key=lambda one: one.error / max(one.noise, 1e-12), reverse=True)
 
 
 def beyond_noise(
-    left: Sequence[UnexplainedCoordinate], spec: StateSpec, noise: Noise, seconds: float, times: float
+    coordinates: Sequence[UnexplainedCoordinate], spec: StateSpec, noise: Noise, seconds: float, times: float
 ) -> bool:
     """Return whether an error after `seconds` exceeds `times` what noise of all states may explain.
 
     The noise of velocities is an upper bound: where motion is jerky, its own changes count as noise.
     """
-    most = dict(zip(spec.tangent_names, (2.0 * noise.q.square() + (seconds * noise.qd).square()).sqrt(), strict=True))
-    return any(one.error > times * float(most[one.name]) for one in left)
+    explained = dict(
+        zip(spec.tangent_names, (2.0 * noise.q.square() + (seconds * noise.qd).square()).sqrt(), strict=True)
+    )
+    return any(one.error > times * float(explained[one.name]) for one in coordinates)
 
 
 def signals(spec: StateSpec, windows: FitWindows) -> dict[str, Tensor]:
     """Return signals at the start of windows that an error may depend on, by name, shape [W] each."""
     q, qd, control = windows.q[:, 0], windows.qd[:, 0], windows.control.mean(1)
-    found = {f"q.{name}": q[:, k] for k, name in enumerate(spec.q_names)}
+    values = {f"q.{name}": q[:, k] for k, name in enumerate(spec.q_names)}
     for k, name in enumerate(spec.qd_names):
-        found |= {f"qd.{name}": qd[:, k], f"sign(qd.{name})": qd[:, k].sign()}
-    return found | {f"control.{name}": control[:, k] for k, name in enumerate(spec.controls)}
+        values |= {f"qd.{name}": qd[:, k], f"sign(qd.{name})": qd[:, k].sign()}
+    return values | {f"control.{name}": control[:, k] for k, name in enumerate(spec.controls)}
 
 
-def _seen_by(spec: StateSpec, name: str, known: dict[str, Tensor]) -> dict[str, Tensor]:
+def _seen_by(spec: StateSpec, name: str, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     joint = next((joint.name for joint in spec.joints if name in joint.tangent_names), name)
-    own = [f".{joint}", f".{joint}.", f".{joint})"]
-    return {signal: value for signal, value in known.items() if any(signal.endswith(o) or o in signal for o in own)}
+    suffixes = [f".{joint}", f".{joint}.", f".{joint})"]
+    return {
+        signal: value for signal, value in inputs.items() if any(signal.endswith(o) or o in signal for o in suffixes)
+    }
 
 
-def _correlated(errors: Tensor, known: dict[str, Tensor]) -> dict[str, float]:
-    found = {}
-    for name, value in known.items():
+def _correlations(errors: Tensor, inputs: dict[str, Tensor]) -> dict[str, float]:
+    correlations = {}
+    for name, value in inputs.items():
         both = torch.stack([errors, value])
         if bool((both.std(1) > 1e-12).all()):
-            found[name] = float(torch.corrcoef(both)[0, 1])
-    strong = sorted((n for n, r in found.items() if abs(r) > _LEAST), key=lambda n: -abs(found[n]))
-    return {name: found[name] for name in strong[:_MOST]}
+            correlations[name] = float(torch.corrcoef(both)[0, 1])
+    strong = sorted((n for n, r in correlations.items() if abs(r) > _LEAST), key=lambda n: -abs(correlations[n]))
+    return {name: correlations[name] for name in strong[:_MOST]}
 
 
 def _touching(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Tensor:
@@ -216,9 +220,9 @@ def _touching(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Te
     return ((readings.distance < radius) & readings.valid).any(-1)
 
 
-def _of(errors: Tensor, rows: Tensor) -> float | None:
-    return _size(errors[rows]) if int(rows.sum()) >= _ENOUGH else None
+def _rms_of_rows(errors: Tensor, rows: Tensor) -> float | None:
+    return _rms(errors[rows]) if int(rows.sum()) >= _ENOUGH else None
 
 
-def _size(errors: Tensor) -> float:
+def _rms(errors: Tensor) -> float:
     return float(errors.square().mean().sqrt())

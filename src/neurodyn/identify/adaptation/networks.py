@@ -12,10 +12,10 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.adaptation.default_coordinates import effort
 from neurodyn.identify.adaptation.fit import FitModel, environments_of
 from neurodyn.identify.adaptation.ladder import rolled
 from neurodyn.identify.adaptation.settings import AdaptationSettings
-from neurodyn.identify.adaptation.usual import effort
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop
@@ -31,7 +31,7 @@ _SIZE = 0.05
 
 def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSettings) -> Blueprint:
     """Return a network on the torque of each scalar joint, with the joint's motion, command and past as inputs."""
-    spec, found = model.robot.spec, []
+    spec, networks = model.robot.spec, []
     for index, link in enumerate(model.mechanism.links):
         joint = link.joint
         if joint.name not in spec.q_names:  # a base, or a spring absent from logs
@@ -46,13 +46,13 @@ def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSet
             inputs |= {f"control.{name}": windows.control[..., spec.controls.index(name)]}
         scales = tuple(max(float(value.square().mean().sqrt()), 1e-6) for value in inputs.values())
         size = _SIZE * effort(model.robot, model.mechanism, index)
-        found.append(
+        networks.append(
             Augmentation(
                 (f"torque.{name}",), tuple(inputs), hidden=settings.hidden, input_scale=scales, output_scale=(size,),
                 memory=settings.memory,
             )
         )  # fmt: skip
-    return Blueprint(tuple(found))
+    return Blueprint(tuple(networks))
 
 
 def with_networks(

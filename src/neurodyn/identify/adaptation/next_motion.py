@@ -22,9 +22,9 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
 from neurodyn.dynamics.batch import State
+from neurodyn.identify.adaptation.default_coordinates import effort
 from neurodyn.identify.adaptation.fit import AdaptedFit, Fitting
 from neurodyn.identify.adaptation.result import NextMotion
-from neurodyn.identify.adaptation.usual import effort
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds
@@ -45,7 +45,7 @@ def next_motion(fitting: Fitting, fit: AdaptedFit, out: Path) -> NextMotion | No
     settings, robot, dynamics = fitting.settings, fitting.model.robot, fitting.dynamics
     frames = max(4, round(settings.proposal_seconds / robot.spec.dt))
     rng = generator(settings.seed, "next motion")
-    known = _information(fitting, fit.residuals.windows, fit.x) + torch.eye(len(fit.x), dtype=torch.float64)
+    information = _information(fitting, fit.residuals.windows, fit.x) + torch.eye(len(fit.x), dtype=torch.float64)
     start = _start(fitting)
     best: tuple[float, Tensor, float, Tensor] | None = None
     for number in range(settings.proposals):
@@ -57,19 +57,19 @@ def next_motion(fitting: Fitting, fit: AdaptedFit, out: Path) -> NextMotion | No
         )  # fmt: skip
         if not _within(robot, path.q[0], path.qd[0]):
             continue
-        told = _information(fitting, _pieces(fitting, path.q[0], path.qd[0], commands), fit.x)
-        gain = float(torch.logdet(known + told) - torch.logdet(known))
+        gained = _information(fitting, _pieces(fitting, path.q[0], path.qd[0], commands), fit.x)
+        gain = float(torch.logdet(information + gained) - torch.logdet(information))
         if best is None or gain > best[0]:
-            best = gain, commands, amplitude, told
+            best = gain, commands, amplitude, gained
     if best is None:
         return None
-    _, commands, amplitude, told = best
+    _, commands, amplitude, gained = best
     write_text(out / FILE, _table(robot, commands))
-    now, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (known, known + told))
+    before, after = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (information, information + gained))
     names = fitting.model.space.names
-    order = (now - then).argsort(descending=True)[:_NAMED].tolist()
+    order = (before - after).argsort(descending=True)[:_NAMED].tolist()
     return NextMotion(
-        FILE, frames * robot.spec.dt, amplitude, {names[k]: (float(now[k]), float(then[k])) for k in order}
+        FILE, frames * robot.spec.dt, amplitude, {names[k]: (float(before[k]), float(after[k])) for k in order}
     )
 
 
@@ -77,7 +77,7 @@ def sines(robot: Robot, fitting: Fitting, frames: int, amplitude: float, rng: np
     """Return commands of sums of sines, shape [T, nu]: torques, or targets around the nominal pose."""
     spec, mechanism = robot.spec, fitting.model.mechanism
     t = torch.arange(frames, dtype=torch.float64) * spec.dt
-    found = []
+    columns = []
     for name, nominal in zip(spec.controls, robot.nominal_q(), strict=True):
         if spec.control_kind == "command":
             low, high = robot.sampling_interval("control", name)
@@ -88,8 +88,8 @@ def sines(robot: Robot, fitting: Fitting, frames: int, amplitude: float, rng: np
         rates = np.exp(rng.uniform(math.log(_SLOW), math.log(_FAST), _SINES))
         phases, shares = rng.uniform(0, 2 * math.pi, _SINES), rng.dirichlet(np.ones(_SINES))
         wave = sum(s * torch.sin(2 * math.pi * f * t + p) for s, f, p in zip(shares, rates, phases, strict=True))
-        found.append(middle + amplitude * size * torch.as_tensor(wave))
-    return torch.stack(found, -1) if found else torch.zeros(frames, 0, dtype=torch.float64)
+        columns.append(middle + amplitude * size * torch.as_tensor(wave))
+    return torch.stack(columns, -1) if columns else torch.zeros(frames, 0, dtype=torch.float64)
 
 
 def _joint_wave(robot: Robot, mechanism: Mechanism, name: str, *, targets: bool) -> tuple[float, float]:
@@ -122,12 +122,12 @@ def _within(robot: Robot, q: Tensor, qd: Tensor) -> bool:
 
 def _pieces(fitting: Fitting, q: Tensor, qd: Tensor, commands: Tensor) -> FitWindows:
     past, size = fitting.past, max(3, round(_PIECE / fitting.spec.dt))
-    whole = past + size
-    starts = range(0, max(1, len(commands) - whole + 1), size)
-    rows = [slice(first, first + whole + 1) for first in starts]
+    length = past + size
+    starts = range(0, max(1, len(commands) - length + 1), size)
+    rows = [slice(first, first + length + 1) for first in starts]
     places = np.array([[0, first] for first in starts])
     none = torch.zeros(len(rows), dtype=torch.long)
-    controls = torch.stack([commands[first : first + whole] for first in starts])
+    controls = torch.stack([commands[first : first + length] for first in starts])
     windows = FitWindows(
         torch.stack([q[r] for r in rows]), torch.stack([qd[r] for r in rows]), controls, None, none, ("",), places
     )

@@ -43,7 +43,7 @@ class Rung(Record, frozen=True):
     Attributes:
         name: "declared", "identified" or "networks".
         kept: Whether it is better than the last kept rung.
-        words: Reason.
+        reason: Why.
         share: Its error, relative to that of the last kept rung; UNSET for the declared one.
         errors: Mean errors by group ("joints [rad or m]") at each horizon.
         test: The same on the test episodes, which no choice depends on; empty if there are none.
@@ -51,7 +51,7 @@ class Rung(Record, frozen=True):
 
     name: str
     kept: bool
-    words: str
+    reason: str = msgspec.field(name="words")
     errors: dict[str, list[float]]
     test: dict[str, list[float]] = msgspec.field(default_factory=dict)
     share: float | UnsetType = UNSET

@@ -27,6 +27,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.adaptation.default_coordinates import with_motors
 from neurodyn.identify.adaptation.fit import (
     AdaptedFit,
     FitModel,
@@ -58,7 +59,6 @@ from neurodyn.identify.adaptation.result import (
     UnexplainedCoordinate,
 )
 from neurodyn.identify.adaptation.settings import AdaptationSettings
-from neurodyn.identify.adaptation.usual import with_motors
 from neurodyn.identify.certainty import posterior_sample
 from neurodyn.identify.readings import Noise, estimate_noise
 from neurodyn.identify.requests import AdaptRequest
@@ -102,9 +102,9 @@ class Adaptation:
 def adapt(request: AdaptRequest) -> Adaptation:
     """Adapt the model of a robot to its logs.
 
-    Motors, mechanism and floor are identified from a default set of quantities (`adaptation.usual`), then networks are
-    tried on top; each rung is kept only if it is better on whole held-out episodes. The run directory gets model,
-    config.yaml, metrics.jsonl, adaptation.json and the next motion to log.
+    Motors, mechanism and floor are identified from a default set of quantities (`adaptation.default_coordinates`), then
+    networks are tried on top; each rung is kept only if it is better on whole held-out episodes. The run directory gets
+    model, config.yaml, metrics.jsonl, adaptation.json and the next motion to log.
 
     Raises:
         InputError: An argument is missing or malformed, the logs are of another robot or hold no motion, or the run
@@ -153,7 +153,7 @@ class _Adaptation:
     settings: AdaptationSettings
     out: Path
     threads: int
-    begun: float = field(default_factory=time.process_time)
+    cpu_start: float = field(default_factory=time.process_time)
 
     def run(self, metrics: MetricsLog, *, resume: bool) -> Adaptation:
         settings, networks = self.settings, self.settings.networks
@@ -165,9 +165,9 @@ class _Adaptation:
         model = trimmed(fit.model, fit.x)
         rungs = {DECLARED: models[0].dynamics(self.store, self.threads), IDENTIFIED: fit.dynamics}
         past = past_frames(fit.dynamics, settings)
-        left = self._unexplained(fit.dynamics, past, fitting.noise)
+        remaining = self._unexplained(fit.dynamics, past, fitting.noise)
         if networks and beyond_noise(
-            left, self.robot.spec, fitting.noise, _FRAMES * self.robot.spec.dt, settings.networks_from
+            remaining, self.robot.spec, fitting.noise, _FRAMES * self.robot.spec.dt, settings.networks_from
         ):
             with stage(0.6, 0.85, "networks"):
                 rungs[NETWORKS] = with_networks(
@@ -178,7 +178,7 @@ class _Adaptation:
             ladder, seconds = self._ladder(rungs, past)
         if networks and NETWORKS not in rungs:
             ladder[-1] = msgspec.structs.replace(
-                ladder[-1], words=f"{ladder[-1].words}; the rest may be noise of the sensors: no networks"
+                ladder[-1], reason=f"{ladder[-1].reason}; the rest may be noise of the sensors: no networks"
             )
         chosen = next(rung.name for rung in reversed(ladder) if rung.kept)
         dynamics = rungs[chosen]
@@ -188,11 +188,11 @@ class _Adaptation:
         sample = posterior_sample(fit.model.space, fit.x.detach(), fit.analysis, seed=self.settings.seed)
         artifacts.write_tensors(self.out / POSTERIOR, sample)
         with stage(0.95, 1.0, "what is unexplained, and the motion to log next"):
-            after = left if chosen == IDENTIFIED else self._unexplained(dynamics, past, fitting.noise)
+            after = remaining if chosen == IDENTIFIED else self._unexplained(dynamics, past, fitting.noise)
             below = rigid if chosen != DECLARED else None
             before = [] if below is None else self._unexplained(below, past, fitting.noise)
             if chosen == NETWORKS and rigid is None:
-                before = left
+                before = remaining
             motion = next_motion(fitting, fit, self.out)
         figures = self._figures(fit, ladder, seconds, chosen, (after, before), log, motion)
         artifacts.write_json(self.out / FIGURES, figures.plain())
@@ -214,7 +214,7 @@ class _Adaptation:
             raise other_data(self.out)
         expected = len(models) * settings.screen_iterations + sum(one.iterations for one in settings.stages)
 
-        def told(name: str, iteration: int, cost: float) -> None:
+        def report(name: str, iteration: int, cost: float) -> None:
             nonlocal step
             step += 1
             metrics.write(step, stage=name, iteration=iteration, cost=cost)
@@ -222,16 +222,16 @@ class _Adaptation:
 
         if tree is not None:
             model = models[int(tree["structure"])]
-            fitting = Fitting(model, self.store, settings, self.threads, told)
+            fitting = Fitting(model, self.store, settings, self.threads, report)
             stages = [str(name) for name in artifacts.read_json(self.out / "state" / "stages.json")["stages"]]
             rigid = None
             if "rigid" in tree:
                 model = models[int(tree["rigid_structure"])]
                 rigid = self._settled(model, model.space.values(tree["rigid"]))
             return fitting, fitting.restored(tree, stages), rigid
-        fitting, other = best_structure(models, self.store, settings, self.threads, told)
+        fitting, other = best_structure(models, self.store, settings, self.threads, report)
         fit = fitting.run()
-        number = _place(models, fit.model)
+        number = _index_of(models, fit.model)
         artifacts.write_json(self.out / "state" / "stages.json", {"stages": list(fit.costs)})
         saved = {
             "x": fit.x, "scale": fitting.scale, "structure": number, "crc": checksum(self.store),
@@ -240,7 +240,7 @@ class _Adaptation:
         rigid = None
         if other is not None:
             rigid = self._settled(other.model, other.model.space.values(other.x).detach())
-            saved |= {"rigid": other.x, "rigid_structure": _place(models, other.model)}
+            saved |= {"rigid": other.x, "rigid_structure": _index_of(models, other.model)}
         artifacts.write_tree(self.out / "state", _STATE, saved)
         return fitting, fit, rigid
 
@@ -249,20 +249,20 @@ class _Adaptation:
         settings, store, spec = self.settings, self.store, self.robot.spec
         windows, seconds = held_out_windows(store, Split.VALIDATION, past, settings.horizons, settings.starts)
         tests = held_out_windows(store, Split.TEST, past, seconds, settings.starts) if _has_tests(store) else None
-        found, best = [], None
+        ladder, best = [], None
         for number, (name, dynamics) in enumerate(rungs.items()):
             tell(number / len(rungs), f"held-out episodes, {name}")
             errors = held_out_errors(dynamics, store, windows, seconds)
             test = {} if tests is None else held_out_errors(dynamics, store, *tests).groups(spec)
             if best is None:
-                found.append(Rung(name, True, "as declared", errors.groups(spec), test))
+                ladder.append(Rung(name, True, "as declared", errors.groups(spec), test))
                 best = errors
                 continue
             judgement = judged(best, errors)
-            found.append(Rung(name, judgement.kept, judgement.words, errors.groups(spec), test, judgement.share))
+            ladder.append(Rung(name, judgement.kept, judgement.reason, errors.groups(spec), test, judgement.share))
             best = errors if judgement.kept else best
         assert isinstance(best, HeldOutErrors)
-        return found, best.seconds
+        return ladder, best.seconds
 
     def _unexplained(self, dynamics: HybridDynamics, past: int, noise: Noise) -> list[UnexplainedCoordinate]:
         windows, _ = held_out_windows(
@@ -272,38 +272,39 @@ class _Adaptation:
 
     def _figures(
         self, fit: AdaptedFit, ladder: list[Rung], seconds: tuple[float, ...], chosen: str,
-        left: tuple[list[UnexplainedCoordinate], list[UnexplainedCoordinate]], log: LogCheck,
+        remaining: tuple[list[UnexplainedCoordinate], list[UnexplainedCoordinate]], log: LogCheck,
         motion: NextMotion | None,
     ) -> AdaptationFigures:  # fmt: skip
         following: NextMotion | UnsetType = UNSET if motion is None else motion
         return AdaptationFigures(
             robot=self.robot.name, structure=fit.model.structure, stage=fit.stage, costs=fit.costs,
-            quantities=found_quantities(fit, self.settings.unsaid), horizons=list(seconds), rungs=ladder, chosen=chosen,
-            unexplained=left[0], unexplained_before=left[1], log=log, cpu_seconds=time.process_time() - self.begun,
-            verdict=str(verdict_of(ladder, chosen)), next=following,
+            quantities=adapted_quantities(fit, self.settings.unsaid), horizons=list(seconds), rungs=ladder,
+            chosen=chosen, unexplained=remaining[0], unexplained_before=remaining[1], log=log,
+            cpu_seconds=time.process_time() - self.cpu_start, verdict=str(verdict_of(ladder, chosen)), next=following,
         )  # fmt: skip
 
 
-def found_quantities(fit: AdaptedFit, unsaid: float) -> list[AdaptedQuantity]:
+def adapted_quantities(fit: AdaptedFit, undetermined_above: float) -> list[AdaptedQuantity]:
     """Return the quantities with their 90 % intervals; those that the logs do not determine get the prior's.
 
     Args:
         fit: The fit.
-        unsaid: Share of the prior standard deviation from which on the logs count as uninformative.
+        undetermined_above: Share of the prior standard deviation from which on the logs count as uninformative.
     """
-    found, reach = [], float(stdtrit(max(1, fit.analysis.degrees), 0.5 + 0.5 * CONFIDENCE))
-    for k, one in enumerate(fit.model.space.coordinates):
+    quantities, reach = [], float(stdtrit(max(1, fit.analysis.degrees), 0.5 + 0.5 * CONFIDENCE))
+    for k, coordinate in enumerate(fit.model.space.coordinates):
         x, deviation, bound = fit.x[k], fit.analysis.deviations[k], bool(fit.analysis.bound[k])
-        said = bool(deviation < unsaid) or bound
+        determined = bool(deviation < undetermined_above) or bound
         deviation = deviation.clamp(max=1.0)
         low, high = (x + sign * reach * deviation for sign in (-1.0, 1.0))
-        least, most = one.range
-        ends = tuple(float(one.value(end.clamp(least, most))) for end in (low, high))
-        declared = one.declared_value
-        found.append(
-            AdaptedQuantity(one.name, declared, float(one.value(x)), (ends[0], ends[1]), said, bound, one.unit)
+        least, most = coordinate.range
+        ends = tuple(float(coordinate.value(end.clamp(least, most))) for end in (low, high))
+        declared = coordinate.declared_value
+        value, interval = float(coordinate.value(x)), (ends[0], ends[1])
+        quantities.append(
+            AdaptedQuantity(coordinate.name, declared, value, interval, determined, bound, coordinate.unit)
         )
-    return found
+    return quantities
 
 
 def verdict_of(ladder: list[Rung], chosen: str) -> Verdict:
@@ -324,7 +325,7 @@ def verdict_of(ladder: list[Rung], chosen: str) -> Verdict:
     return Verdict()
 
 
-def _place(models: list[FitModel], model: FitModel) -> int:
+def _index_of(models: list[FitModel], model: FitModel) -> int:
     return next(k for k, one in enumerate(models) if one is model)
 
 
@@ -361,7 +362,7 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
     ]
     still = ((windows.q[:, 1:] == windows.q[:, :-1]).all(-1)).double().mean()
     minutes = float(store.lengths.sum()) * spec.dt / 60.0
-    found = LogCheck(
+    check = LogCheck(
         rate=1.0 / spec.dt, minutes=minutes, episodes=(counts[0], counts[1], counts[2]), control=spec.control_kind,
         repeated=float(still), joints=joints, warnings=[],
     )  # fmt: skip
@@ -369,8 +370,8 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
         raise InputError(
             f"log of {spec.robot!r}: no joint moves by more than its noise; valid: a log in which the robot moves"
         )
-    found.warnings.extend(_warnings(found))
-    return found
+    check.warnings.extend(_warnings(check))
+    return check
 
 
 def _joint(robot: Robot, windows: FitWindows, name: str, noise: float) -> JointLog:
@@ -393,19 +394,19 @@ def _joint(robot: Robot, windows: FitWindows, name: str, noise: float) -> JointL
 
 
 def _warnings(log: LogCheck) -> list[str]:
-    found = []
+    warnings = []
     if log.minutes < _SHORT:
-        found.append(f"only {60 * log.minutes:.0f} s long: intervals will be wide")
+        warnings.append(f"only {60 * log.minutes:.0f} s long: intervals will be wide")
     if log.repeated > _REPEATED:
-        found.append(f"{log.repeated:.0%} of the frames repeat the one before: readings are slower than the rate")
+        warnings.append(f"{log.repeated:.0%} of the frames repeat the one before: readings are slower than the rate")
     for joint in log.joints:
         if joint.motion < _STILL * joint.noise:
-            found.append(f"{joint.name} hardly moves ({joint.motion:.2g}): nothing can be said of it")
+            warnings.append(f"{joint.name} hardly moves ({joint.motion:.2g}): nothing can be said of it")
         if joint.saturated > _SATURATED:
-            found.append(f"{joint.name} has its largest command in {joint.saturated:.0%} of the frames")
+            warnings.append(f"{joint.name} has its largest command in {joint.saturated:.0%} of the frames")
         if joint.slope is not None and joint.speed > 0 and not _SLOPES[0] < joint.slope < _SLOPES[1]:
-            found.append(
+            warnings.append(
                 f"{joint.name}: positions change {joint.slope:.2f} times as fast as the logged velocity says "
                 "(units, or a filter?)"
             )
-    return found
+    return warnings

@@ -48,19 +48,19 @@ def with_lag(robot: Robot) -> Robot:
     """Return a robot with a drive on every driven joint, with a lag and room for a delay."""
     drives: dict[str, Drive] = {}
     for name in robot.actuated:
-        own = robot.drives.get(name, Drive())
-        if own.leads:
-            drives[name] = own
+        drive = robot.drives.get(name, Drive())
+        if drive.leads:
+            drives[name] = drive
             continue
-        law = DRIVE_LAWS[own.kind]
+        law = DRIVE_LAWS[drive.kind]
         if law.damping is not None:  # a lag would make its damping explicit
             drives[name] = msgspec.structs.replace(
-                own, longest_delay=own.longest_delay or max(LONGEST_DELAY, own.reach)
+                drive, longest_delay=drive.longest_delay or max(LONGEST_DELAY, drive.reach)
             )
             continue
         drives[name] = msgspec.structs.replace(
-            own, lag=0.0 if own.lag is None else own.lag,
-            longest_delay=max(LONGEST_DELAY, own.reach) if own.longest_delay is None else own.longest_delay,
+            drive, lag=0.0 if drive.lag is None else drive.lag,
+            longest_delay=max(LONGEST_DELAY, drive.reach) if drive.longest_delay is None else drive.longest_delay,
         )  # fmt: skip
     return msgspec.structs.replace(robot, drives=drives)
 
@@ -86,13 +86,13 @@ def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
     for index, link in enumerate(links):
         parent = link.joint.parent
         root.append(index if parent < 0 or links[parent].joint.parent < 0 else root[parent])
-    found: dict[str, list[str]] = {}
+    limbs: dict[str, list[str]] = {}
     for index, link in enumerate(links):
-        found.setdefault(links[root[index]].joint.name, []).append(link.joint.name)
-    return {name: tuple(members) for name, members in found.items()}
+        limbs.setdefault(links[root[index]].joint.name, []).append(link.joint.name)
+    return {name: tuple(members) for name, members in limbs.items()}
 
 
-def usual_coordinates(
+def default_coordinates(
     robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], patterns: Sequence[str] = ("*",)
 ) -> CoordinateSpace:
     """Return the default set for a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
@@ -112,22 +112,22 @@ def usual_coordinates(
         InputError: A pattern matches none of them.
     """
     limbs = limbs_of(mechanism)
-    found = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs]
+    coordinates = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs]
     if mechanism.floating:
-        found += _payload(mechanism)
+        coordinates += _payload_coordinates(mechanism)
     hidden = mechanism.names[len(mechanism.names) - (mechanism.hidden or 0) :]
     for index, link in enumerate(mechanism.links):
         if link.joint.scalar and link.joint.name not in hidden:
-            found += _of_joint(mechanism, index, declared, robot)
+            coordinates += _joint_coordinates(mechanism, index, declared, robot)
     for name in hidden:
         for what, unit in (("stiffness", "N m/rad"), ("damping", "N m s/rad")):
             quantity = f"{name}.{what}"
-            found.append(Coordinate(quantity, declared[quantity], _SPRING, quantities=(quantity,), unit=unit))
-    found += _of_drives(robot, declared)
+            coordinates.append(Coordinate(quantity, declared[quantity], _SPRING, quantities=(quantity,), unit=unit))
+    coordinates += _drive_coordinates(robot, declared)
     for name, width, unit in (("contact.friction", _GRIP, "1"), ("contact.solref.timeconst", _SOFT, "s")):
         if declared.get(name, 0.0) > 0.0:
-            found.append(Coordinate(name, declared[name], width, quantities=(name,), unit=unit))
-    return CoordinateSpace(mechanism, _chosen(robot, found, patterns), limbs, declared)
+            coordinates.append(Coordinate(name, declared[name], width, quantities=(name,), unit=unit))
+    return CoordinateSpace(mechanism, _chosen(robot, coordinates, patterns), limbs, declared)
 
 
 def _chosen(robot: Robot, coordinates: Sequence[Coordinate], patterns: Sequence[str]) -> list[Coordinate]:
@@ -146,23 +146,27 @@ def _chosen(robot: Robot, coordinates: Sequence[Coordinate], patterns: Sequence[
     return [one for one in coordinates if one.name in kept]
 
 
-def _payload(mechanism: Mechanism) -> list[Coordinate]:
+def _payload_coordinates(mechanism: Mechanism) -> list[Coordinate]:
     base, total = mechanism.links[0], sum(link.mass for link in mechanism.links)
     radius = math.sqrt(max(sum(base.inertia[:3]) / 2.0 / base.mass, 1e-8))
-    place = [Coordinate(f"payload.{axis}", base.com[k], radius, signed=True, unit="m") for k, axis in enumerate("xyz")]
+    position = [
+        Coordinate(f"payload.{axis}", base.com[k], radius, signed=True, unit="m") for k, axis in enumerate("xyz")
+    ]
     return [
-        Coordinate("payload.mass", 0.02 * total, 1.0, 0.05 * total, unit="kg", declared=0.0), *place,
+        Coordinate("payload.mass", 0.02 * total, 1.0, 0.05 * total, unit="kg", declared=0.0), *position,
         Coordinate("payload.radius", 0.5 * radius, 0.5, unit="m"),
     ]  # fmt: skip
 
 
-def _of_joint(mechanism: Mechanism, index: int, declared: Mapping[str, float], robot: Robot) -> list[Coordinate]:
+def _joint_coordinates(
+    mechanism: Mechanism, index: int, declared: Mapping[str, float], robot: Robot
+) -> list[Coordinate]:
     link = mechanism.links[index]
     name = link.joint.name
     torque = effort(robot, mechanism, index)
     sizes = {"friction": _DRY * torque, "damping": _VISCOUS * torque / _SPEED, "armature": _ROTOR * carried(link)}
     units = {"friction": "N m", "damping": "N m s/rad", "armature": "kg m^2"}
-    found = [
+    coordinates = [
         Coordinate(f"{name}.{what}", declared[f"{name}.{what}"], 1.0, size, quantities=(f"{name}.{what}",),
                    unit=units[what])
         for what, size in sizes.items()
@@ -170,13 +174,13 @@ def _of_joint(mechanism: Mechanism, index: int, declared: Mapping[str, float], r
     ]  # fmt: skip
     if link.lower is not None and link.upper is not None and 0.0 < link.upper - link.lower < math.inf:
         width, unit = _STOP * (link.upper - link.lower), "m" if link.joint.kind == "prismatic" else "rad"
-        found += [
+        coordinates += [
             Coordinate(f"{name}{end}", declared[f"{name}{end}"], width, signed=True, quantities=(f"{name}{end}",),
                        unit=unit)
             for end in LIMITS
             if f"{name}{end}" in declared
         ]  # fmt: skip
-    return found
+    return coordinates
 
 
 def carried(link: Link) -> float:
@@ -196,12 +200,12 @@ def effort(robot: Robot, mechanism: Mechanism, index: int) -> float:
     name = mechanism.links[index].joint.name
     drive = robot.drives.get(name)
     limits = [robot.actuated.get(name), None if drive is None else drive.effort_limit]
-    known = [limit for limit in limits if limit is not None and 0.0 < limit < math.inf]
-    return min(known) if known else max(9.81 * mechanism.links[index].mass * 0.1, 1e-3)
+    limits_given = [limit for limit in limits if limit is not None and 0.0 < limit < math.inf]
+    return min(limits_given) if limits_given else max(9.81 * mechanism.links[index].mass * 0.1, 1e-3)
 
 
-def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
-    found, delayed, spare = [], [], {}
+def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
+    coordinates, delayed, spare = [], [], {}
     for name in robot.actuated:
         begin = f"actuator.{name}"
         # Stiffness and gain of a controller are one number to any log; an affine law has others that scale with both.
@@ -213,9 +217,11 @@ def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
         ):  # fmt: skip
             quantity = f"{begin}.{what}"
             if quantity in declared and what != spare[name] and declared[quantity] + size > 0.0:
-                found.append(Coordinate(quantity, declared[quantity], width, size, quantities=(quantity,), unit=unit))
+                coordinates.append(
+                    Coordinate(quantity, declared[quantity], width, size, quantities=(quantity,), unit=unit)
+                )
         if f"{begin}.bias" in declared:
-            found.append(
+            coordinates.append(
                 Coordinate(f"{begin}.bias", declared[f"{begin}.bias"], _BIAS, signed=True,
                            quantities=(f"{begin}.bias",), unit="rad")
             )  # fmt: skip
@@ -223,7 +229,7 @@ def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
             delayed.append(f"{begin}.delay")
     if delayed:
         reach = min(robot.drives[name.split(".")[1]].reach for name in delayed)
-        found.append(
+        coordinates.append(
             Coordinate("motors.delay", declared[delayed[0]], 1.0, _LAG, quantities=tuple(delayed), most=reach, unit="s")
         )
-    return found
+    return coordinates
