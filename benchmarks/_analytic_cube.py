@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cube in Newton fitted to tosses: friction, stiffness and damping of contacts, and the scale of lengths.
+"""The cube in Newton fitted to tosses: friction, stiffness and damping of contacts, and the length scale.
 
-A small search on training tosses: random candidates first, then smaller and smaller steps from the best one.
+A small search on training tosses: random candidates first, then ever smaller steps from the best one.
 """
 
 import math
@@ -22,19 +22,19 @@ from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial
 
 POSITION, ORIENTATION = 0.03, 0.3
-"""Errors that weigh alike in the search [m, rad]."""
+"""Errors of equal weight in the search [m, rad]."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """Parameters of the analytic cube.
 
-    The defaults are nominal: the friction that the recording's authors give, and MuJoCo's contact, which is
-    critically damped.
+    The defaults are nominal: the friction given by the recording's authors, and MuJoCo's contact, which is critically
+    damped.
 
     Attributes:
         friction: Coefficient of friction.
-        stiffness: Stiffness of contacts by effective mass [1/s^2].
+        stiffness: Stiffness of contacts per effective mass [1/s^2].
         ratio: Damping of contacts relative to critical damping; below 1 the cube bounces.
         scale: Recorded length over true length.
     """
@@ -45,7 +45,7 @@ class Candidate:
     scale: float = 1.0
 
     def material(self) -> ContactMaterial:
-        """Return the contact in the terms of a robot's declaration."""
+        """Return the contact as a robot declaration's material."""
         damping = 2.0 * self.ratio * math.sqrt(self.stiffness)
         return ContactMaterial(friction=self.friction, stiffness=self.stiffness, damping=damping)
 
@@ -54,7 +54,7 @@ BOUNDS = {"friction": (0.06, 0.4), "stiffness": (1e3, 1e5), "ratio": (0.15, 1.5)
 
 
 class ScaledDynamics:
-    """Dynamics in true lengths that predict in recorded ones; for grounds that look alike at every scale."""
+    """Dynamics in true lengths that predict in recorded lengths; for scale-invariant grounds."""
 
     differentiable, conditions = False, ()
     kind, network = "analytic", None
@@ -63,7 +63,7 @@ class ScaledDynamics:
         self.inner, self.spec, self.scale = inner, inner.spec, scale
 
     def parameters(self) -> Iterator[Tensor]:
-        """Return the weights: none."""
+        """Return no weights."""
         return iter(())
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
@@ -116,7 +116,7 @@ def search(
 
 
 def _cost(robot: Robot, store: Store, candidate: Candidate) -> float:
-    # One sub-trajectory of each toss, from its release.
+    # One window per toss, from its release.
     model = dynamics(robot, candidate)
     found = beside_log(model, robot, store, split=Split.TRAIN, rollouts=1).plain()["releases"]
     if found["finite_fraction"] < 1.0:

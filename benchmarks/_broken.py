@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken inputs: files of every kind, damaged in their bytes or in what they say, and the verb that reads each."""
+"""Broken inputs: files of every kind, damaged in bytes or content, and the verb that reads each."""
 
 import csv
 import io
@@ -24,14 +24,14 @@ ODD: tuple[Any, ...] = (
     -1, 0, 1, 1 << 31, (1 << 62) + 1, 1e308, -1e308, 1e-308, float("inf"), float("nan"), "", "x", "../../x", "x" * 5000,
     None, True, [], {}, [1, 2, 3], [[-1.0]], {"x": 1}, "2024-13-45", 1 << 70,
 )  # fmt: skip
-"""Values that stand where others should."""
+"""Odd values to substitute for others."""
 
 WHOLE = (
     b"", b"null\n", b"- 1\n", b"2024-13-45\n", b"a: " * 200, b"[" * 5000, b"{" * 5000, b"\xff\xfea\0:\0 \0001\0",
     b"!!python/object/apply:os.abort []\n", b"a: &a [1, 1, 1, 1]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n", b"\0" * 4096,
     b"<robot/>", b"<a>" * 2000, b"\x89HDF\r\n\x1a\n", b"t,a\n", b"1e999: 1e999\n", b"9" * 10_000,
 )  # fmt: skip
-"""Contents that stand in place of a whole file."""
+"""Odd contents to substitute for a whole file."""
 
 
 SETTINGS = {
@@ -39,14 +39,14 @@ SETTINGS = {
     "phases": [{"share": 1.0, "rate": 0.01, "batch": 32}],
     "minutes": 1.0, "validation_rollouts": 16, "validation_frames": 20,
 }  # fmt: skip
-"""Settings of a training that takes little besides writing its files."""
+"""Settings of a training that does little besides writing its files."""
 
 
 class BrokenInputs:
     """Sound inputs of every kind, from which damaged ones are made."""
 
     def __init__(self, folder: Path, data: Path, model: Path, robot: str) -> None:
-        """Gather them in a folder, from data and a model of a cartpole, by name or path."""
+        """Collect inputs in a folder, from data and a model of a cartpole, by name or path."""
         self.folder, self.data, self.robot = folder, data, robot
         folder.mkdir()
         shutil.copytree(model, folder / "run")
@@ -79,7 +79,7 @@ class BrokenInputs:
         ]
 
     def _state(self, suffix: str) -> str:
-        """Return the newest state, from which a training goes on."""
+        """Return the newest state, from which a training resumes."""
         states = (self.folder / "run" / "state").glob(f"*-*.{suffix}")
         return str(max(states, key=lambda path: int(path.stem.rpartition("-")[2])).relative_to(self.folder))
 
@@ -107,7 +107,7 @@ class BrokenInputs:
         return name, arguments
 
     def sound(self, number: int, place: Path) -> tuple[str, list[str], bool]:
-        """Copy an input; return its name, the command that reads it, and whether more than bytes can be changed."""
+        """Copy an input; return its name, the command that reads it, and whether its content can be changed."""
         name, verb, structured = self.sources[number % len(self.sources)]
         for part in {name.partition("/")[0], *(("log.csv", "map.yaml") if verb == self._import else ())}:
             source = self.folder / part
@@ -146,7 +146,7 @@ class BrokenInputs:
 
 def _change_json(file: Path, draw: random.Random) -> None:
     data = json.loads(file.read_text())
-    data.pop(CHECKSUM, None)  # as after an edit by hand, or the change would never be read
+    data.pop(CHECKSUM, None)  # as after an edit by hand; otherwise the change would never be read
     file.write_text(json.dumps(_changed(data, draw)))
 
 
@@ -162,7 +162,7 @@ def _change_yaml(file: Path, draw: random.Random) -> None:
 
 
 def _changed(data: Any, draw: random.Random) -> Any:
-    """Return plain data of which one entry has an odd value, another's name, or is gone or there twice."""
+    """Return plain data in which one entry has an odd value, another's name, is missing or is duplicated."""
     places: list[tuple[Any, Any]] = []
 
     def walk(part: Any) -> None:
@@ -205,7 +205,7 @@ def _change_csv(file: Path, draw: random.Random) -> None:
 
 def _change_xml(file: Path, draw: random.Random) -> None:
     text = file.read_text()
-    if draw.randrange(3) == 0:  # an element more or less
+    if draw.randrange(3) == 0:  # one element more or less
         element = draw.choice(list(re.finditer(r"<(\w+)[^>]*/>|<(link|joint)\b.*?</\2>", text, re.DOTALL)))
         copies = draw.choice((0, 2))
         file.write_text(text[: element.start()] + element[0] * copies + text[element.end() :])
@@ -217,7 +217,7 @@ def _change_xml(file: Path, draw: random.Random) -> None:
 
 
 def _change_store(file: Path, draw: random.Random) -> None:
-    """Change an array or attribute of a store, so that HDF5 itself stays readable."""
+    """Change an array or attribute of a store without damaging the HDF5 structure."""
     with h5py.File(file, "r+") as store:
         found: list[tuple[Any, str]] = [(store.attrs, name) for name in store.attrs]
         store.visititems(lambda name, item: found.extend([(store, name), *((item.attrs, key) for key in item.attrs)]))

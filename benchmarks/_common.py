@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks share: one thread, CPU time, medians of rounds taken side by side, and the form of the result."""
+"""Shared code of the benchmarks: one thread, CPU time, medians of interleaved rounds, and the result format."""
 
 import ctypes
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def single_thread() -> None:
-    """Make torch compute on one thread, so that process CPU time is the time of the work."""
+    """Make torch use one thread, so that process CPU time is the time of the work."""
     import torch
 
     torch.set_num_threads(1)
@@ -21,10 +21,10 @@ def single_thread() -> None:
 
 
 def keep_memory() -> None:
-    """Make glibc keep freed memory instead of handing it back, where there is glibc.
+    """Make glibc keep freed memory instead of returning it to the system, if there is glibc.
 
-    Otherwise each large temporary is mapped and zeroed anew by the kernel. That cost depends on the system
-    and hits whoever has the largest temporaries, which is no property of the methods that are compared.
+    Otherwise the kernel maps and zeroes each large temporary again. That cost depends on the system and on the size of
+    temporaries, not on the methods compared.
     """
     mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # names in malloc.h: M_MMAP_THRESHOLD, ...
     try:
@@ -45,12 +45,12 @@ def cpu_seconds(work: Callable[[], object], repeat: int) -> float:
 
 
 def compare(works: dict[str, Callable[[], object]], *, seconds: float = 1.0, rounds: int = 5) -> dict[str, float]:
-    """Time several pieces of work side by side.
+    """Time several pieces of work in interleaved rounds.
 
-    The pieces take turns, round by round, so that whatever else the machine does meanwhile hits all alike.
+    The pieces take turns, round by round, so that other load on the machine affects all equally.
 
     Args:
-        works: What to time, by name; called once beforehand to warm up.
+        works: Work to time, by name; called once beforehand to warm up.
         seconds: CPU seconds to spend on each piece in each round.
         rounds: Number of rounds.
 
@@ -89,7 +89,7 @@ def machine() -> dict[str, object]:
 
 
 def commit() -> str:
-    """Return the commit that is measured, with a plus behind it where files differ from it; empty if there is none."""
+    """Return the measured commit, with a plus appended if files differ from it; empty if there is none."""
     try:
         words = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
         done = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
@@ -99,12 +99,12 @@ def commit() -> str:
 
 
 def write_result(path: Path | None, name: str, figures: dict[str, float], ratios: dict[str, float]) -> None:
-    """Print the figures and write them in the form that all benchmarks share.
+    """Print the figures and write them in the format shared by all benchmarks.
 
     Args:
         path: JSON file; None to print only.
         name: Name of the benchmark.
-        figures: Measured figures; their keys name their units.
+        figures: Measured figures; keys include units.
         ratios: Our time over the peer's, keyed WORK_vs_PEER_bN (N: batch or worlds); below 1 is faster.
     """
     command = " ".join(["python", *map(str, sys.argv)])
@@ -125,6 +125,6 @@ def write_result(path: Path | None, name: str, figures: dict[str, float], ratios
 
 
 def require(condition: bool, what: str) -> None:
-    """Stop the benchmark where a result is wrong: a wrong result has no speed."""
+    """Stop the benchmark if a result is wrong: a wrong result has no speed."""
     if not condition:
         raise SystemExit(f"not timed, the check failed: {what}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Newton's collision pipeline finds between robots and a ground, to hold contact points against."""
+"""Contacts that Newton's collision pipeline finds between robots and a ground, for comparison with contact points."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ BALL = ContactPointLayout(
     ),
     contact_points=(ContactPoint(name="ball/0", joint=0, point=(0.0, 0.0, 0.0), radius=RADIUS),),
 )
-"""A free ball with one contact point: its distance less the radius is that of the pipeline's nearest contact."""
+"""A free ball with one contact point: its distance minus the radius equals that of the pipeline's nearest contact."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,27 @@ class Contacts:
     normal: np.ndarray
 
     def least(self, worlds: int) -> np.ndarray:
-        """Return the least gap in each world, inf where there is no contact."""
+        """Return the smallest gap in each world, inf without contact."""
         result = np.full(worlds, np.inf)
         np.minimum.at(result, self.world, self.distance)
         return result
 
 
 def make_pipeline(model: Any, gap: float) -> tuple[Any, Any, Any]:
-    """Return pipeline, contacts and state of a model in which contacts begin at a gap [m]."""
+    """Return pipeline, contacts and state of a model in which contacts start at a gap [m]."""
     model.shape_gap.fill_(gap)
     pipeline = newton.CollisionPipeline(model, rigid_contact_max=200_000)
     return pipeline, pipeline.contacts(), model.state()
 
 
 def set_positions(model: Any, state: Any, q: torch.Tensor) -> None:
-    """Write positions, shape [worlds, nq], into a state and let the bodies follow."""
+    """Write positions, shape [worlds, nq], into a state and run forward kinematics."""
     wp.copy(state.joint_q, wp.from_torch(q.float().flatten().contiguous()))
     newton.eval_fk(model, state.joint_q, state.joint_qd, state)
 
 
 def contacts_of(model: Any, q: torch.Tensor, gap: float = 0.3) -> Contacts:
-    """Return the contacts with static shapes that the pipeline finds up to a gap [m]."""
+    """Return the contacts with static shapes that the pipeline finds within a gap [m]."""
     pipeline, found, state = make_pipeline(model, gap)
     set_positions(model, state, q)
     pipeline.collide(state, found)
@@ -87,7 +87,7 @@ def contacts_of(model: Any, q: torch.Tensor, gap: float = 0.3) -> Contacts:
     own = shapes[row, side]
     where = np.stack([point.numpy()[:count] for point in points], 1)[row, side]
     normal = found.rigid_contact_normal.numpy()[:count] * np.where(side == 1, 1.0, -1.0)[:, None]
-    # What the pipeline calls points of spheres and capsules lie on their axes, the radius counting as a margin.
+    # The pipeline's points on spheres and capsules lie on their axes, with the radius as a margin.
     margin = np.stack([x.numpy()[:count] for x in (found.rigid_contact_margin0, found.rigid_contact_margin1)], 1)
     where = where - margin[row, side, None] * normal
     world = model.shape_world.numpy()[own]
@@ -95,7 +95,7 @@ def contacts_of(model: Any, q: torch.Tensor, gap: float = 0.3) -> Contacts:
 
 
 def balls(add_ground: Callable[[Any], object], worlds: int) -> Any:
-    """Return a model of one free ball per world over a ground that all share."""
+    """Return a model of one free ball per world over a shared ground."""
     one = newton.ModelBuilder()
     one.add_shape_sphere(one.add_body(mass=1.0), radius=RADIUS)
     scene = newton.ModelBuilder()
@@ -105,7 +105,7 @@ def balls(add_ground: Callable[[Any], object], worlds: int) -> Any:
 
 
 def ball_positions(worlds: int, extent: float = 0.9) -> torch.Tensor:
-    """Return places in a cube of half edge `extent` [m], turned at random, shape [worlds, 7]."""
+    """Return random poses in a cube of half edge `extent` [m], shape [worlds, 7]."""
     generator = torch.Generator().manual_seed(0)
     place = (2 * torch.rand(worlds, 3, generator=generator) - 1) * extent
     return torch.cat([place, torch.nn.functional.normalize(torch.randn(worlds, 4, generator=generator), dim=-1)], -1)
@@ -117,7 +117,7 @@ def bumps() -> np.ndarray:
 
 
 def pipeline_grounds(vertices: np.ndarray, faces: np.ndarray) -> dict[str, Callable[[Any], object]]:
-    """Return grounds by name, each as what adds it to a builder: away from the origin and tilted.
+    """Return functions that add a ground to a builder, by name: away from the origin and tilted.
 
     Args:
         vertices: Vertices of a mesh [m], shape [vertices, 3].

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands in forks of this process, faults for them, and what is wrong with how they ended."""
+"""Commands in forks of this process, faults for them, and checks of how they ended."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 
 LONGEST = 60
-"""Seconds of CPU time after which a run counts as hanging; of wall-clock time ten times as many."""
+"""CPU seconds after which a run counts as hanging; ten times as many for wall-clock time."""
 STOPPED = (130, 143)
 """Exit codes after Ctrl-C and SIGTERM."""
 
@@ -28,8 +28,8 @@ class Ended:
     """How a command ended.
 
     Attributes:
-        code: Exit code, negative for a signal; None where it hung and was ended.
-        peak: Peak of its resident memory [MiB].
+        code: Exit code, negative for a signal; None if it hung and was killed.
+        peak: Peak resident memory [MiB].
     """
 
     code: int | None
@@ -37,7 +37,7 @@ class Ended:
 
 
 def child(arguments: list[str], *, limit: Callable[[], None] | None = None, output: Path) -> int:
-    """Start a command in a fork, after limits were set there; return its process id."""
+    """Start a command in a fork after setting limits there; return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -52,14 +52,14 @@ def child(arguments: list[str], *, limit: Callable[[], None] | None = None, outp
                 code = run(arguments)
             except SystemExit as stop:
                 code = int(stop.code or 0)
-            except BaseException:  # whatever it is, it is a failure that the parent reads
+            except BaseException:  # any failure, for the parent to read
                 traceback.print_exc()
     finally:
         os._exit(code)
 
 
 def ended(pid: int, kill_after: float | None = None) -> Ended:
-    """Wait for a child and return how it ended; kill it after some seconds, if asked."""
+    """Wait for a child and return how it ended; kill it after `kill_after` seconds, if given."""
     begin = time.monotonic()
     while (past := time.monotonic() - begin) < 10 * LONGEST:
         found, status, usage = os.wait4(pid, os.WNOHANG)
@@ -76,7 +76,7 @@ def ended(pid: int, kill_after: float | None = None) -> Ended:
 
 
 def complaint(code: int | None, output: Path) -> str | None:
-    """Return what is wrong with how a command ended; None where nothing is."""
+    """Return what is wrong with how a command ended; None if nothing is."""
     text = output.read_text(errors="replace")
     if code is None:
         return "hangs"
@@ -89,7 +89,7 @@ def complaint(code: int | None, output: Path) -> str | None:
 
 
 def whole(target: Path) -> str | None:
-    """Return what is wrong with what stands under the name of a target; None where it is whole or not there."""
+    """Return what is wrong with a target's file or folder; None if it is complete or missing."""
     try:
         if target.suffix == ".h5" and target.exists():
             Store.open(target)
@@ -101,7 +101,7 @@ def whole(target: Path) -> str | None:
 
 
 def memory_ends_after(more: int) -> Callable[[], None]:
-    """Return a limit under which a process gets at most so many bytes of memory more than it has."""
+    """Return a limit that allows a process only `more` bytes of memory beyond its current use."""
 
     def limit() -> None:
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -111,7 +111,7 @@ def memory_ends_after(more: int) -> Callable[[], None]:
 
 
 def files_end_at(size: int) -> Callable[[], None]:
-    """Return a limit under which files grow no further than so many bytes, as on a full disk."""
+    """Return a limit on file size, as on a full disk."""
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -121,7 +121,7 @@ def files_end_at(size: int) -> Callable[[], None]:
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """Return a file cut, with flipped bits, or with strange bytes in it."""
+    """Return a file's content truncated, with flipped bits, or with random bytes inserted."""
     data = bytearray(content)
     kind = draw.randrange(4)
     if kind == 0:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of IBM's film: where its markers are not on the axes of the joints.
+"""Calibration of IBM's film: offsets of its markers from the joint axes.
 
 Marker distances are not constant: the first link's changes with its own angle, by .1, .3 % (the pivot's marker is off
 the axis), the second's with the angle between the links, by .4 %, and with its own (the elbow's marker is off its axis,
-and the links move in two planes at different distances from the camera). Four millimetres and more of a pixel are up to
-four milliradians. The offsets follow from the distances alone, by least squares, without any model of the motion.
+and the links move in two planes at different distances from the camera). Four millimetres and more of a pixel
+correspond to up to four milliradians. The offsets follow from the distances alone, by least squares, without a motion
+model.
 """
 
 from pathlib import Path
@@ -38,7 +39,7 @@ def calibrated(log: Path, out: Path) -> np.ndarray:
 
 
 def _offsets(markers: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    """Return what makes the distances of a run's markers vary, shape [6]."""
+    """Return the offsets that make a run's marker distances vary, shape [6]."""
     upper, lower = angles.T
     between = lower - upper
     pivot, elbow, tip = markers[:, :2], markers[:, 2:4], markers[:, 4:]
@@ -52,7 +53,7 @@ def _offsets(markers: np.ndarray, angles: np.ndarray) -> np.ndarray:
 
 
 def _change(markers: np.ndarray, angles: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return by how much angles about the axes differ from those of the markers, shape [T, 2]."""
+    """Return the difference between angles about the axes and angles of the markers, shape [T, 2]."""
     pivot, elbow, tip = markers[:, :2], markers[:, 2:4], markers[:, 4:]
     first = elbow - pivot - offsets[:2]
     upper = np.arctan2(first[:, 1], first[:, 0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes that people make in declarations, logs, settings and commands, and what is wrong with how they are refused.
+"""Typical user mistakes in declarations, logs, settings and commands, and checks of how they are refused.
 
 A refusal is one line, with exit code 2, that names what is wrong and where, says what would be valid, and suggests the
 right name for a misspelled one; it leaves nothing behind.
@@ -25,13 +25,13 @@ from neurodyn.cli.main import run
 from neurodyn.robots import ROBOTS
 
 ROWS, WIDTH = 6, 80
-"""Most rows of a terminal, and their width, that a refusal takes."""
+"""Maximum number of terminal rows of a refusal, and their width."""
 
 SAYS_VALID = re.compile(
     r"valid|expected|expects|did you mean|keys of|--help|more than once|install|instead of|asks for|write it again|"
     r"there: |give |declare|line \d+"
 )
-"""What says, in any of the library's phrases, what would be right, or where to look."""
+"""Phrases of the library that say what would be right, or where to look."""
 
 FREE = {"name", "description", "title", "author"}
 """Keys whose value may be any text."""
@@ -47,27 +47,27 @@ BEYOND: dict[str, tuple[Any, ...]] = {
     "height": ([0.5, 0.1],), "sign": (0, 2), "threads": (0,), "seed": (-1,), "gamma": (1.5, -0.1),
     "radius": (-0.1, 0), "half": ([0.1, -0.1, 0.1],), "half_length": (-0.2,),
 }  # fmt: skip
-"""Numbers that no setting of a name takes."""
+"""Invalid numbers for settings of a given name."""
 
 DECLARED = {"own_robot": "arm.urdf", "own_ground": "crawler.urdf", "pusher": "pusher.xml"}
 """Assets of declared robots, by their folder."""
 
 UNREAD = {"tasks", "file"}
-"""Keys whose values a declaration's verb does not look at before they are needed."""
+"""Keys whose values a declaration's verb does not read before they are needed."""
 
 REQUIRED = {"name", "kind", "dt", "column", "format", "share", "batch", "quantities", "inputs", "train", "robot"}
-"""Keys that may be missed."""
+"""Keys whose omission is a mistake."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A command that cannot be done.
+    """An invalid command.
 
     Attributes:
         what: What is wrong, for people.
         arguments: The command.
-        named: Words that the refusal has to hold: where, and what.
-        meant: The name that was misspelled, which the refusal has to suggest; empty for other mistakes.
+        named: Words that the refusal must contain: where, and what.
+        meant: The intended name, which the refusal must suggest; empty if nothing is misspelled.
     """
 
     what: str
@@ -77,7 +77,7 @@ class Mistake:
 
 
 def refused(mistake: Mistake, folder: Path) -> str | None:
-    """Run a mistaken command in this process; return what is wrong with its refusal, None where nothing is."""
+    """Run a mistaken command in this process; return what is wrong with its refusal, None if nothing is."""
     before = sorted(folder.rglob("*"))
     out, err = io.StringIO(), io.StringIO()
     try:
@@ -115,7 +115,7 @@ def _left(before: list[Path], after: list[Path]) -> str | None:
 
 
 def misspelled(name: str, draw: random.Random) -> str:
-    """Return a name with one letter more or less, another one, or two in the wrong order."""
+    """Return a name with one letter added, removed or changed, or two swapped."""
     letters = [i for i, letter in enumerate(name) if letter.isalpha()]
     while True:
         at = draw.choice(letters)
@@ -134,7 +134,7 @@ Place = tuple[str | int, ...]
 
 
 def places(data: Any, at: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield all values of plain data with their places."""
+    """Yield all values of plain data with their paths."""
     for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         yield (*at, key), value
         if isinstance(value, dict | list):
@@ -142,12 +142,12 @@ def places(data: Any, at: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def named_key(at: Place) -> str:
-    """Return the last name on the way to a place."""
+    """Return the last name in a path."""
     return next(str(key) for key in reversed(at) if isinstance(key, str))
 
 
 def holder(data: Any, at: Place) -> Any:
-    """Return the table or list that a place is in."""
+    """Return the table or list that contains a path."""
     for key in at[:-1]:
         data = data[key]
     return data
@@ -157,7 +157,7 @@ class Mistakes:
     """Sound inputs of many kinds, and mistakes in them."""
 
     def __init__(self, folder: Path, data: Path, model: Path) -> None:
-        """Gather sound inputs in a folder, beside data and a model of a cartpole."""
+        """Collect sound inputs in a folder, with data and a model of a cartpole."""
         self.folder, self.data, self.model = folder, data, model
         folder.mkdir()
         examples = Path(__file__).resolve().parent.parent / "examples"
@@ -172,11 +172,11 @@ class Mistakes:
         )  # fmt: skip
 
     def make(self, number: int, draw: random.Random, place: Path) -> Mistake:
-        """Return a mistake of the family of a number, made in a folder of its own."""
+        """Return a mistake of the family with this number, made in its own folder."""
         return self.families[number % len(self.families)](draw, place)
 
     def _write_logs(self) -> None:
-        """Write a CSV and an npz log of the pendulum in own_logs, with maps of their columns."""
+        """Write a CSV and an npz log of the pendulum in own_logs, with column maps."""
         logs = self.folder / "own_logs"
         t = np.arange(400) * 0.004
         angle, speed, current = 20 * np.sin(3 * t) + 35, -10 * np.cos(3 * t), 900 * np.sign(np.sin(8 * t))
@@ -224,7 +224,7 @@ class Mistakes:
             (place / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
     def copied(self, name: str, place: Path) -> Path:
-        """Copy a folder of inputs into a place."""
+        """Copy a folder of inputs to a place."""
         shutil.copytree(self.folder / name, place / name)
         return place / name
 
@@ -242,7 +242,7 @@ class Mistakes:
         return self._yaml(file, draw, [*commands[name], str(file)])
 
     def _readers_of_settings(self, target: Path) -> dict[str, list[str]]:
-        """Return the command that reads each file of settings, whose name comes behind it."""
+        """Return the command that reads each settings file; the file's name is appended."""
         out, data = ["--out", str(target)], ["cartpole", "--data", str(self.data)]
         return {
             "neural": ["train", *data, "--steps", "1", *out, "--size"],
@@ -256,7 +256,7 @@ class Mistakes:
         }  # fmt: skip
 
     def sound(self, place: Path) -> Iterator[list[str]]:
-        """Yield the commands that mistakes are made in, but `adapt`, which is slow: without a mistake they succeed."""
+        """Yield the commands that mistakes are made in, except the slow `adapt`: without a mistake they succeed."""
         for name, file in (*DECLARED.items(), ("own_drive", "joint.urdf")):
             yield ["hybrid", str(self.folder / name / "robot.yaml"), "--out", str(place / name)]
             yield ["init", str(self.folder / name / file), "--dt", "0.02", "--out", str(place / f"{name}-declared")]
@@ -320,7 +320,7 @@ class Mistakes:
             wrong = _of_another_kind(value, draw)
             holder(data, at)[at[-1]] = wrong
             file.write_text(yaml.safe_dump(data, sort_keys=False))
-            key = "" if "*" in named_key(at) else named_key(at)  # patterns stand for the names that they match
+            key = "" if "*" in named_key(at) else named_key(at)  # patterns stand for the names they match
             return Mistake(f"{file.name}: {named_key(at)} is {wrong!r}", arguments, (file.name, key))
         at = draw.choice([at for at, _ in found if isinstance(at[-1], str) and _is_name(at[-1])])
         table, wrong = holder(data, at), misspelled(str(at[-1]), draw)
@@ -333,14 +333,14 @@ class Mistakes:
 
     @staticmethod
     def _needed(data: Any, at: Place) -> bool:
-        """Return whether a key that is often required is so here."""
+        """Return whether a key that is often required is required here."""
         if at[-1] == "robot":
             return "train" in at
         return not (at[-1] == "dt" and len(at) > 1) and not (at[-1] in {"kind", "name"} and {"net", "drives"} & set(at))
 
     @staticmethod
     def _form(file: Path, text: str, at: int, draw: random.Random, arguments: list[str]) -> Mistake:
-        """Make a file that is no YAML in a line, in a way that people do."""
+        """Make a file invalid as YAML with a typical mistake in one line."""
         lines = text.splitlines()
         key, kind = lines[at].partition(":")[0], draw.randrange(5)
         if kind == 0:
@@ -362,7 +362,7 @@ class Mistakes:
         return Mistake(f"{file.name}: {what} at {key}", arguments, (file.name,))
 
     def asset(self, draw: random.Random, place: Path) -> Mistake:
-        """Make a mistake in a URDF or in MJCF."""
+        """Make a mistake in a URDF or MJCF."""
         name, file = draw.choice(tuple(DECLARED.items()))
         path = self.copied(name, place) / file
         declared = draw.random() < 0.5
@@ -371,7 +371,7 @@ class Mistakes:
         return (_urdf if file.endswith("urdf") else _mjcf)(path, draw, arguments)
 
     def log(self, draw: random.Random, place: Path) -> Mistake:
-        """Make a mistake in a log, in the map of its columns, or in a dataset."""
+        """Make a mistake in a log, its column map, or a dataset."""
         kind = draw.choice(("map", "map", "csv", "csv", "csv", "npz", "npz", "store", "store"))
         if kind == "store":
             return self._store(draw, place)
@@ -389,7 +389,7 @@ class Mistakes:
         )
 
     def _store(self, draw: random.Random, place: Path) -> Mistake:
-        """Make a mistake in a dataset, or with it."""
+        """Make a mistake in a dataset, or in its use."""
         file = place / "data.h5"
         out = ["--out", str(place / "out")]
         verb = draw.choice((["inspect"], ["train", "cartpole", "--steps", "1", *out, "--data"]))
@@ -530,12 +530,12 @@ MUST_OUT = {
 
 
 def _is_name(text: str) -> bool:
-    """Return whether a text is a name with letters enough to be recognised when one of them is wrong."""
+    """Return whether a text is a name long enough to be recognised with one wrong letter."""
     return bool(re.fullmatch(r"[A-Za-z][\w.()@/-]*", text)) and sum(map(str.isalpha, text)) > 2
 
 
 def _of_another_kind(value: Any, draw: random.Random) -> Any:
-    """Return plain data of a kind that cannot stand for a value."""
+    """Return plain data of a type that is invalid in place of a value."""
     if isinstance(value, bool):
         return draw.choice(("maybe", [True, False], {"on": 1}))
     if isinstance(value, int | float):
@@ -627,7 +627,7 @@ def _mjcf(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
         wrong = misspelled(match[1], draw)
         file.write_text(re.sub(rf"(</?){match[1]}\b", rf"\1{wrong}", text))
         return Mistake(f"{file.name}: element {wrong}", arguments, (file.name, wrong), match[1])
-    if kind == 3 and arguments[0] == "init":  # a declaration has drives of its own
+    if kind == 3 and arguments[0] == "init":  # a declaration has its own drives
         match = one(r' joint="(\w+)"')
         wrong = misspelled(match[1], draw)
         replace(match, f' joint="{wrong}"')
@@ -663,7 +663,7 @@ def _mjcf(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
 
 
 def _csv(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
-    """Make a mistake in a log in columns."""
+    """Make a mistake in a log with columns."""
     rows = [line.split(",") for line in file.read_text().splitlines()]
     row, column, kind = draw.randrange(2, len(rows) - 1), draw.randrange(4), draw.randrange(10)
     name, named, what, meant = rows[0][column], (file.name,), "", ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot bolted to the world as a plain MuJoCo model: roll-outs along a log, and what `mujoco.sysid` finds."""
+"""A fixed-base robot as a plain MuJoCo model: roll-outs along a log, and the result of `mujoco.sysid`."""
 
 import fnmatch
 import time
@@ -15,7 +15,7 @@ LONGEST_DELAY = 0.04  # s
 ITERATIONS = 15
 PASSIVE = ("mass_scale", "armature", "damping", "friction")
 
-# Bounds: those of a positive quantity in shares of its declared value, or where that may be 0 its largest value.
+# Bounds: for positive quantities as fractions of the declared value, or, if that may be 0, the largest value.
 _SHARES = {"kp": (0.3, 3.0), "kd": (0.1, 4.0), "gain": (0.3, 3.0), "mass_scale": (0.5, 1.5)}
 _MOST = {"armature": 0.3, "damping": 6.0, "friction": 8.0, "lag": 0.06, "delay": LONGEST_DELAY}
 _BIAS = 0.2
@@ -23,7 +23,7 @@ _BIAS = 0.2
 
 @dataclass(frozen=True)
 class Starts:
-    """Stretches of a log: some frames before a start, and the frames after it.
+    """Segments of a log: some frames before a start, and the frames after it.
 
     Attributes:
         q: Positions, shape [W, past + frames + 1, n].
@@ -43,7 +43,7 @@ class MujocoPeer:
     """A robot in MuJoCo with one motor for each joint, in the same order.
 
     Attributes:
-        spec: The model; motors are named as their joints.
+        spec: The model; motors have the names of their joints.
         joints: The joints.
         dt: Length of a frame [s]: commands are constant over it.
         delay: Time from a command to its effect [s].
@@ -69,7 +69,7 @@ class MujocoPeer:
         return np.concatenate([starts.q[:, starts.past : starts.past + 1], ends], axis=1)
 
     def parameters(self, patterns: Sequence[str]) -> list[str]:
-        """Return the quantities of this model that patterns name."""
+        """Return the quantities of this model that match the patterns."""
         model = self.spec.compile()
         found = [f"{joint}.{what}" for joint in self.joints for what in PASSIVE]
         for k, joint in enumerate(self.joints):
@@ -81,7 +81,7 @@ class MujocoPeer:
         return [name for name in found if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
     def identified(self, log: Starts, patterns: Sequence[str]) -> tuple["MujocoPeer", dict[str, float]]:
-        """Return the model that `mujoco.sysid` finds in stretches of a log, its values, and the CPU seconds (cpu_s)."""
+        """Return the model that `mujoco.sysid` fits to segments of a log, its values, and the CPU seconds (cpu_s)."""
         from mujoco import sysid
 
         spec = self.spec.copy()
@@ -126,7 +126,7 @@ def initial_state(model: mujoco.MjModel, q: np.ndarray, qd: np.ndarray, act: np.
 
 
 def filtered(model: mujoco.MjModel, commands: np.ndarray) -> np.ndarray:
-    """Return the activations of lagging motors after commands, which were constant before, shape [W, na]."""
+    """Return the activations of lagging motors after commands, constant before the first, shape [W, na]."""
     if not model.na:
         return np.zeros((len(commands), 0))
     share = 1.0 - np.exp(-model.opt.timestep / np.maximum(model.actuator_dynprm[:, 0], 1e-9))
@@ -137,7 +137,7 @@ def filtered(model: mujoco.MjModel, commands: np.ndarray) -> np.ndarray:
 
 
 def late(commands: np.ndarray, steps: float) -> np.ndarray:
-    """Return commands that take effect some steps later, linear between steps; time is the last axis but one."""
+    """Return commands delayed by some steps, linear between steps; time is the last axis but one."""
     count = commands.shape[-2]
     place = np.clip(np.arange(count) - steps, 0.0, None)
     first = np.minimum(place.astype(int), count - 1)
@@ -146,7 +146,7 @@ def late(commands: np.ndarray, steps: float) -> np.ndarray:
 
 
 def with_inertias(spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """Return a model whose bodies have their compiled inertias as numbers, so that these can be scaled."""
+    """Return a model whose bodies have explicit compiled inertias, so that these can be scaled."""
     model = spec.compile()
     for body in spec.bodies[1:]:
         index = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY.value, body.name)
@@ -192,7 +192,7 @@ def _parameter(model: mujoco.MjModel, peer: MujocoPeer, name: str) -> Any:
 
 
 def modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> Callable[[mujoco.MjSpec, Any], None]:
-    """Return what sets a quantity of a joint; `inertia` is the mass, the inertia and the name of the joint's body."""
+    """Return a function that sets a joint's quantity; `inertia` is mass, inertia and name of the joint's body."""
     mass, diagonal, body = inertia
 
     def apply(spec: mujoco.MjSpec, parameter: Any) -> None:
@@ -206,7 +206,7 @@ def modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> C
         elif what == "friction":
             spec.joint(joint).frictionloss = value
         elif what == "bias":
-            spec.joint(joint).ref = value  # what the joint reads where the drawing says zero
+            spec.joint(joint).ref = value  # joint reading at the model's zero position
         elif what == "kp":
             spec.actuator(joint).gainprm[0], spec.actuator(joint).biasprm[1] = value, -value
         elif what == "kd":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An LSTM and a GRU that swim: what examples/swimmer.py is held against.
+"""An LSTM and a GRU that swim, as baselines for examples/swimmer.py.
 
-They are told as much as the hybrid model is: velocities in the axes of the first body, so that where the swimmer is and
-heads does not matter, and positions follow from velocities by the equation that the simulator uses. They learn how the
-velocities change, first with the true states as inputs, then on their own roll-outs.
+They get the same information as the hybrid model: velocities in the axes of the first body, so that position and
+heading do not matter, and positions follow from velocities by the simulator's equation. They learn velocity changes,
+first with the true states as inputs, then on their own roll-outs.
 """
 
 import math
@@ -19,7 +19,7 @@ Data = tuple[Tensor, Tensor, Tensor]
 
 
 def _turned(vector: Tensor, heading: Tensor) -> Tensor:
-    """Return vectors in the plane turned by angles."""
+    """Rotate planar vectors by angles."""
     c, s = heading.cos(), heading.sin()
     x, y = vector.unbind(-1)
     return torch.stack([c * x - s * y, s * x + c * y], -1)
@@ -31,12 +31,12 @@ def _own(q: Tensor, qd: Tensor) -> Tensor:
 
 
 def _changes(q: Tensor, qd: Tensor) -> Tensor:
-    """Return how velocities change from state to state, in the axes of the first body before."""
+    """Return velocity changes from state to state, in the earlier state's axes of the first body."""
     return _own(q[:, :-1], qd[:, 1:] - qd[:, :-1])
 
 
 class Recurrent(nn.Module):
-    """A recurrent network with a linear layer on it, normalised by its training data."""
+    """A recurrent network with a linear output layer, normalised by its training data."""
 
     def __init__(self, kind: Literal["lstm", "gru"], data: Data, dt: float, hidden: int) -> None:
         super().__init__()
@@ -88,8 +88,8 @@ def trained(
         seconds: CPU time.
         rate: Learning rate.
         dt: Length of a frame [s].
-        windows: Cuts trajectories into windows of so many frames that begin every so many.
-        hidden: Size of its memory.
+        windows: Cuts trajectories into windows of a given length and stride.
+        hidden: Size of its hidden state.
         seed: Seed of weights and batches.
     """
     torch.manual_seed(seed)

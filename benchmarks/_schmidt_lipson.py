@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real double pendulum of Schmidt and Lipson (Science 2009) in the layout of examples/schmidt_lipson/log.yaml.
 
-Their first trial, a gentle one, is there to learn from (its last fifth to choose by), the second, in which the pendulum
-turns over and over, to test.
+The first trial, with gentle motion, is for training (its last fifth for validation); the second, in which the pendulum
+turns over, for testing.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 LEARNT = 0.8
-"""Share of the first trial that is learnt from."""
+"""Fraction of the first trial used for training."""
 
 
 def unpack(source: Path, target: Path) -> None:

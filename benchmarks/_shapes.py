@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meshes to measure against, made without a simulator."""
+"""Test meshes made without a simulator."""
 
 import numpy as np
 
 
 def torus() -> tuple[np.ndarray, np.ndarray]:
-    """Return vertices and triangles of a ring: closed, with edges that bend outward and inward."""
+    """Return vertices and triangles of a torus: closed, with convex and concave edges."""
     around, across = 24, 16
     u, v = np.meshgrid(np.arange(around) / around * 2 * np.pi, np.arange(across) / across * 2 * np.pi, indexing="ij")
     r = 0.5 + 0.2 * np.cos(v)

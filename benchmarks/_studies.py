@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines whose identification is repeated: logs of a robot with friction that the model lacks, free or in contact."""
+"""Mechanisms for repeated identification: logs of a robot with unmodelled friction, free or in contact."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class Study:
-    """A model, the robot that it is wrong about, and how that robot moves.
+    """A model, a robot that differs from it, and the robot's motion.
 
     Attributes:
         model: The model with its free quantities.
-        robot: The same with other values, and with friction.
-        start: Draws first positions and velocities of a number of logs.
+        robot: The same mechanism with other values, and with friction.
+        start: Draws initial positions and velocities of a number of logs.
         torque: Size of the torques.
-        noise: Of positions and velocities.
+        noise: Noise of positions and velocities.
         windows: Windows of a log.
         frames: Frames of a window.
     """
@@ -56,7 +56,7 @@ class Study:
         return torch.tensor([self.noise[0]] * nv + [self.noise[1]] * nv, dtype=torch.float64)
 
     def draw(self, logs: int, seed: int) -> FitWindows:
-        """Return the windows of new logs of the robot, measured with noise."""
+        """Return the windows of new logs of the robot, with measurement noise."""
         generator = torch.Generator().manual_seed(seed)
         q, qd = self.start(logs, generator)
         total = self.windows * self.frames
@@ -104,7 +104,7 @@ def pendulum() -> Study:
 
 
 def slider() -> Study:
-    """A block thrown onto the ground, on guides along x and z; those of the robot rub, those of the model do not."""
+    """A block thrown onto the ground, on guides along x and z; the robot's guides have friction, the model's do not."""
     light = (1e-4, 1e-4, 1e-4, 0.0, 0.0, 0.0)
     links = (
         Link(joint=_joint("x", "prismatic", -1, (1.0, 0.0, 0.0)), mass=0.05, com=(0.0, 0.0, 0.0), inertia=light),

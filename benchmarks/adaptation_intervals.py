@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the 90 % intervals of `neurodyn adapt` hold the truth, on synthetic robots.
+"""Coverage of the 90 % intervals of `neurodyn adapt`, on synthetic robots.
 
-Each robot is the declared one with every coordinate of the default set drawn from what is known of it beforehand
-(within one standard deviation and a half); its log is made by the compiled engine with noise of the sensors. Counts,
-over robots, how many of the quantities that the logs tell lie in their intervals.
+Each robot is the declared one with every coordinate of the default set drawn from its prior (within one and a half
+standard deviations); the compiled engine makes its log, with sensor noise. Counts, over robots, how many of the
+quantities determined by the logs lie in their intervals.
 
     python benchmarks/adaptation_intervals.py --robot cartpole --task cartpole-swingup --robots 20 --effort .3
 """
@@ -34,7 +34,7 @@ _MOST = 1.5
 
 
 def drawn(model: FitModel, generator: torch.Generator) -> torch.Tensor:
-    """Return the coordinates of a robot."""
+    """Return the coordinates of a random robot."""
     x = torch.randn(len(model.space.names), generator=generator, dtype=torch.float64).clamp(-_MOST, _MOST)
     return model.space.clipped(x)
 
@@ -68,7 +68,7 @@ def log_of(model: FitModel, x: torch.Tensor, path: Path, args: argparse.Namespac
 
 
 def starts_of(args: argparse.Namespace, seed: int) -> State:
-    """Return states of the robot's resets, in double precision."""
+    """Return states from the robot's resets, in double precision."""
     from neurodyn.policy import SampledStarts
 
     if args.task is None:

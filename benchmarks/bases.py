@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What neural models start from, output and are trained on, in equal CPU time, or equal steps, of training.
+"""Neural models by base, outputs and training data, with equal CPU time or equal steps of training.
 
-Every model is trained with the small settings of its robot but for what its name says, on the same data, and measured
-beside the simulator from the same starts. `contact_0` is the base with contacts by itself, with a network that is not
-trained. No ratio of times is claimed: the figures are errors.
+Every model is trained with the small settings of its robot except for the changes in its name, on the same data, and
+compared with the simulator from the same starts. `contact_0` is the base with contacts alone, with an untrained
+network. No ratio of times is claimed: the figures are errors.
 """
 
 import argparse
@@ -30,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "free-equal-weights": {"base": "free", "balance": None},
     "impulses-one-frame": {"base": "impulses", "forecast": 0},
 }
-"""Models by what differs from the small settings; `forecast` and `balance` of all phases."""
+"""Models by their differences from the small settings; `forecast` and `balance` apply to all phases."""
 ROBOTS = ("ant", "anymal-c", "cube", "pendulum", "franka")
 ERRORS = ("base_position_m", "base_orientation_rad", "joint_rad")
 
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def train(robot: str, name: str, data: list[Any], run: Path, minutes: float, steps: int | None) -> None:
-    """Train a model unless it is there."""
+    """Train a model unless it exists."""
     changes = dict(VARIANTS[name])
     if not (run / "model").exists():
         small = load_settings(load_robot(robot), "small")
@@ -75,7 +75,7 @@ def train(robot: str, name: str, data: list[Any], run: Path, minutes: float, ste
         phases = tuple(msgspec.structs.replace(phase, **of_phases) for phase in small.phases)
         budget = {"minutes": minutes, "clock": "cpu"} if steps is None else {"minutes": None, "steps": steps}
         settings = msgspec.structs.replace(small, phases=phases, **changes, **budget)
-        if name.endswith("_0"):  # a step of no size: what is fitted to the data in closed form is there all the same
+        if name.endswith("_0"):  # a step of size zero: closed-form fits to the data happen all the same
             phase = msgspec.structs.replace(small.phases[0], share=1.0, rate=1e-12, batch=1)
             settings = msgspec.structs.replace(
                 settings, minutes=None, steps=1, clock="wall", validations=1, phases=(phase,)
@@ -88,7 +88,7 @@ def train(robot: str, name: str, data: list[Any], run: Path, minutes: float, ste
 
 
 def measure(run: Path, horizon: int, rollouts: int) -> dict[str, float]:
-    """Return the errors of passive motion beside the simulator."""
+    """Return the errors of passive motion against the simulator."""
     file = run.with_suffix(".json")
     neurodyn("evaluate", run, "--horizon", horizon, "--rollouts", rollouts, "--json", file)
     found = json.loads(file.read_text())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exported C on one core: a policy, frames of hybrid and neural dynamics, compiled as the first line of main.c says.
+"""Exported C on one core: a policy, frames of hybrid and neural dynamics, compiled as in the first line of main.c.
 
-Each is compared with Python, row by row, before it is timed. Times are CPU time, mean of a step.
+Each is compared with Python, row by row, before timing. Times are mean CPU times of a step.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from neurodyn.tasks.task import reset_states
 
 ROWS = 300
 ASKED = {"ant_run_policy": 20.0, "hybrid_ant_16": 25.0, "cartpole_transformer": 60.0}
-"""Limits that were set [us]."""
+"""Required limits [us]."""
 
 Rows = tuple[np.ndarray, ...]
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def measured(unit: CUnit, given: Rows, wanted: Rows, folder: Path, steps: int) -> tuple[float, float, float]:
-    """Return the greatest difference to Python over 1 or the greatest entry, and mean CPU and worst wall time [us]."""
+    """Return the difference to Python relative to max(1, largest entry), and mean CPU and worst wall time [us]."""
     for file, text in CODE["c"](unit, "unit").items():
         (folder / file).write_text(text)
     found = re.search(r"(gcc .*) && ./bench", (folder / "main.c").read_text())
@@ -123,7 +123,7 @@ def cartpole() -> tuple[CUnit, Rows, Rows, float]:
 
 
 def cartpole_transformer() -> tuple[CUnit, Rows, Rows, float]:
-    """The encoding of pretrained:cartpole, which is an MLP, around the network of `train-small-transformer`."""
+    """The encoding of pretrained:cartpole, an MLP, around the network of `train-small-transformer`."""
     shipped = neurodyn.load("pretrained:cartpole")
     assert isinstance(shipped, NeuralDynamics)
     torch.manual_seed(0)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The campaign: broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds, mistakes of people.
+"""The campaign: broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds, user mistakes.
 
     OMP_NUM_THREADS=1 python benchmarks/campaign.py [--short] [--seed 0] [--log FILE.jsonl] [--json FILE]
 
-A run passes where the command ends with 0 or with 2 and one line, never a traceback, and where whatever stands under
-the name of a target is whole; a mistake is refused, in a line that says where, what, and what would be valid
-(_mistakes.py). Every other run is a fork of this process, which has imported all: it takes a fraction of a
-second. What a run does depends on the seed, its kind and its number alone: --log keeps a line for each, and what is in
-it is not run again; --number 17 --only broken repeats one, and --keep leaves its files. Counts are those of the table
-in docs/reliability.md; --short is the form for continuous integration.
+A run passes if the command ends with 0, or with 2 and one line, never a traceback, and if the target is complete; a
+mistake is refused with a line that says where, what, and what would be valid (_mistakes.py). The other runs are forks
+of this process, with everything imported: they take a fraction of a second. A run depends only on the seed, its kind
+and its number: --log keeps a line for each, and runs in it are not repeated; --number 17 --only broken repeats one, and
+--keep leaves its files. Counts are those of the table in docs/reliability.md; --short is the form for continuous
+integration.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def quick_cartpole(folder: Path) -> str:
 
 
 class SoundRollout(NamedTuple):
-    """A model, and what it does at rest without any fault."""
+    """A model, and its motion from rest without faults."""
 
     model: BaseDynamics
     begin: State
@@ -81,12 +81,12 @@ def sound_rollout(name: str) -> SoundRollout:
 
 
 class Campaign:
-    """Material, and one method for each kind of run: what it does with which number, and what failed."""
+    """Inputs, and one method for each kind of run: it performs a run by number and returns what failed."""
 
     def __init__(
         self, folder: Path, seed: int, keep: bool, log: Path | None, *, robot: str = "cartpole", verbs: int = 10
     ) -> None:
-        """Make the data and the model of a robot that the runs take; so many of the verbs are used."""
+        """Generate data and a model of a robot for the runs; `verbs` is the number of verbs used."""
         self.folder, self.seed, self.keep, self.log, self.robot = folder, seed, keep, log, robot
         self.data, self.model = folder / "data.h5", folder / "model-run"
         self.size = ["--size", str(folder / "settings.yaml"), "--steps", "60"]
@@ -96,7 +96,7 @@ class Campaign:
             make = ["generate", robot, "--transitions", "3000", "--threads", "1", "--out", str(self.data)]
             train = ["train", robot, "--data", str(self.data), *self.size, "--out", str(self.model)]
             codes = [run(make), run(train)]
-            for number in range(verbs):  # imports what the verbs import, once and not in every fork
+            for number in range(verbs):  # imports the verbs' modules once instead of in every fork
                 codes.append(run(self.verb(number, self.place(f"first{number}"))[1]))
         if any(codes):
             raise SystemExit(f"the campaign could not begin: exit codes {codes}\n{quiet.getvalue()}")
@@ -107,7 +107,7 @@ class Campaign:
         self.draw = random.Random()
 
     def take(self, kind: str, number: int, place: Path) -> tuple[str, str | None]:
-        """Take one run in a folder of its own; return what it was, and what failed."""
+        """Perform one run in its own folder; return its description, and what failed."""
         self.draw = random.Random(f"{self.seed} {kind} {number}")
         place.mkdir()
         return getattr(self, kind)(number, place)
@@ -151,7 +151,7 @@ class Campaign:
         return self.folder / name
 
     def _time(self, what: str, arguments: list[str]) -> float:
-        """Return how long a command takes without any fault [s]: one that is refused would prove nothing."""
+        """Return the time of a command without faults [s]: a refused one would prove nothing."""
         if what not in self._times:
             begin, output = time.monotonic(), self.folder / "output.txt"
             code = ended(child(arguments, output=output)).code
@@ -162,7 +162,7 @@ class Campaign:
         return self._times[what]
 
     def kills(self, number: int, place: Path) -> tuple[str, str | None]:
-        """Kill a verb at any moment: what stands under the target's name is whole."""
+        """Kill a verb at a random moment: the target must be complete or absent."""
         name, arguments, target = self.verb(number, place)
         whole_time = self._time(name, self.verb(number, self.place(f"sound{number}"))[1])
         after = self.draw.uniform(0.0, whole_time)
@@ -170,16 +170,16 @@ class Campaign:
         return name, whole(target)
 
     def disk(self, number: int, place: Path) -> tuple[str, str | None]:
-        """Let files grow no further than so many bytes, as a full disk does."""
+        """Limit the file size, as on a full disk."""
         name, arguments, target = self.verb(number, place)
         size = self.draw.choice((0, 100, 4096, 50_000, 400_000))
-        output = Path(os.devnull)  # not to the disk that is full
+        output = Path(os.devnull)  # not to the full disk
         code = ended(child(arguments, limit=files_end_at(size), output=output)).code
         failure = "hangs" if code is None else None if code in (0, 2) else f"exit code {code}"
         return f"{name} at {size} bytes", failure or whole(target)
 
     def writers(self, number: int, place: Path) -> tuple[str, str | None]:
-        """Let two write to one target: one of them is refused."""
+        """Let two processes write to one target: one is refused."""
         name = ("generate", "train")[number % 2]
         more = ["--transitions", "20000", "--threads", "1"] if name == "generate" else ["--steps", "200"]
         target = place / ("out.h5" if name == "generate" else "out")
@@ -201,14 +201,14 @@ class Campaign:
         )
 
     def mistakes(self, number: int, place: Path) -> tuple[str, str | None]:
-        """Make a mistake in a declaration, a log, settings or a command: the refusal is clear, and leaves nothing."""
+        """Make a mistake in a declaration, a log, settings or a command: the refusal is clear and leaves nothing."""
         if self._mistakes is None:
             self._mistakes = Mistakes(self.folder / "sound-inputs", self.data, self.model)
         mistake = self._mistakes.make(number, self.draw, place)
         return f"{mistake.arguments[0]}: {mistake.what}", refused(mistake, place)
 
     def poisoned(self, number: int, place: Path) -> tuple[str, str | None]:
-        """Poison one world of a roll-out: it is named with its frame, and the others stay bitwise alone."""
+        """Poison one world of a roll-out: it is named with its frame, and the others stay bitwise equal."""
         names = ("pretrained:cartpole", "pretrained:pendulum", "pretrained:ant", "pretrained:cube", str(self.model))
         name, value = names[number % len(names)], (math.nan, math.inf, -math.inf)[number % 3]
         if name not in self._sound_rollouts:
@@ -233,7 +233,7 @@ class Campaign:
 
 
 def runs(campaign: Campaign, kind: str, numbers: range, done: list[dict]) -> list[dict]:
-    """Take the runs of a kind that are not done yet, and return the lines of all."""
+    """Perform the runs of a kind that are not done yet, and return the lines of all."""
     lines = [line for line in done if line["kind"] == kind and line["number"] in numbers]
     known = {line["number"] for line in lines}
     for number in numbers:

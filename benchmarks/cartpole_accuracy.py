@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accuracy of a neural cartpole against training time, beside the figures of the NeRD paper.
+"""Accuracy of a neural cartpole against training time, compared with the figures of the NeRD paper.
 
-Generates a million transitions (or takes --data), trains each network from scratch for each budget with the
-default settings, and measures 2048 passive roll-outs of 1000 steps from states that training never saw, beside
-the simulator. No ratio of times is claimed: the figures are errors.
+Generates a million transitions (or uses --data), trains each network from scratch for each budget with the default
+settings, and evaluates 2048 passive roll-outs of 1000 steps from unseen states against the simulator. No ratio of times
+is claimed: the figures are errors.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cartpole swing-up: policies trained in the simulator, in the neural dynamics, and in a world model of a log.
 
-Each policy is trained with the default settings, from three seeds, and played without noise in the simulator, in 1024
-episodes from the same starts, and where it was trained. The world model is trained on 200,000 logged transitions and
-nothing else. No ratio of times is claimed: the figures are returns, whose scale is the paper's 1212 (NeRD, arXiv
+Each policy is trained with the default settings, from three seeds, and evaluated without noise in the simulator, in
+1024 episodes from the same starts, and in its training dynamics. The world model is trained only on 200,000 logged
+transitions. No ratio of times is claimed: the figures are returns, whose scale is the paper's 1212 (NeRD, arXiv
 2508.15755), and errors of the reward between dynamics.
 """
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def where(kind: str, folder: Path, minutes: float) -> str:
-    """Return the dynamics to train in, made from a log where they are not there yet."""
+    """Return the training dynamics, trained from a log if missing."""
     if kind != "world_model":
         return {"analytic": "analytic", "neural": PRETRAINED}[kind]
     log, run = folder / "log.h5", folder / "world-model"
@@ -64,11 +64,11 @@ def where(kind: str, folder: Path, minutes: float) -> str:
 
 
 def measure(kind: str, dynamics: str, folder: Path, seed: int, episodes: int) -> dict[str, float]:
-    """Train a policy unless it is there, and return what it is worth."""
+    """Train a policy unless it exists, and return its returns."""
     out = folder / f"{kind}-{seed}"
     if not (out / "policy.safetensors").exists():
         flags: list[object] = ["--reference", "none", "--seed", seed]
-        if kind == "world_model":  # it has no memory, and starts where the others do
+        if kind == "world_model":  # it has no memory, and starts like the others
             flags += ["--starts", "task"]
         neurodyn("policy", "train", TASK, "--dynamics", dynamics, "--out", out, *flags)
     trained = read_config(out / "config.yaml", RunRecord[PolicySettings]).dynamics

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What checksums cost: CPU time of opening and of streaming a store, and of reading weights, with and without them."""
+"""Cost of checksums: CPU time of opening and streaming a store, and of reading weights, with and without them."""
 
 import argparse
 import shutil
@@ -31,7 +31,7 @@ def main() -> None:
         new, old = folder / "new.h5", folder / "old.h5"
         write_store(new)
         shutil.copy(new, old)
-        with h5py.File(old, "r+") as file:  # as a program of somebody else's writes it
+        with h5py.File(old, "r+") as file:  # as other programs write it
             del file["checksums"]
         require(np.array_equal(Store.open(new).frames, Store.open(old).frames), "both stores hold the same")
         weights = folder / "weights.safetensors"
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def write_store(path: Path) -> None:
-    """Write random numbers in the form of a cartpole's trajectories."""
+    """Write random numbers in the layout of a cartpole's trajectories."""
     draw = np.random.default_rng(0)
     with StoreWriter(path, StoreHeader(source="log", spec=load("cartpole").spec)) as writer:
         for _ in range(EPISODES // 500):
@@ -63,7 +63,7 @@ def write_store(path: Path) -> None:
 
 
 def stream(path: Path) -> None:
-    """Open a store without holding its rows, which are read once to be checked, and read them again block by block."""
+    """Open a store without loading its rows, which are read once for checking, and read them again block by block."""
     store = Store.open(path, memory=0)
     for begin in range(0, len(store.frames), 65536):
         store.frames[begin : begin + 65536]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One network for a family of cartpoles that differ in five quantities, beside one for the declared cartpole alone.
+"""One network for a family of cartpoles that differ in five quantities, and one for only the declared cartpole.
 
-Writes data and runs into a folder, where they are not there yet, and prints two things: the errors of both networks
-over a second and 100 frames in the declared cartpole, and of the family's in cartpoles drawn from its range; and how
-well the quantities of drawn cartpoles are found from 60 s of their logs. Example:
+Writes data and runs into a folder, unless they exist, and prints the errors of both networks over a second and 100
+frames for the declared cartpole, those of the family's network for cartpoles drawn from its range, and how well
+quantities of random cartpoles are identified from 60 s of their logs. Example:
 
     python benchmarks/conditions.py --out runs/conditions
 """
@@ -56,7 +56,7 @@ def declared(out: Path) -> Path:
 
 
 def made(out: Path, robot: Path, transitions: int, minutes: float) -> dict[str, Path]:
-    """Return the runs by name, generated and trained where they are not there yet."""
+    """Return the runs by name, generated and trained if missing."""
     found = {}
     for name, texts in (("alone", ()), ("family", TEXTS)):
         data, found[name] = out / f"{name}.h5", out / name
@@ -81,7 +81,7 @@ def rollouts(robot: Path, worlds: int, frames: int, seed: int, numbers: torch.Te
 
 
 def errors(model, robot: Path, numbers: torch.Tensor | None = None, worlds: int = 256) -> tuple[float, float]:
-    """Return mean errors of cart [m] and pole [rad] over 100 frames; the poles' angles are compared on the circle."""
+    """Return mean errors of cart [m] and pole [rad] over 100 frames; pole angles are compared modulo 2 pi."""
     start, controls, around, truth = rollouts(robot, worlds, 100, 7, numbers)
     path = model.rollout(start, controls, around if numbers is not None else None)
     apart = path.q - truth.q
@@ -90,7 +90,7 @@ def errors(model, robot: Path, numbers: torch.Tensor | None = None, worlds: int 
 
 
 def drawn(data: Path, worlds: int) -> torch.Tensor:
-    """Return quantities of the held-out robots of the data, shape [worlds, quantities]."""
+    """Return quantities of the data's held-out robots, shape [worlds, quantities]."""
     store = Store.open(data)
     return torch.from_numpy(store.parameters[store.split == 2][:worlds])
 

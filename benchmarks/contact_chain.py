@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pendulum of five links that falls on the ground: one step and its adjoint with contacts as impulses.
+"""A five-link pendulum that falls on the ground: one step and its adjoint with impulse contacts.
 
 Planar, float64, a contact point at the end of every link, 50 sweeps of projected Gauss-Seidel. Two roll-outs are timed
-on one core: the fall of 5000 steps, and lying with all five points in the ground. Figures are microseconds of CPU time
-a step, the least of the repeats; the adjoint computes each step anew before it goes back through it. Gradients are
-checked by central differences first, at 58 states after the landing; nine in ten are to agree, for differences across a
-switch between sticking, sliding and leaving are no derivatives.
+on one core: the fall of 5000 steps, and resting with all five points in the ground. Figures are microseconds of CPU
+time per step, the minimum over repeats; the adjoint recomputes each step before its backward pass. Gradients are first
+checked with central differences at 58 states after the landing; nine in ten must agree, because differences across a
+switch between sticking, sliding and separation are not derivatives.
 """
 
 import argparse
@@ -93,13 +93,13 @@ def rollout(program: TracedProgram, state: Tensor, steps: int, parameters: Tenso
 
 
 def touching(path: Tensor) -> Tensor:
-    """Return how many points are in the ground at every state."""
+    """Return the number of points in the ground at every state."""
     angles = path[..., :LINKS].cumsum(-1)
     return (-(LENGTH * angles.cos()).cumsum(-1) < HEIGHT).sum(-1)
 
 
 def gradient_error(program: TracedProgram, states: Tensor, steps: int) -> float:
-    """Return the error that nine in ten states stay below: the least over step sizes, relative to the gradient."""
+    """Return the error that nine in ten states stay below: the minimum over step sizes, relative to the gradient."""
     weights = torch.linspace(-1.0, 1.0, STATE, dtype=F64)
     leaf = states.clone().requires_grad_()
     (rollout(program, leaf, steps)[:, -1] @ weights).sum().backward()
@@ -116,7 +116,7 @@ def gradient_error(program: TracedProgram, states: Tensor, steps: int) -> float:
 
 
 def cost(program: TracedProgram, state: Tensor, steps: int, parameters: Tensor | None = None) -> tuple[float, float]:
-    """Return the CPU time of a step and of its adjoint in microseconds, the least of the repeats."""
+    """Return the CPU time of a step and of its adjoint in microseconds, minimum over repeats."""
     run = program.run(state, frames=steps, held=torch.full((1, steps, 1), HEIGHT, dtype=F64), parameters=parameters)
     seeds = torch.zeros(1, steps + 1, STATE, dtype=F64)
     seeds[:, -1] = 1.0

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convex MPC of quadrupeds and its imitation: what a decision costs, how well robots follow, how often they fall.
+"""Convex MPC of quadrupeds and its imitation: cost of a decision, tracking errors, falls.
 
 Decisions are timed on situations of a trotting A1, one world at a time, on one thread: building the quadratic program,
-solving it (with every solver that is installed), both together, and the network that imitates them. Before it is
-timed, every solver is compared with daqp. Then robots walk on random commands up to 0.6 m/s and 0.8 rad/s, and the
-network in place of the quadratic program, from the same starts under the same commands.
+solving it (with every installed solver), both together, and the network that imitates them. Before timing, every solver
+is compared with daqp. Then robots walk on random commands up to 0.6 m/s and 0.8 rad/s, with the quadratic program and
+with the network, from the same starts under the same commands.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from neurodyn.walking.state import ForceInputs
 
 SEED = 500
 GATHERED = 3.0
-"""Length of the walk from which situations are taken [s]."""
+"""Duration of the walk that provides situations [s]."""
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def timed(network: Path | None) -> tuple[dict[str, float], dict[str, float]]:
-    """Return times of decisions of a trotting A1 [ms], medians over situations, and their ratios."""
+    """Return decision times of a trotting A1 [ms], medians over situations, and their ratios."""
     plant, settings = walking_plant(robots.load("a1")), MpcSettings()
     situations = gathered(plant)
     prediction = RigidBodyPrediction(plant.quadruped, settings)
@@ -91,7 +91,7 @@ def timed(network: Path | None) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def gathered(plant: WalkingPlant) -> list[ForceInputs]:
-    """Return what decisions of a trotting robot were made from."""
+    """Return the inputs of a trotting robot's decisions."""
     controller, _, _ = walker(plant)
     found: list[ForceInputs] = []
 
@@ -105,7 +105,7 @@ def gathered(plant: WalkingPlant) -> list[ForceInputs]:
 
 
 def median(work: Callable[[object], object], given: list) -> float:
-    """Return the CPU time of one call [ms]: the median over what is given of the least of five calls."""
+    """Return the CPU time of one call [ms]: over the inputs, the median of the minimum of five calls."""
     times = []
     for one in given:
         least = float("inf")
@@ -120,7 +120,7 @@ def median(work: Callable[[object], object], given: list) -> float:
 def walked(
     plant: WalkingPlant, gait: str, episodes: int, seconds: float, network: Path | None, settings: Path | None = None
 ) -> dict[str, float]:
-    """Return how a robot follows random commands."""
+    """Return a robot's tracking errors on random commands."""
     controller, law, gait = walker(plant, gait=gait, settings=settings, imitation=network)
     commands = Commands.drawn(episodes, seconds, SEED)
     result, _ = walk(plant, controller, commands, seconds=seconds, seed=SEED, names=(law, gait))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`generate`, `evaluate` and `identify` on one core and on two: the same result, and how the work is shared.
+"""`generate`, `evaluate` and `identify` on one core and on two: equal results, and the division of work.
 
-On a busy machine wall time says how busy it is. What counts is the processor time of the busiest of the processes, or
-of the threads of `identify`: it is the wall time on cores that are free, and the time of one over it is the speed-up
-there. Trainings in several processes: `benchmarks/ranks.py`.
+On a busy machine, wall time measures the load. Instead the processor time of the busiest process, or thread of
+`identify`, counts: it is the wall time on free cores, and the single-core time divided by it is the speed-up. Trainings
+in several processes: `benchmarks/ranks.py`.
 """
 
 import argparse
@@ -21,10 +21,10 @@ import numpy as np
 from _common import require, write_result
 
 WORK = {"ant": (300_000, 300), "cartpole": (8_000_000, 1000)}
-"""Transitions that are generated, and frames of the roll-outs that are evaluated."""
+"""Number of generated transitions, and frames of the evaluated roll-outs."""
 VERBS = ["generate", "evaluate", "identify"]
 WINDOWS = 1024
-"""Windows that `identify` compares, of a log of the compiled ant."""
+"""Windows of a log of the compiled ant that `identify` compares."""
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for verb in arguments.verbs:
             outs = [Path(scratch) / f"{verb}{threads}.h5" for threads in (1, 2)]
-            if verb == "identify":  # the log, and kernels that both find compiled
+            if verb == "identify":  # prepares the log, and kernels for both
                 apart(verb, arguments.robot, 1, Path(scratch) / "first", 0.02)
             one, two = (apart(verb, arguments.robot, 1 + n, out, arguments.scale) for n, out in enumerate(outs))
             require(same(verb, *outs), f"{verb} gives the same on one core and on two")
@@ -60,13 +60,13 @@ def main() -> None:
 
 
 def apart(verb: str, robot: str, threads: int, out: Path, scale: float) -> dict[str, float]:
-    """Measure a verb in a process of its own, imports included."""
+    """Measure a verb in its own process, imports included."""
     command = [sys.executable, __file__, "--robot", robot, "--scale", str(scale), "--run", verb, str(threads), str(out)]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout.splitlines()[-1])
 
 
 def measure(verb: str, robot: str, threads: int, out: Path, scale: float) -> dict[str, float]:
-    """Run a verb; return its processor time, that of the other processes, and wall time, all of it since the start."""
+    """Run a verb; return its processor time, that of the other processes, and wall time, all since the start."""
     start = time.perf_counter()
     transitions, horizon = (round(scale * number) for number in WORK[robot])
     if verb == "generate":
@@ -114,7 +114,7 @@ def identified(out: Path, robot: str, threads: int, scale: float) -> dict[str, f
 
 
 def same(verb: str, one: Path, other: Path) -> bool:
-    """Return whether two results are equal, but for times."""
+    """Return whether two results are equal apart from times."""
     if verb == "identify":
         return one.read_text() == other.read_text()
     if verb == "evaluate":

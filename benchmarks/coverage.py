@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often 95 % intervals of identified parameters hold what they should, by the sandwich and by block bootstrap.
+"""Coverage of the 95 % intervals of identified parameters, for the sandwich and the block bootstrap.
 
-On synthetic logs the robot has friction that the model lacks: a driven pendulum with Coulomb friction at its joint,
-and a block in contact whose guides rub. "Truth" is what the fit of very many logs finds. On real logs
-(--real) two halves of the training runs are identified, and it is counted for how many parameters the two intervals
-overlap. Repeats that were measured are kept (--keep FOLDER) and not measured again.
+On synthetic logs the robot has unmodelled friction: a driven pendulum with Coulomb friction at its joint, and a block
+in contact whose guides have friction. The "truth" is the fit of very many logs. On real logs (--real) two halves of the
+training runs are identified, and the number of parameters with overlapping intervals is counted. Measured repeats are
+kept (--keep FOLDER) and not measured again.
 """
 
 import argparse
@@ -46,9 +46,9 @@ REAL = {
     "cube": SHARED / "cube_toss" / "cube_toss.npz",
 }
 FREE = {"cube": ("gravity.z", "points.size", "contact.friction", "contact.stiffness", "contact.damping")}
-"""Free quantities of a robot whose settings name none."""
+"""Free quantities of a robot whose settings list none."""
 MANY = 1500
-"""Logs of the fit that is taken for the truth."""
+"""Number of logs for the fit that counts as truth."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Fit:
     """A fit of one draw of logs.
 
     Attributes:
-        residuals: In their last units.
+        residuals: Residuals in their final units.
         point: The solution.
         values: Physical values, shape [n].
     """
@@ -67,7 +67,7 @@ class Fit:
 
 
 def main() -> None:
-    """Measure what was asked for, and write the result."""
+    """Measure the requested parts, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--only", nargs="+", choices=tuple(STUDIES), default=list(STUDIES))
@@ -104,7 +104,7 @@ def fit(study: Study, windows: FitWindows) -> Fit:
 
 
 def synthetic(name: str, options: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Repeat a study, and return how often intervals hold the truth."""
+    """Repeat a study, and return the coverage of intervals."""
     study = STUDIES[name]()
     truth = _truth(study, name, folder)
     file = file_of(name, options, folder)
@@ -130,7 +130,7 @@ def synthetic(name: str, options: argparse.Namespace, folder: Path) -> dict[str,
 
 
 def _truth(study: Study, name: str, folder: Path) -> list[float]:
-    """Return the best fit of very many logs; checks that the model is wrong, and the fit at a minimum."""
+    """Return the best fit of very many logs; check that the model is wrong, and the fit at a minimum."""
     file = folder / f"{name}-truth.json"
     if file.exists():
         return json.loads(file.read_text())
@@ -162,12 +162,12 @@ def _repeat(study: Study, options: argparse.Namespace, repeat: int, truth: list[
 
 
 def file_of(name: str, options: argparse.Namespace, folder: Path) -> Path:
-    """Return the file that keeps the repeats of a study."""
+    """Return the file with a study's repeats."""
     return folder / f"{name}-{options.logs}-{options.resamples}.jsonl"
 
 
 def draw(files: list[Path], names: list[str], folder: Path, path: Path) -> None:
-    """Draw the bootstrap's intervals of all repeats about the truth, of the last free quantity of each study."""
+    """Plot the bootstrap intervals of all repeats around the truth, for each study's last free quantity."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.6, 1.6 + 1.2 * len(files)), layout="constrained")

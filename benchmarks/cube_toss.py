@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real tosses of a cube: open-loop errors of runs beside the analytic cube, nominal and fitted, and trivial baselines.
+"""Real tosses of a cube: open-loop errors of runs, of the analytic cube, nominal and fitted, and of baselines.
 
-Needs the tosses (an npz in the layout that robot cube declares). Every figure is a mean over 80 frames and over all
-sub-trajectories of the test tosses (every start with 80 frames behind it, one starting state, no warm-up), and over
-the releases alone. The contact of the fitted cube is searched on the training tosses, unless it is given.
+Needs the tosses (an npz in the layout declared for robot cube). Every figure is a mean over 80 frames and over all
+windows of the test tosses (every start with 80 frames after it, one starting state, no warm-up), and over the releases
+alone. The contact of the fitted cube is searched on the training tosses, unless given.
 
---folds N identifies the cube N times, each time without an Nth of all tosses, which it is then measured on: tosses
-differ so much that 60 of them say little (the errors of a model in five parts differ by a third). Seeds differ too.
+--folds N identifies the cube N times, each time without an Nth of all tosses, on which it is then tested: tosses differ
+so much that 60 of them say little (a model's errors in five folds differ by a third). Seeds differ too.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def folded(robot: Robot, store: Store, asked: argparse.Namespace) -> dict[str, float]:
-    """Return errors of cubes that are identified without a part of the tosses, on that part, and their mean."""
+    """Return errors of cubes identified without a fold of the tosses, on that fold, and their mean."""
     settings = load_identification(robot, asked.settings)
     groups = np.load(asked.data)["group_id"]
     kinds, member = np.unique(groups, return_inverse=True)

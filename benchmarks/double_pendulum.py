@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A neural model of a real torque-driven double pendulum, from its logs alone: open-loop errors on test runs.
 
-Needs the logs (an npz in the layout that robot dfki-c1 declares). The figures are errors beside two baselines,
-hold the last state and constant velocity, from the same starts.
+Needs the logs (an npz in the layout declared for robot dfki-c1). The figures are errors of the model and of two
+baselines, persistence and constant velocity, from the same starts.
 """
 
 import argparse

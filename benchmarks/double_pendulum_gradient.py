@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient of a roll-out of a double pendulum, beside CasADi's compiled code for the same.
+"""Gradient of a double-pendulum roll-out, compared with CasADi's compiled code.
 
 500 steps of semi-implicit Euler in float64; the gradient of a scalar of the whole path with respect to two lengths, two
 masses and the initial state, forward pass included. CasADi maps one symbolic step over the steps, differentiates it in
-reverse, writes C and has gcc compile it. Of 1024 pendulums the time of one counts, beside CasADi's of one.
+reverse mode, writes C and has gcc compile it. For 1024 pendulums the time per pendulum counts, against CasADi's for
+one.
 """
 
 import argparse
@@ -75,7 +76,7 @@ class Ours:
         self.run = self.program.run(self.state, frames=STEPS, parameters=self.parameters)
 
     def __call__(self) -> torch.Tensor:
-        """Return the gradients by lengths, masses and state, shape [worlds, 8]."""
+        """Return the gradients with respect to lengths, masses and state, shape [worlds, 8]."""
         _, tape = self.program.record(self.run, self.state)
         found = self.program.adjoint(self.run, tape, self.seeds)
         return torch.cat([found.parameters, found.state], 1)
@@ -88,7 +89,7 @@ class Ours:
 
 
 def casadi_gradient(folder: Path) -> tuple:
-    """Return CasADi's compiled gradient as a function of 8 inputs, and the seconds that compiling it took."""
+    """Return CasADi's compiled gradient as a function of 8 inputs, and the compilation time [s]."""
     import casadi as ca
 
     x, p = ca.SX.sym("x", 4), ca.SX.sym("p", 4)
@@ -116,7 +117,7 @@ def casadi_gradient(folder: Path) -> tuple:
     start = time.perf_counter()
     here = os.getcwd()
     try:
-        os.chdir(folder)  # CasADi writes to the working directory only
+        os.chdir(folder)  # CasADi only writes to the working directory
         gradient.generate("gradient.c")
     finally:
         os.chdir(here)
@@ -141,7 +142,7 @@ def check(ours: Ours, peer: object) -> dict[str, float]:
 
 
 def first_call(cached: bool) -> float:
-    """Return the seconds of the first gradient in a new process, imports excluded."""
+    """Return the time of the first gradient in a new process, without imports [s]."""
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); import torch, warp, double_pendulum_gradient as b;"
         "from neurodyn.geometry.launching import start_warp; start_warp();"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives: numbers found in logs of known drives, and torques of a real one.
+"""Drives: parameters identified from logs of known drives, and torques of a real one.
 
-Synthetic: two minutes of one joint's encoder and targets (`examples/own_drive`); what is found beside what the log was
-made with. Real: DFKI's double pendulum C.1, commanded beside reported torques at 400 Hz (--dfki FILE); networks beside
-the best parametric drive, and the hybrid model with a memory (--hybrid) beside the identified one.
+Synthetic: two minutes of one joint's encoder and targets (`examples/own_drive`); identified against true values. Real:
+DFKI's double pendulum C.1, commanded and reported torques at 400 Hz (--dfki FILE); networks against the best parametric
+drive, and the hybrid model with a memory (--hybrid) against the identified one.
 """
 
 import argparse
@@ -55,7 +55,7 @@ MEMORY = Blueprint(
 
 
 def main() -> None:
-    """Measure what was asked for, and write the result."""
+    """Measure the requested parts, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--dfki", type=Path, default=DFKI, help="npz file of DFKI's pendulum")
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _synthetic(folder: Path) -> dict[str, float]:
-    """Return relative errors of the numbers of a drive."""
+    """Return relative errors of a drive's parameters."""
     script = EXAMPLE / "make_logs.py"
     subprocess.run([sys.executable, script, "--out", folder / "logs"], check=True)
     robot = load(str(EXAMPLE))
@@ -114,7 +114,7 @@ def _networks(log: Path, name: str, folder: Path) -> dict[str, float]:
 
 
 def _hybrid(log: Path, steps: int, folder: Path) -> dict[str, float]:
-    """Return angle errors [rad] of the identified model and of that with a network that remembers."""
+    """Return angle errors [rad] of the identified model and of one with a network with memory."""
     robot, store = _dfki(log, "log_measured.yaml")
     settings = load_identification(load(robot))
     network = msgspec.structs.replace(settings.network, steps=steps, validations=20, windows=16_000)

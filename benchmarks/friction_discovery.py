@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint friction discovered on a frictionless model, and its error beside a feed-forward network's with 100x the data.
+"""Joint friction discovered on a frictionless model, and its error against a feed-forward network's with 100x the data.
 
-The work is that of examples/friction_discovery.py.
+Uses examples/friction_discovery.py.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generation of data, writing included, against the simulator's own rate; and the size of the file.
+"""Data generation, including writing, against the simulator's own rate; and the file size.
 
-The simulator's own rate is that of the same motion simulated again, on the same grounds and under the same torques,
-and nothing else: no sampling, no controller, no recording, no writing. Of the cartpole, whose frames all cost the
-same, it is the captured frame replayed. Both run in turns, one thread, CPU time.
+The simulator's own rate is that of simulating the same motion again, on the same grounds and under the same torques,
+without sampling, controller, recording and writing. For the cartpole, whose frames all cost the same, it is the replay
+of a captured frame. Both run in turns, one thread, CPU time.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from neurodyn.sim import ReferenceSimulator, generate
 
 FRAMES, ROUNDS = 100, 5
 WORK = {"cartpole": (512, 20), "pendulum": (512, 2), "cube": (256, 1), "ant": (128, 1), "anymal-c": (128, 1)}
-"""Worlds, and batches of as many trajectories in a round."""
+"""Worlds, and batches of as many trajectories per round."""
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def compare(name: str, worlds: int, batches: int, figures: dict[str, float]) -> float:
-    """Time both in turns; return the rate of generation over that of the simulator."""
+    """Time both in turns; return the rate of generation divided by that of the simulator."""
     robot = robots.load(name)
     transitions = worlds * FRAMES * batches
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def compare(name: str, worlds: int, batches: int, figures: dict[str, float]) -> 
 
 
 def check(store: Store, simulator: ReferenceSimulator, worlds: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Check that the simulator repeats the data; return first states and torques."""
+    """Check that the simulator reproduces the data; return first states and torques."""
     q, qd = (x.reshape(worlds, FRAMES + 1, -1) for x in (store.q, store.qd))
     control = store.control.reshape(worlds, FRAMES + 1, simulator.robot.spec.nu)
     motion = (torch.tensor(q[:, 0]), torch.tensor(qd[:, 0]), torch.tensor(control[:, :-1]))
@@ -90,7 +90,7 @@ def check(store: Store, simulator: ReferenceSimulator, worlds: int) -> tuple[tor
 
 
 def simulate(simulator: ReferenceSimulator, q: torch.Tensor, qd: torch.Tensor, control: torch.Tensor) -> None:
-    """Simulate a batch of trajectories and keep nothing."""
+    """Simulate a batch of trajectories and discard it."""
     for frame in range(control.shape[1]):
         q, qd = simulator.step_(q, qd, control[:, frame])
 

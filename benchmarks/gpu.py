@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ants on your GPU: neural and hybrid roll-outs, a policy's environment and gradients, beside Newton's MuJoCo there.
+"""Ants on your GPU: neural and hybrid roll-outs, a policy environment and gradients, against Newton's MuJoCo.
 
     python benchmarks/gpu.py --json gpu.json
 
-Needs a CUDA GPU, and ends with 2 where torch finds none. Each piece of work is checked against the CPU before it is
-timed; times are of the wall, with the device awaited, the median of rounds that take turns.
+Needs a CUDA GPU, and exits with 2 if torch finds none. Each piece of work is checked against the CPU before timing;
+times are wall times, device synchronised, the median of interleaved rounds.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROUNDS = 5
 
 
 def require_gpu() -> torch.device:
-    """Return the GPU; end with 2 where there is none."""
+    """Return the GPU; exit with 2 if there is none."""
     if not torch.cuda.is_available():
         print("benchmarks/gpu.py: needs a CUDA GPU, and torch finds none here", file=sys.stderr)
         sys.exit(2)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard costs: roll-outs, frames of a solver and frames of an environment with it, beside the same without.
+"""Cost of the guard: roll-outs, frames of a solver and frames of an environment, with and without it.
 
     OMP_NUM_THREADS=1 python benchmarks/guard.py [--json FILE]
 
-The check: a poisoned world is named. Then times of roll-outs of 100 frames and of single frames, with and without guard
-by turns; ratios are with over without. Where the machine is not quiet they scatter by more than the guard costs: the
+The check: a poisoned world is named. Then times of roll-outs of 100 frames and of single frames, alternating with and
+without guard; ratios are with over without. On a loaded machine they scatter by more than the guard's cost, so the
 figures also give the time of the guard alone, in per cent of the roll-out.
 """
 
@@ -25,7 +25,7 @@ MODELS = ("cartpole", "pendulum", "ant")
 
 
 def states(model, worlds: int) -> State:
-    """Return starts of a robot, from what its data are drawn from."""
+    """Return starts of a robot, from its data's sampling ranges."""
     import numpy as np
 
     from neurodyn.sim.sampling import sample_states

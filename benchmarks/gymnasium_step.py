@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput of the vector environment of Gymnasium beside that of the environment below it, in CPU time.
+"""Throughput of the Gymnasium vector environment against the environment below it, in CPU time.
 
 OMP_NUM_THREADS=1 python benchmarks/gymnasium_step.py
 OMP_NUM_THREADS=1 python benchmarks/gymnasium_step.py --task cartpole-swingup --dynamics hybrid
@@ -49,8 +49,8 @@ def main() -> None:
     acts = {"below": lambda: worlds["below"].step(tensors), "gymnasium": lambda: env.step(arrays)}
     spent: dict[str, list[float]] = {name: [] for name in acts}
     for turn in range(asked.turns + 1):
-        for name in sorted(acts, reverse=bool(turn % 2)):  # in turns, because the load of a machine changes
-            length = worlds[name].max_episode_length // 2  # so that episodes end all the time, not all at once
+        for name in sorted(acts, reverse=bool(turn % 2)):  # in turns, because the machine's load changes
+            length = worlds[name].max_episode_length // 2  # so that episodes end at different times
             worlds[name].episode_length_buf = torch.arange(asked.worlds) % length
             seconds = cpu_seconds(acts[name], asked.frames)
             if turn:  # the first one compiles

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of IBM's free pendulum once its parameters are identified: noise, or a law that is missing?
+"""Residual of IBM's identified free pendulum: noise, or a missing law?
 
-A frictional double pendulum in numpy is fitted to a quarter of a second of the calibrated film, from states that a
-filter takes from 52 ms around each start. Then, of its error at the end of 1,000 stretches of the test runs:
+A frictional double pendulum in numpy is fitted to a quarter of a second of the calibrated film, from states filtered
+from 52 ms around each start. Then, of its error at the end of 1,000 segments of the test runs:
 
-- noise: what the same pendulum leaves of a film of its own, with white noise as large as that of the real one;
-- state: what a network leaves that predicts the error from the state at the start, trained on 20,000 stretches of the
-  training runs. A missing law of the state, or a bias of the film by the angles, would show here;
-- pivot: what is left if the pivot's filmed motion acts on the pendulum.
+- noise: the same pendulum's error on its own simulated film, with white noise as large as that of the real one;
+- state: the error left by a network that predicts it from the initial state, trained on 20,000 segments of the training
+  runs. A missing law of the state, or an angle-dependent bias of the film, would show here;
+- pivot: the error left if the pivot's filmed motion acts on the pendulum.
 
     python benchmarks/ibm_floor.py
 """
@@ -29,16 +29,16 @@ from _film import calibrated
 LOG = Path(__file__).resolve().parents[2] / "shared" / "data" / "ibm_double_pendulum" / "ibm_double_pendulum.npz"
 DT, FRAMES, EDGE = 1 / 400, 100, 40
 METRES = 0.247e-3
-"""Metres in a unit of the film."""
+"""Metres per unit of the film."""
 NOISE = (0.00073, 0.00117)
-"""Angles minus their smoothed course, root mean square [rad]."""
+"""Angles minus their smoothed curve, root mean square [rad]."""
 FIRST = np.array([9.63, 0.731, 666.0, 67.3, 0.2, 0.9, 0.05, 0.8])
 """Inertias A and C, gravity of both links, viscous and dry friction of both joints, over m2 l1 c2."""
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of the film: states at the start [N, 2]; accelerations of the pivot, and angles [N, FRAMES + 1, 2]."""
+    """Segments of the film: initial states [N, 2]; accelerations of the pivot, and angles [N, FRAMES + 1, 2]."""
 
     angles: np.ndarray
     rates: np.ndarray
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def drawn(film: dict[str, np.ndarray], split: int, count: int, rng: np.random.Generator) -> Stretches:
-    """Return stretches of the runs of a split."""
+    """Return segments of a split's runs."""
     runs = {k: _series(film, k) for k in np.flatnonzero(film["split"] == split)}
     picked = [(k, rng.integers(EDGE, len(runs[k][0]) - FRAMES - EDGE)) for k in rng.choice(list(runs), count)]
     rows = [(runs[k], slice(s, s + FRAMES + 1)) for k, s in picked]
@@ -122,7 +122,7 @@ def rolled(start: Stretches, c: np.ndarray, frames: int = FRAMES) -> np.ndarray:
 
 
 def fitted(train: Stretches, *, pivot: bool) -> np.ndarray:
-    """Return the parameters that fit best, the last two how much of the pivot's motion acts."""
+    """Return the best-fit parameters; the last two are the fractions of the pivot's motion that act."""
 
     def whole(z: np.ndarray) -> np.ndarray:
         return np.concatenate([np.exp(z[:8]) * FIRST, z[8:] if pivot else np.zeros(2)])
@@ -135,17 +135,17 @@ def fitted(train: Stretches, *, pivot: bool) -> np.ndarray:
 
 
 def missed(start: Stretches, c: np.ndarray) -> np.ndarray:
-    """Return the errors of both links at the end of stretches, shape [N, 2]."""
+    """Return the errors of both links at the end of segments, shape [N, 2]."""
     return rolled(start, c)[:, -1] - start.measured[:, -1]
 
 
 def size(errors: np.ndarray) -> float:
-    """Return the mean error of the joints' angles, of which the elbow's is relative [rad]."""
+    """Return the mean error of the joint angles; the elbow's is relative [rad]."""
     return float(np.abs(np.stack([errors[:, 0], errors[:, 1] - errors[:, 0]], 1)).mean())
 
 
 def of_noise(start: Stretches, c: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the errors of the pendulum from noisy films of itself."""
+    """Return the errors of the pendulum on its own noisy films."""
     truth = rolled(start, c, EDGE + FRAMES)
     angles, rates = smoothed(truth + rng.normal(size=truth.shape) * NOISE, 1)
     seen = replace(start, angles=angles[:, EDGE], rates=rates[:, EDGE])
@@ -153,7 +153,7 @@ def of_noise(start: Stretches, c: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 def inputs(start: Stretches) -> torch.Tensor:
-    """Return what a law may depend on: angles, rates and energy."""
+    """Return the inputs a law may depend on: angles, rates and energy."""
     (one, two), (w, v) = start.angles.T, start.rates.T
     energy = 0.5 * FIRST[0] * w**2 + 0.5 * FIRST[1] * v**2 + w * v * np.cos(one - two)
     energy -= FIRST[2] * np.cos(one) + FIRST[3] * np.cos(two)
@@ -162,7 +162,7 @@ def inputs(start: Stretches) -> torch.Tensor:
 
 
 def of_state(known: Sequence[Stretches], test: Stretches, c: np.ndarray, steps: int = 4000) -> float:
-    """Return what a network leaves of the errors: the one of all that is best on the second of the known sets."""
+    """Return the error left by a network, the checkpoint best on the second of the known sets."""
     torch.manual_seed(0)
     (x, y), (xv, yv), (xt, yt) = ((inputs(one), torch.from_numpy(missed(one, c))) for one in (*known, test))
     mean, spread, scale = x.mean(0), x.std(0), y.abs().median(0).values

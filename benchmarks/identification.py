@@ -3,15 +3,15 @@
 
 Two robots without contacts, one log each:
 
-- go2: 14 s of a real Unitree Go2 in the air, position targets at 200 Hz (--go2 FILE, --urdf FILE). Models are made of
-  the first 60 % and judged on the last 40 %.
-- hung: a quadruped of the ant's build in plain MuJoCo, hung by its torso, with worn joints and motors that lag, one of
-  them weak. Its log has 20 episodes of 4 s; models are made of the first 16 and judged on the others.
+- go2: 14 s of a real Unitree Go2 in the air, position targets at 200 Hz (--go2 FILE, --urdf FILE). Models are fitted to
+  the first 60 % and tested on the last 40 %.
+- hung: an ant-like quadruped in plain MuJoCo, suspended by its torso, with worn joints and lagging motors, one of them
+  weak. Its log has 20 episodes of 4 s; models are fitted to the first 16 and tested on the others.
 
-Errors are means over joints of what is left after 0.1, 0.5 and 1 s of open loop, from the same states, with motors in
-the state of the commands before. `mujoco.sysid` fits all quantities that a MuJoCo model has of those that `adapt` fits:
-not the lag of a torque behind a controller. PACE (arXiv:2509.06342) fits armature, damping, friction and bias of each
-joint, and one delay; here by the fit of `adapt`. CPU seconds are those of the process, kernels compiled before.
+Errors are means over joints after 0.1, 0.5 and 1 s open loop, from the same states, with motor states from the
+preceding commands. `mujoco.sysid` fits those of `adapt`'s quantities that a MuJoCo model has: not the torque lag behind
+a controller. PACE (arXiv:2509.06342) fits armature, damping, friction and bias of each joint, and one delay; here by
+the fit of `adapt`. CPU seconds are those of the process, kernels compiled before.
 """
 
 import argparse
@@ -43,9 +43,9 @@ GO2 = ROOT.parent / "shared" / "data" / "go2_air" / "go2_air.npz"
 KP, KD, LIMITS = 20.0, 1.5, {"hip": 23.7, "thigh": 23.7, "calf": 45.43}
 SECONDS = (0.1, 0.5, 1.0)
 PIECE, PIECES = 0.5, 40
-"""Length [s] and number of the stretches that `mujoco.sysid` compares where commands are torques."""
+"""Length [s] and number of the segments that `mujoco.sysid` compares if commands are torques."""
 PAST = 0.08
-"""Time before a start in which motors take up their state [s]."""
+"""Time before a start for initialising motor states [s]."""
 HUNG = tuple(f"{leg}_{joint}" for leg in ("front_left", "front_right", "rear_left", "rear_right")
              for joint in ("hip", "ankle"))  # fmt: skip
 PACE_OF_TORQUES = ("*.armature", "*.damping", "*.friction", "motors.delay")
@@ -56,13 +56,13 @@ SHARE = 0.6
 
 @dataclass(frozen=True)
 class Case:
-    """A robot, its log, and what it is beside others.
+    """A robot, its log, and its peers.
 
     Attributes:
-        robot: The declaration, with the drives that its commands go to.
+        robot: The declaration, with its commanded drives.
         declaration: Path of its folder.
-        train: The log that models are made of.
-        held: What they are judged on.
+        train: Log for fitting models.
+        held: Log for testing them.
         targets: Whether commands are targets of controllers.
         mujoco: The declaration in MuJoCo.
         pace: PACE's quantities, as far as the robot has them.
@@ -79,7 +79,7 @@ class Case:
 
 
 def main() -> None:
-    """Identify what was asked for, and write the figures."""
+    """Identify the requested cases, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--go2", type=Path, default=GO2, help="npz file of the Go2's log")
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Return errors and CPU seconds of each way, and our CPU seconds over those of the peer."""
+    """Return errors and CPU seconds of each method, and our CPU seconds relative to the peer's."""
     starts = starts_of(case.held, round(PAST / case.robot.dt), round(SECONDS[-1] / case.robot.dt))
     errors = {
         "declared": engine_errors(declared_hybrid(case.robot), starts),
@@ -115,14 +115,14 @@ def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float
     ways = {"mechanism": None, "networks": None, "pace": AdaptationSettings(quantities=case.pace)}
     for way, settings in ways.items():
         mechanism = way != "networks"
-        if way == "mechanism":  # kernels are compiled here, and the time is taken next
+        if way == "mechanism":  # compiles kernels; the next one is timed
             adapt(case.declaration, case.train, folder / "warm", threads=1)
         begin = time.process_time()
         adapt(case.declaration, case.train, folder / way, settings=settings, mechanism=mechanism, threads=1)
         seconds[way] = time.process_time() - begin
         errors[way] = engine_errors(load(folder / way), starts)
     if (reason := why_no_sysid()) is None:
-        # Commands to a controller keep one long roll-out near the log; torques do not, and need short ones.
+        # Controller targets keep a long roll-out near the log; torques do not, and need short ones.
         train = Store.open(case.train)
         past, frames = (0, int(train.lengths.max())) if case.targets else (starts.past, round(PIECE / case.robot.dt))
         log = starts_of(train, past, min(frames, int(train.lengths.max()) - past), PIECES)
@@ -150,7 +150,7 @@ def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float
 
 
 def why_no_sysid() -> str | None:
-    """Return why `mujoco.sysid` cannot run; None where it can."""
+    """Return why `mujoco.sysid` cannot run; None if it can."""
     try:
         from mujoco import sysid
     except ImportError as error:
@@ -159,7 +159,7 @@ def why_no_sysid() -> str | None:
 
 
 def starts_of(store: Store, past: int, frames: int, most: int = 200) -> Starts:
-    """Return stretches of all episodes of a log, evenly spaced."""
+    """Return evenly spaced segments of all episodes of a log."""
     whole, found = past + frames, []
     for index in store.episodes():
         q, qd, control = store.episode(int(index))
@@ -185,7 +185,7 @@ def errors_of(path: np.ndarray, starts: Starts, dt: float) -> list[float]:
 
 
 def go2_case(log: Path, urdf: Path | None, folder: Path) -> Case | str:
-    """Return the real Go2, or why it is left out."""
+    """Return the real Go2, or the reason for leaving it out."""
     if not log.is_file():
         return f"there is no {log.name}; give --go2 FILE"
     if urdf is None and not is_installed(load_robot("go2")):
@@ -220,7 +220,7 @@ def go2_case(log: Path, urdf: Path | None, folder: Path) -> Case | str:
 
 
 def column_map(joints: Sequence[str], logged: Sequence[str], limits: Mapping[str, float]) -> str:
-    """Return the column map of the Go2's log; `logged` are the names of its columns, in part those of the joints."""
+    """Return the column map of the Go2's log; `logged` are its column names, which include the joints'."""
     place = {name: next(k for k, own in enumerate(logged) if name.startswith(own)) for name in joints}
     columns = {
         array: {name: {"column": f"joint_{array}[{place[name]}]"} for name in joints}
@@ -234,7 +234,7 @@ def column_map(joints: Sequence[str], logged: Sequence[str], limits: Mapping[str
 
 
 def without_shapes(urdf: Path) -> str:
-    """Return a URDF without visuals and collision shapes, whose meshes need not be there."""
+    """Return a URDF without visuals and collision shapes, whose meshes may be missing."""
     tree = ElementTree.parse(urdf)
     for link in tree.iter("link"):
         for kind in ("visual", "collision"):
@@ -244,7 +244,7 @@ def without_shapes(urdf: Path) -> str:
 
 
 def peer_of(spec: mujoco.MjSpec, joints: tuple[str, ...], robot: Robot) -> MujocoPeer:
-    """Return a model with the time step and the integrator that the robot is declared with."""
+    """Return a model with the robot's declared time step and integrator."""
     spec.option.timestep = robot.dt / robot.simulator.substeps
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
@@ -252,7 +252,7 @@ def peer_of(spec: mujoco.MjSpec, joints: tuple[str, ...], robot: Robot) -> Mujoc
 
 
 def hung_xml() -> str:
-    """Return a quadruped of the ant's build whose torso is bolted to the world, as MJCF."""
+    """Return an ant-like quadruped with a fixed torso, as MJCF."""
     legs = ""
     for name, x, y in (("front_left", 1, 1), ("front_right", 1, -1), ("rear_left", -1, 1), ("rear_right", -1, -1)):
         legs += f"""
@@ -277,7 +277,7 @@ def hung_xml() -> str:
 
 
 def hung_case(folder: Path) -> Case:
-    """Return the worn quadruped that hangs in the air, and its log."""
+    """Return the worn suspended quadruped, and its log."""
     folder.mkdir(parents=True)
     (folder / "hung.xml").write_text(hung_xml())
     declare(folder / "hung.xml", folder / "hung", name="hung", dt=0.02)
@@ -295,7 +295,7 @@ def hung_case(folder: Path) -> Case:
 
 
 def worn(spec: mujoco.MjSpec) -> mujoco.MjModel:
-    """Return the quadruped as no declaration describes it: joints that rub, motors that lag, one of them weak."""
+    """Return the quadruped with undeclared faults: joint friction, lagging motors, one of them weak."""
     rng = np.random.default_rng(1)
     spec.option.timestep = 0.001
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
@@ -311,7 +311,7 @@ def worn(spec: mujoco.MjSpec) -> mujoco.MjModel:
 def hung_log(
     model: mujoco.MjModel, robot: Robot, path: Path, *, episodes: int = 20, frames: int = 200, seed: int = 0
 ) -> Store:
-    """Write the log of a stiff controller that follows sines, with noise of encoders (1 mrad) and velocities."""
+    """Write the log of a stiff controller tracking sines, with noise of encoders (1 mrad) and velocities."""
     rng, data = np.random.default_rng(seed), mujoco.MjData(model)
     joints, parts = tuple(robot.actuated), round(robot.dt / model.opt.timestep)
     at = [model.joint(name).qposadr[0] for name in robot.spec.q_names]

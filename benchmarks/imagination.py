@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imagination at the sizes of Robotic World Model: policy, world model, reward and storage, beside the networks alone.
+"""Imagination at the sizes of Robotic World Model: policy, world model, reward and storage, and the networks alone.
 
     python benchmarks/imagination.py --json benchmarks/results/imagination.json
     python benchmarks/imagination.py --trunks --json benchmarks/results/neural_members.json
 
-The second line leaves the world models out. What remains are policy environments of the neural ant with members
-(contact points, base, task, guard against implausible states): with the standard deviation of all members at every
-step, as a penalty needs it, and with each world seen by its own member alone.
+The second line omits the world models and measures policy environments of the neural ant with members (contact points,
+base, task, guard against implausible states): with the standard deviation of all members at every step, as needed for a
+penalty, and with one member per world.
 
-The networks' own time is what the ensemble, the actor and the critic need for a frame of all worlds, with nothing
-around them. The peer's rate was measured with the authors' code on one thread: 14.9 thousand frames per CPU-second.
+The networks' own time is that of the ensemble, the actor and the critic for a frame of all worlds. The peer's rate was
+measured with the authors' code on one thread: 14.9 thousand frames per CPU-second.
 """
 
 import argparse
@@ -48,7 +48,7 @@ _EPISODES = 64
 
 
 class Work:
-    """A world model, worlds in it, and a learner that collects frames from them."""
+    """A world model, its worlds, and a learner that collects frames from them."""
 
     def __init__(self, folder: Path, worlds: int, trunk: str, horizon: int = HORIZON) -> None:
         torch.manual_seed(0)
@@ -58,7 +58,7 @@ class Work:
         self.model = WorldModel(spec, sizes, terminates=True).requires_grad_(False)
         self.model.fitted.fill_(True)
         assert self.model.net.logits is not None
-        self.model.net.logits.bias[..., -1] = -12.0  # nobody falls, so that episodes end by their time alone
+        self.model.net.logits.bias[..., -1] = -12.0  # nobody falls, so that episodes end only by time
         self.model.net.mean.weight.normal_(std=1e-3)  # members that disagree
         self.log = _log(folder / "log.h5", self.task)
         self.starts = LoggedStarts(self.log, WARM_UP, 0)
@@ -86,7 +86,7 @@ class Work:
 
     @torch.inference_mode()
     def networks(self) -> None:
-        """Run ensemble, actor and critic for as many frames."""
+        """Run ensemble, actor and critic for the same number of frames."""
         net, hidden = self.model.net, self.hidden
         for _ in range(self.horizon):
             self.learner.actor(self.observation, stochastic_output=False)
@@ -121,7 +121,7 @@ def _log(path: Path, task: Task) -> Store:
 
 
 def ant(members: int, width: int, base: str) -> NeuralDynamics:
-    """Return the neural ant with members that disagree a little: with its own width, the trained network and noise."""
+    """Return the neural ant with slightly disagreeing members: at its own width, the trained network plus noise."""
     torch.manual_seed(0)
     (config, spec), trained = NEURAL.read("pretrained:ant"), neurodyn.load("pretrained:ant").state_dict()
     encoding, mechanism = config.encoding, spec.mechanism
@@ -140,7 +140,7 @@ def ant(members: int, width: int, base: str) -> NeuralDynamics:
         if "predictor.net" in name or "predictor.skip" in name:
             source = source.t() if name.endswith("weight") else source[None]
             if source.shape != tensor.shape[1:]:
-                continue  # of another width: random
+                continue  # at another width: random
             source = source * (1.0 + 1e-3 * torch.randn(tensor.shape))
         tensor.copy_(source)
     if base == "contact":
@@ -150,7 +150,7 @@ def ant(members: int, width: int, base: str) -> NeuralDynamics:
 
 
 class AntWorlds:
-    """Policy environments of the neural ant in which random actions act."""
+    """Policy environments of the neural ant, with random actions."""
 
     def __init__(self, model: NeuralDynamics, worlds: int) -> None:
         task = load("ant-run")
@@ -168,7 +168,7 @@ class AntWorlds:
             env.step(actions)
 
     def check(self) -> float:
-        """Compare both environments with each world's own member by itself; look for the penalty."""
+        """Compare both environments with each world's own member alone; check the penalty."""
         model, worst = self.all.dynamics, 0.0
         for env in (self.alone, self.all):
             for actions in self.actions[:5]:
@@ -185,7 +185,7 @@ class AntWorlds:
 
 
 def check(work: Work) -> float:
-    """Compare the environment with the model's own roll-out of the same world, and look for the penalty."""
+    """Compare the environment with the model's own roll-out of the same world, and check the penalty."""
     task, model = work.task, work.model
     env = PolicyEnvironment(task, model, LoggedStarts(work.log, WARM_UP, 1), 4, penalty=1.0)
     free = PolicyEnvironment(task, model, LoggedStarts(work.log, WARM_UP, 1), 4)

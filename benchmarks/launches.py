@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel launches and host copies of a step as a GPU would have them, counted without one (`neurodyn.evaluate`).
+"""Kernel launches and host copies of a step on a GPU, counted without one (`neurodyn.evaluate`).
 
     python benchmarks/launches.py --json benchmarks/results/launches.json
 
-A launch costs a GPU's host 5 to 10 microseconds whatever the number of worlds. Steps of environments have all that a
-frame takes: prediction, reward, ends of episodes, and starts of new ones.
+A launch costs 5 to 10 microseconds of host time for any number of worlds. Steps of environments include the whole
+frame: prediction, reward, ends of episodes, and starts of new ones.
 """
 
 import argparse
@@ -25,11 +25,11 @@ META = torch.device("meta")
 WORLDS = 64
 ENVIRONMENTS = {"ant": "ant-run", "anymal-c": "anymal-forward", "cartpole": "cartpole-swingup"}
 BEFORE = {"ant": 348, "imagination": 334}
-"""Launches of a step before they were counted."""
+"""Launches of a step before launches were counted."""
 
 
 def step(name: str) -> LaunchCount:
-    """Return what a step of a neural model launches."""
+    """Return the launches of a neural model's step."""
     dynamics = neurodyn.load(f"pretrained:{name}").to("meta")
     spec = dynamics.spec
     state = State(torch.zeros(WORLDS, spec.nq, device=META), torch.zeros(WORLDS, spec.nv, device=META))
@@ -39,7 +39,7 @@ def step(name: str) -> LaunchCount:
 
 
 def frame(env: PolicyEnvironment) -> LaunchCount:
-    """Return what a step of an environment launches."""
+    """Return the launches of an environment's step."""
     actions = torch.zeros(WORLDS, env.num_actions, device=META)
     for _ in range(2):
         env.step(actions)
@@ -47,7 +47,7 @@ def frame(env: PolicyEnvironment) -> LaunchCount:
 
 
 def imagination() -> LaunchCount:
-    """Return what a step of imagination launches, at the sizes of Robotic World Model."""
+    """Return the launches of an imagination step, at the sizes of Robotic World Model."""
     task = load("anymal-velocity")
     sizes = EnsembleConfig(kind="gru", members=5, width=256, depth=2, head=128)
     model = WorldModel(row_layout(task).spec.with_context(4), sizes, terminates=True).requires_grad_(False).to("meta")

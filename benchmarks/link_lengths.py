@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Link lengths from joint positions: how often local search and basin hopping are right, from a grid of starts.
+"""Link lengths from joint positions: success rate of local search and basin hopping, from a grid of starts.
 
-The work is that of examples/link_lengths.py, whose map is written too.
+Uses examples/link_lengths.py, and also writes its map.
 """
 
 import argparse

@@ -3,9 +3,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/long_runs.py [RUN ...] [--worlds 1000] [--frames 10000] [--markdown FILE]
 
-Bounds are what a robot declares, limits of joints and half their range, and velocities that its energy allows where it
-declares none; a contact point may be 25 cm deep. Every frame is compared. Without RUN all
-models of simulators that ship with the package are measured.
+Bounds are the robot's declared ones, joint limits plus half their range, and, where undeclared, velocities allowed by
+its energy; a contact point may be 25 cm deep. Every frame is checked. Without RUN all shipped models of simulators are
+measured.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A neural step: of one world beside Newton's captured frame, and of many ants beside the network alone.
+"""A neural step: for one world against Newton's captured frame, and for many ants against the network alone.
 
-One world (`--robots`): `SolverNeural.step` as it is called and captured in a graph, a step of the dynamics, and the
-same step in torch's operations, beside the reference simulator's captured frame; all on the same state. Then the number
-of worlds up to which the compiled network is faster than torch's, and what the compiled encoding saves at 512 worlds.
+One world (`--robots`): `SolverNeural.step`, called and captured in a graph, a step of the dynamics, the same step with
+torch operations, and the reference simulator's captured frame; all on the same state. Then the number of worlds up to
+which the compiled network is faster than torch's, and what the compiled encoding saves at 512 worlds.
 
 Many worlds (`--worlds`): a step is forward kinematics and contact points, inputs, network, and integration. The peer of
 the second comparison keeps the last ten inputs of every world and runs them through the same network at every step;
@@ -44,7 +44,7 @@ SCENE = Scene(shapes=(Plane(),))
 
 
 def random_ants(worlds: int, free_motion: bool = False) -> tuple[NeuralDynamics, State, Control]:
-    """Return a model of the ant with random weights, and ants about the ground."""
+    """Return a model of the ant with random weights, and ants near the ground."""
     torch.manual_seed(0)
     robot = msgspec.structs.replace(load("ant"), contact_points=ContactPointSelection())  # all 25
     spec = robot.spec
@@ -89,7 +89,7 @@ class Work:
         return step.state
 
     def encode(self) -> Tensor:
-        """Find the inputs: kinematics, contact points, and all the rest."""
+        """Compute the inputs: kinematics, contact points, and everything else."""
         assert self.control.torque is not None
         encoding, state, torque = self.model.encoding, self.state, self.control.torque
         with torch.no_grad():
@@ -102,17 +102,17 @@ class Work:
             return self.model.encoding.decode(self.base_prediction, self.output)
 
     def beside(self) -> None:
-        """Do everything but the network."""
+        """Do everything except the network."""
         self.encode()
         self.decode()
 
     def network(self) -> None:
-        """Run the network alone: normalisation, transformer with its cache, and short cut."""
+        """Run only the network: normalisation, transformer with its cache, and skip connection."""
         _, self.memory = self.model.predictor.step_(self.inputs, self.memory)
 
     @torch.no_grad()
     def outside(self) -> float:
-        """Take a whole step; return the CPU seconds outside of the network, which finds and leaves caches cold."""
+        """Take a whole step; return the CPU seconds outside the network, which finds and leaves caches cold."""
         model, state, clock = self.model, self.state, time.process_time
         start = clock()
         torque = frame_torque(model.spec, state, self.control)
@@ -136,7 +136,7 @@ class Work:
 
 
 def check(worlds: int = 8) -> float:
-    """Check that both ways to step agree once the windows are full of the same inputs."""
+    """Check that both step methods agree once the windows are full of the same inputs."""
     work = Work(worlds)
     work.carry = work.model.begin(work.state, work.environment)
     window = work.window
@@ -144,7 +144,7 @@ def check(worlds: int = 8) -> float:
     for frame in range(NETWORK.window):
         work.state = State(work.state.q, torch.randn(worlds, work.model.spec.nv))
         a, b = work.step(), work.recompute()
-        # Rotary positions are relative, but the peer's window is padded with zeros until it is full.
+        # Rotary positions are relative, but the peer's window is zero-padded until full.
         if frame == NETWORK.window - 1:
             worst = float((a.qd - b.qd).abs().max())
     require(bool(window.window.abs().sum() > 0) and worst < 1e-4, f"both ways to step differ by {worst:.1e}")
@@ -152,7 +152,7 @@ def check(worlds: int = 8) -> float:
 
 
 class OneWorld:
-    """The ways to step one world of a pretrained model, and the reference simulator's frame."""
+    """Methods to step one world of a pretrained model, and the reference simulator's frame."""
 
     def __init__(self, name: str) -> None:
         self.model = model = neurodyn.load(f"pretrained:{name}")
@@ -189,11 +189,11 @@ class OneWorld:
         return self.model.step(self.carry, self.state, self.control)[1].state
 
     def in_torch(self) -> State:
-        """Step the dynamics by torch's operations."""
+        """Step the dynamics with torch operations."""
         return torch_step(self.model, self.carry, self.state, self.control)
 
     def check(self) -> float:
-        """Check that all ways give the same next state; return the largest difference."""
+        """Check that all methods give the same next state; return the largest difference."""
         expected, found = self.in_torch(), [torch.cat([(x := self.step()).q, x.qd], -1)]
         for work in (self.solve, self.captured):
             work()
@@ -207,7 +207,7 @@ class OneWorld:
 
 @torch.no_grad()
 def torch_step(model: NeuralDynamics, carry: Any, state: State, control: Control) -> State:
-    """Step as where gradients are wanted, but without them."""
+    """Step as with gradients enabled, but without computing them."""
     torque = frame_torque(model.spec, state, control)
     base_prediction = model.encoding.predict_base(state.q, state.qd, torque, carry.environment)
     inputs = model.encoding.encode(base_prediction, torque, carry.environment)
@@ -215,7 +215,7 @@ def torch_step(model: NeuralDynamics, carry: Any, state: State, control: Control
 
 
 def one_world(name: str, seconds: float, rounds: int, figures: dict[str, float], ratios: dict[str, float]) -> None:
-    """Time one world of a model, and the two ways to run its network by number of worlds."""
+    """Time one world of a model, and the two methods to run its network by number of worlds."""
     work, key = OneWorld(name), name.replace("-", "_")
     figures[f"{key}_largest_relative_difference"] = work.check()
     works = {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One model of a robot in many uses: tasks, grounds and gains that its training data did not name.
+"""One model of a robot for many uses: tasks, grounds and gains not named in its training data.
 
-Policies of a robot's tasks, wherever they were trained, are played without noise in one model and in the simulator from
-the same starts: on flat ground, on another one, and, for a robot under joint control, with other gains than the
-policies were trained with. No ratio of times is claimed: the figures are returns and reward errors.
+Policies of a robot's tasks, trained anywhere, are evaluated without noise in one model and in the simulator from the
+same starts: on flat ground, on another one, and, for a robot with joint control, with other gains than in training. No
+ratio of times is claimed: the figures are returns and reward errors.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def compare(task: Task, policy: PolicyNetwork, model: str, episodes: int, ground: str) -> dict[str, float]:
-    """Return what a policy reaches in the simulator and in a model."""
+    """Return a policy's results in the simulator and in a model."""
     environment = None if ground == task.declaration().ground else task_ground(task, ground, episodes, SEED)
     found: dict[str, EpisodeOutcomes] = {}
     for name in (ANALYTIC, model):
@@ -66,7 +66,7 @@ def compare(task: Task, policy: PolicyNetwork, model: str, episodes: int, ground
 
 
 def with_gains(task: Task, kp: float, kd: float) -> Task:
-    """Return a task whose joint controllers have other gains [N m/rad, N m s/rad]."""
+    """Return a task with other gains of its joint controllers [N m/rad, N m s/rad]."""
 
     class Other(type(task)):
         def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame of neural models in ONNX Runtime beside the model's own, on one thread.
+"""A frame of neural models in ONNX Runtime against the model's own, on one thread.
 
-Each file is compared with its model in one frame from random states before it is timed.
+Each file is compared with its model in one frame from random states before timing.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def measured(run: str, worlds: int, path: Path) -> tuple[dict[str, float], float]:
-    """Return CPU seconds of a frame in ONNX Runtime and of a step, and their difference over the greatest entry."""
+    """Return CPU seconds of a frame in ONNX Runtime and of a step, and their difference over the largest entry."""
     import onnxruntime
 
     model = neurodyn.load(run)

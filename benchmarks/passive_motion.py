@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The passive-motion table of the NeRD paper for any runs: `python benchmarks/passive_motion.py RUN... --json FILE`.
 
-Each RUN is measured beside its simulator on all grounds that its robot declares: errors by horizon, beside those of
-the persistence baseline, of the simulator with half the step, and of the simulator from starts that are 1e-6 off; then
-from other starts, on tilts, terrains and shapes that training never saw, and with other gains; then over 10,000 frames.
-No ratio of times is claimed: figures are errors.
+Each RUN is compared with its simulator on all grounds declared by its robot: errors by horizon, with those of the
+persistence baseline, of the simulator at half the step, and of the simulator from starts perturbed by 1e-6; then from
+other starts, on unseen tilts, terrains and shapes, and with other gains; then over 10,000 frames. No ratio of times is
+claimed: figures are errors.
 """
 
 import argparse
@@ -50,9 +50,9 @@ PAPER_PENDULUM = {
     "plane-6": (0.008, 0.013),
 }
 HORIZONS = {"cube": 150}
-"""Frames of a roll-out where they are not those that the robot declares: a second, until a cube is at rest."""
+"""Frames of a roll-out, if not the robot's declared ones: one second, until a cube is at rest."""
 NEW_SEED = 1000
-"""Added to the seeds of terrains, so that they are others than in any data."""
+"""Offset of terrain seeds, to differ from all data."""
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ def measure(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[str
 
 
 def generalise(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return a report for each of the other circumstances."""
+    """Return a report for each of the other scenarios."""
     count, seed = arguments.other_rollouts, arguments.seed + 7
     references = min(count, 64 if arguments.floors is None else arguments.floors)
     return {name: measure_one(model, robot, where, count, references, seed) for name, where in unseen(robot).items()}
@@ -113,7 +113,7 @@ def generalise(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[
 def measure_one(
     model: Any, robot: Robot, where: Scenario, rollouts: int, references: int | None, seed: int
 ) -> dict[str, Any]:
-    """Return a report on passive motion in one circumstance."""
+    """Return a report on passive motion in one scenario."""
     horizon = HORIZONS.get(robot.name)
     found = beside_simulator(
         model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=where, driven=False, references=references
@@ -122,7 +122,7 @@ def measure_one(
 
 
 def unseen(robot: Robot) -> dict[str, Scenario]:
-    """Return circumstances that no data of a robot hold: other starts, tilts, terrains, kinds of shapes, gains."""
+    """Return scenarios not in a robot's data: other starts, tilts, terrains, kinds of shapes, gains."""
     usual = scenario(robot)
     found = {"wild starts": Scenario(usual.name, usual.scene, starts="sampling")}
     sampling = robot.ground_sampling
@@ -138,7 +138,7 @@ def unseen(robot: Robot) -> dict[str, Scenario]:
 
 
 def reseeded(scene: Scene) -> Scene:
-    """Return a scene whose terrains are made from other seeds."""
+    """Return a scene whose terrains use other seeds."""
     shapes = tuple(
         msgspec.structs.replace(shape, seed=shape.seed + NEW_SEED) if isinstance(shape, Terrain) else shape
         for shape in scene.shapes
@@ -147,7 +147,7 @@ def reseeded(scene: Scene) -> Scene:
 
 
 def boxes(seed: int = 0) -> Scene:
-    """Return nine boxes of random height on a plane, turned at random: edges that no heightfield has."""
+    """Return nine boxes of random height and heading on a plane: edges that no heightfield has."""
     rng = np.random.default_rng(seed)
     shapes: list[Any] = [Plane()]
     for x in (-0.9, 0.0, 0.9):
@@ -159,7 +159,7 @@ def boxes(seed: int = 0) -> Scene:
 
 
 def outside(robot: Robot) -> tuple[float, float]:
-    """Return gains beyond those of a robot's data."""
+    """Return gains beyond those of the robot's data."""
     assert robot.gains is not None
     return 1.25 * robot.gains.kp[1], 3.0 * robot.gains.kd[1]
 
@@ -224,7 +224,7 @@ def page(
 
 
 def table(robot: Robot, reports: dict[str, dict[str, Any]], keys: list[str], *, paper: bool) -> list[str]:
-    """Return a table of errors, a row for each ground and horizon."""
+    """Return a table of errors, one row per ground and horizon."""
     lines = ["| ground | frames | neural | paper | persistence | half the step | starts 1e-6 off | finite |",
              "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, report in reports.items():
@@ -245,7 +245,7 @@ def table(robot: Robot, reports: dict[str, dict[str, Any]], keys: list[str], *, 
 
 
 def pendulum(robot: Robot, grounds: dict[str, dict[str, Any]]) -> list[str]:
-    """Return joint errors beside the paper's, ground by ground."""
+    """Return joint errors and the paper's, by ground."""
     first, second = robot.actuated
     lines = [f"| 100 frames | {' | '.join(grounds)} |", "|---" * (len(grounds) + 1) + "|"]
     for number, joint in enumerate((first, second)):
@@ -260,7 +260,7 @@ def pendulum(robot: Robot, grounds: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def told(long: dict[str, Any]) -> str:
-    """Return in words what became of long roll-outs."""
+    """Describe the outcome of long roll-outs in words."""
     parts = []
     for mode in ("passive", "driven"):
         if mode in long:
@@ -271,7 +271,7 @@ def told(long: dict[str, Any]) -> str:
 
 
 def joined(entry: dict[str, Any], keys: list[str]) -> str:
-    """Return errors in their order, separated by slashes."""
+    """Return errors in order, separated by slashes."""
     return " / ".join(number_text(entry.get(key)) for key in keys)
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportAttributeAccessIssue=false
-"""Compiled dynamics beside their peers, in one process and in turns: a table of CPU times and their ratios.
+"""Compiled dynamics and their peers, in one process and in turns: a table of CPU times and their ratios.
 
-A double pendulum's gradient beside CasADi's C code, the derivatives of an A1 beside Pinocchio's, and frames of an ant,
-from its resets and under random torques, beside MuJoCo in C and, with `--warp`, MuJoCo Warp on the CPU, whose kernels
-take minutes to compile. What is compared agrees first: gradients with CasADi's and with finite differences, derivatives
-with the adjoint, and the ant's positions. What a peer leaves out is in the last column. Needs the extra
+A double pendulum's gradient against CasADi's C code, the derivatives of an A1 against Pinocchio's, and frames of an
+ant, from its resets and under random torques, against MuJoCo in C and, with `--warp`, MuJoCo Warp on the CPU, whose
+kernels take minutes to compile. Results are compared first: gradients with CasADi's and with finite differences,
+derivatives with the adjoint, and the ant's positions. The last column lists what a peer leaves out. Needs the extra
 `bench`.
 """
 
@@ -38,11 +38,11 @@ class Row:
     """One comparison.
 
     Attributes:
-        work: What is done, in words.
+        work: Description of the work.
         name: Its key in the result.
-        batch: Worlds side by side.
-        works: What to time, ours first.
-        shares: What a call's time is divided by.
+        batch: Number of parallel worlds.
+        works: Functions to time, ours first.
+        shares: Divisor of a call's time.
         note: What the peer leaves out.
     """
 
@@ -63,7 +63,7 @@ def pendulums(folder: Path) -> list[Row]:
     point, result = np.array([*pendulum.LENGTHS, *pendulum.MASSES, *pendulum.START]), np.zeros(8)
     buffer.set_arg(0, memoryview(point))  # pyright: ignore[reportArgumentType]
     buffer.set_res(0, memoryview(result))  # pyright: ignore[reportArgumentType]
-    kept = peer, buffer, point, result  # whose memory a run reads and writes
+    kept = peer, buffer, point, result  # keeps the memory that a run reads and writes
 
     def casadi() -> object:
         return kept and run()
@@ -103,7 +103,7 @@ def ants(*, warp: bool) -> Row:
     (simulator,) = simulated._simulators.values()
     works: dict[str, Callable[[], object]] = {
         "ours": lambda: compiled.rollout(state, torque),
-        "MuJoCo": lambda: simulator.rollout(start.q, start.qd, torque.float()),  # whose loop is `mujoco.rollout`'s
+        "MuJoCo": lambda: simulator.rollout(start.q, start.qd, torque.float()),  # its loop is that of `mujoco.rollout`
     }
     if warp:
         simulator.rollout(start.q, start.qd, torque.float())
@@ -117,7 +117,7 @@ def warped(model: mujoco.MjModel, first: np.ndarray, substeps: int) -> Callable[
     import warp
 
     model = copy.copy(model)
-    model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # which it does not know
+    model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # not supported by it
     with warp.ScopedDevice("cpu"):
         there = mujoco_warp.put_model(model)
         data = mujoco_warp.put_data(model, mujoco.MjData(model), nworld=ANTS, nconmax=32, njmax=128)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planners beside a trained policy: the cartpole swung up by plans in a neural model, on plants it was not made for.
+"""Planners against a trained policy: cartpole swing-up with plans in a neural model, on plants it was not made for.
 
-Every planner acts from the same starts on the compiled plant, which is what the simulator computes, and on one whose
-masses and inertias are 20 % greater. Its return is compared with that of the policy there, which was trained in the
-same model. Times are CPU time of a decision for one world at a time, on one thread. With `--horizons` plans have so
-many frames, and `--value POLICY` adds planners that also count what the critic of a trained policy says of their ends.
+Every planner acts from the same starts on the compiled plant, which is equivalent to the simulator, and on one with 20
+% greater masses and inertias. Its return is compared with that of the policy there, which was trained in the same
+model. Times are CPU times of a decision for one world at a time, on one thread. `--horizons` sets the lengths of plans,
+and `--value POLICY` adds planners that use a trained policy's critic at the end of the plan.
 """
 
 import argparse
@@ -27,9 +27,9 @@ from neurodyn.tasks import Task, load
 
 TASK, MODEL, POLICY = "cartpole-swingup", "pretrained:cartpole", "pretrained-policy:cartpole"
 MORE = 1.2
-"""Masses and inertias of the heavy plant, as a multiple of those of the model."""
+"""Masses and inertias of the heavy plant, as multiples of the model's."""
 TIMED = 60
-"""Frames of the episode of one world in which decisions are timed."""
+"""Frames of a single-world episode in which decisions are timed."""
 
 
 def main() -> None:
@@ -82,7 +82,7 @@ def measured(
     suffix: str,
     flags: dict[str, Any],
 ) -> dict[str, float]:
-    """Return what a planner reaches on a plant, and what a decision costs."""
+    """Return a planner's results on a plant, and the cost of a decision."""
     planner = Planner(model.dynamics, task, name, **flags)
     found, _ = run(planner, name, model, plant, episodes=episodes, seed=SEED)
     require(found.result.episodes == episodes and found.fallbacks == 0, f"{name}: not every plan was finite")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a policy honest that sees nothing but a neural model: its base, its members, its data.
+"""Ablation of policies trained only in a neural model: its base, its members, its data.
 
 A cell is a task, a base of the model (none, free motion, motion with contacts), a number of members and a source of
-data: random motion alone, or the online loop from the same model on. In each cell a policy is trained in the model and
-played without noise there and in the simulator, from the same starts. No ratio of times is claimed: the figures are
-returns in both, failures, what was spent, and where the policy went: the fastest joints (99 % of frames are slower) in
-the model, in the simulator and in the data, and the share of frames in the model that are faster than any of the data.
+data: random motion alone, or the online loop starting from the same model. In each cell a policy is trained in the
+model and evaluated without noise there and in the simulator, from the same starts. No ratio of times is claimed: the
+figures are returns in both, failures, cost, and the states visited: the fastest joints (99 % of frames are slower) in
+the model, in the simulator and in the data, and the fraction of frames in the model faster than all data.
 
-Cells that are in --keep are read and not computed again, so that a run may be stopped and gone on with, cell by cell;
---collect only reads. Whole, at the default sizes, it takes about a day of one core; by default one small cell.
+Cells in --keep are read and not recomputed, so that a run can be stopped and continued, cell by cell; --collect only
+reads. The whole ablation at the default sizes takes about a day on one core; the default is one small cell.
 """
 
 import argparse
@@ -36,20 +36,20 @@ from neurodyn.tasks import load as load_task
 BASES = {"none": None, "free": "free", "contact": "contact"}
 DATA = ("random", "online")
 WORLDS = 64
-"""Episodes in which it is measured where a policy goes."""
+"""Episodes for measuring the states a policy visits."""
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """What is spent on a cell; a cell that is kept must have been made with the same.
+    """Budget of a cell; kept cells must have been made with the same budget.
 
     Attributes:
         transitions: Random transitions.
-        minutes: CPU time in which a model is trained on them [min].
-        refit_minutes: CPU time in which the online loop fits it again in a round [min].
+        minutes: CPU time for training a model on them [min].
+        refit_minutes: CPU time of a refit in the online loop [min].
         iterations: Updates of PPO; None for those of the task's preset.
         rounds: Rounds of the online loop.
         penalty: Weight of the disagreement of several members.
-        episodes: Episodes in which a policy is measured.
+        episodes: Evaluation episodes of a policy.
     """
 
     transitions: int
@@ -118,14 +118,14 @@ def main() -> None:
 
 
 def read(path: Path, sizes: Sizes) -> dict[str, float]:
-    """Return the figures of a cell that is kept."""
+    """Return the figures of a kept cell."""
     kept = json.loads(path.read_text())
     require(kept["sizes"] == msgspec.to_builtins(sizes), f"{path} was made with {kept['sizes']}; give --keep another")
     return kept["figures"]
 
 
 def measure(cell: Cell, sizes: Sizes, keep: Path, random: list[Path]) -> dict[str, float]:
-    """Train the model and the policy of a cell where they are not there yet, and say what came of it."""
+    """Train the model and the policy of a cell unless they exist, and return the figures."""
     keep.mkdir(parents=True, exist_ok=True)
     task = load_task(cell.task)
     data = random_data(task.robot, sizes, keep, random)
@@ -160,7 +160,7 @@ def measure(cell: Cell, sizes: Sizes, keep: Path, random: list[Path]) -> dict[st
 
 
 def random_data(robot: str, sizes: Sizes, keep: Path, given: list[Path]) -> Path:
-    """Return a store of random motion, made where there is none."""
+    """Return a store of random motion, generated if missing."""
     for path in given:
         if path.name.startswith(robot):
             return path
@@ -171,7 +171,7 @@ def random_data(robot: str, sizes: Sizes, keep: Path, given: list[Path]) -> Path
 
 
 def model(robot: str, cell: Cell, sizes: Sizes, keep: Path, data: Path) -> Path:
-    """Return the model of random data, which cells of a robot share, trained where it is not there."""
+    """Return the model of random data, shared by a robot's cells and trained if missing."""
     run = keep / f"{robot}-{cell.base}-{cell.members}"
     if not finished(run):
         small = load_settings(load_robot(robot), "small")
@@ -187,7 +187,7 @@ def model(robot: str, cell: Cell, sizes: Sizes, keep: Path, data: Path) -> Path:
 
 
 def refit(robot: str, run: Path, sizes: Sizes) -> Path:
-    """Write how the online loop fits a model again, by CPU time, so that a busy machine changes nothing."""
+    """Write the online loop's refit settings, in CPU time, so that the machine's load does not matter."""
     trained = load_settings(load_robot(robot), str(run.with_suffix(".yaml")))
     usual = load_finetuning("finetune", trained.net, load_robot(robot), trained.members)
     file = run.with_name(f"{run.name}-refit.yaml")
@@ -196,7 +196,7 @@ def refit(robot: str, run: Path, sizes: Sizes) -> Path:
 
 
 def finished(folder: Path) -> bool:
-    """Return whether a training has come to its end."""
+    """Return whether a training has finished."""
     return (folder / "metrics.jsonl").exists() and any(line.get("finished") for line in read_metrics(folder))
 
 
@@ -211,7 +211,7 @@ def best_of(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def returns(policy: Path, run: Path, episodes: int) -> dict[str, float]:
-    """Return what a policy reaches in its model and in the simulator."""
+    """Return a policy's results in its model and in the simulator."""
     found = evaluate(policy, ("analytic", str(run)), episodes=episodes)
     real, imagined = found.results
     (error,) = found.reward_error
@@ -223,7 +223,7 @@ def returns(policy: Path, run: Path, episodes: int) -> dict[str, float]:
 
 @torch.no_grad()
 def whereabouts(task: Task, policy: Path, run: Path) -> dict[str, float]:
-    """Return how fast a policy moves in its model and in the simulator, beside the data."""
+    """Return the speeds of a policy in its model and in the simulator, and those of the data."""
     known = load_dynamics(str(run)).training_range
     require(known is not None, f"{run} does not say what its data hold")
     assert known is not None

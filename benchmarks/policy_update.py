@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy training in neural dynamics: the update of PPO beside rsl_rl's own, and frames per CPU-second with both."""
+"""Policy training in neural dynamics: the PPO update against rsl_rl's own, and frames per CPU-second with both."""
 
 import argparse
 import statistics
@@ -49,7 +49,7 @@ class Trainer:
     """A policy in training, whose updates are timed."""
 
     def __init__(self, task: str, algorithm: str | None) -> None:
-        """Begin a training with rsl_rl's PPO (`algorithm`), or with our own (None)."""
+        """Start a training with rsl_rl's PPO (`algorithm`), or with our own (None)."""
         self.settings = load_settings(task)
         configuration = self.settings.runner()
         if algorithm is not None:
@@ -71,7 +71,7 @@ class Trainer:
         self.learner.runner.alg.update = timed
 
     def first(self) -> dict[str, torch.Tensor]:
-        """Make the first update, not timed, and return what it made of the policy."""
+        """Make the first update, untimed, and return the resulting policy."""
         torch.manual_seed(0)
         self.learner.runner.learn(1)
         self._updates.clear()
@@ -89,7 +89,7 @@ class Trainer:
         return statistics.median(self._updates)
 
     def figures(self) -> dict[str, Any]:
-        """Return what was measured."""
+        """Return the measurements."""
         whole = statistics.median(self._whole)
         return {
             "update_cpu_ms": 1e3 * self.update_seconds,
@@ -99,7 +99,7 @@ class Trainer:
 
 
 def check(ours: Trainer, theirs: Trainer) -> None:
-    """Check that the first update changes the policy alike."""
+    """Check that the first update changes both policies equally."""
     one, other = ours.first(), theirs.first()
     for name, value in one.items():
         require(torch.allclose(value, other[name], rtol=1e-2, atol=1e-3), f"{name} is that of rsl_rl after an update")

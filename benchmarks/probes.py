@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact points beside Newton's collision pipeline: how near their distances are, what they miss, and what they cost.
+"""Contact points against Newton's collision pipeline: accuracy of distances, missed contacts, and cost.
 
 Usage: python benchmarks/probes.py [--worlds 512] [--json FILE]
 
 Accuracy: a free ball with one contact point at its centre, over a tilted ground of each kind; `error_m_KIND` is the
-greatest difference between the contact point's distance less the radius and the pipeline's nearest contact. Where the
-centre is inside a mesh or a heightfield, or beyond a heightfield's border, which the pipeline gives a wall, the two
-do not mean the same and are not compared.
+greatest difference between the contact point's distance less the radius and the pipeline's nearest contact. If the
+centre is inside a mesh or a heightfield, or beyond a heightfield's border, where the pipeline adds a wall, the two are
+not comparable.
 
 Misses: ants in random poses, sunk by 3 cm into a ground; of the pipeline's contacts up to a gap of 1 cm,
 `missed_share_GROUND_PROBES` is the share without a contact point of the same shape whose own touching point is within 8
@@ -14,8 +14,8 @@ cm (the radius of the legs), and `unseen_depth_m_GROUND_PROBES` the 95th percent
 contact point of the shape falls short of the contact. PROBES: the ends of capsules alone, or points along their axes at
 most two radii or one radius apart.
 
-Cost: CPU time of measuring 512 ants with 25 contact points each, and of the pipeline on the same states (contacts on
-exactly the same ground, which are no substitute: their number and order change from step to step).
+Cost: CPU time for the distances of 512 ants with 25 contact points each, and for the pipeline on the same states (whose
+contacts are no substitute: their number and order change between steps).
 """
 
 import argparse
@@ -69,7 +69,7 @@ SCENES = {
 
 
 def accuracy(worlds: int = 600) -> dict[str, float]:
-    """Return the greatest difference to the pipeline [m] by kind of ground."""
+    """Return the maximum difference to the pipeline [m] by kind of ground."""
     errors = {}
     for name, add in pipeline_grounds(*torus()).items():
         model = balls(add, worlds)
@@ -107,7 +107,7 @@ def ant_states(worlds: int) -> tuple[Robot, torch.Tensor]:
 
 
 def layout_of(ant: Robot, spacing: float | None) -> ContactPointLayout:
-    """Return the ant's contact points, with points along axes where a spacing is given."""
+    """Return the ant's contact points, with points along axes at a given spacing."""
     chosen = msgspec.structs.replace(ant, contact_points=ContactPointSelection(spacing=spacing))
     return contact_point_layout(articulation(chosen), chosen)
 
@@ -119,14 +119,14 @@ def sink(q: torch.Tensor, ground: Ground, layout: ContactPointLayout) -> torch.T
         torch.tensor([contact_point.radius for contact_point in layout.contact_points]),
     )
     q = q.clone()
-    for _ in range(60):  # no contact point comes nearer to the ground than it is lowered
+    for _ in range(60):  # lowering by d brings no contact point closer by more than d
         q[:, 2] -= (proximity(ground, q, torch.zeros(len(q), proximity.nv)).distance - radius).amin(1)
     q[:, 2] -= 0.03
     return q
 
 
 def misses(worlds: int = 256) -> dict[str, float]:
-    """Return the shares of contacts that contact points miss, and the depths that they do not see."""
+    """Return the fractions of contacts that contact points miss, and the unseen depths."""
     ant, high = ant_states(worlds)
     layouts = {name: layout_of(ant, spacing) for name, spacing in _SPACINGS.items()}
     figures: dict[str, float] = {}
@@ -157,7 +157,7 @@ def compare_contacts(
     point: np.ndarray,
     gap: np.ndarray,
 ) -> tuple[float, float]:
-    """Return the share of contacts without a contact point near, and the 95th percentile of unseen depth [m]."""
+    """Return the fraction of contacts without a contact point nearby, and the 95th percentile of unseen depth [m]."""
     radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
     touching = (readings.position - radius[:, None] * readings.normal).numpy()[world]
     shape = [contact_point.name.rsplit("/", 1)[0] for contact_point in layout.contact_points]

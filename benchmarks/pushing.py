@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real planar pushes: where the block ends, by models identified and augmented, tuned, neural, and by persistence.
+"""Real planar pushes: final pose of the block, for identified, augmented, tuned and neural models and persistence.
 
-Needs the pushes of MIT's MCube lab (an npz in the layout that robot planar-push declares), 20 for training, 12 for
-validation, 12 for testing. A push is rolled out from its first frame to its last along the path of the tip. The error
-of the final pose is sqrt(position^2 + (r angle)^2) with r the block's radius of gyration. "tuned" has the coefficients
-of friction at the tip and under the block fitted, with uniform pressure; "identified" also how pressure and friction
-are distributed; "hybrid" adds the network of the blueprint; "neural" has no mechanics.
+Needs the pushes of MIT's MCube lab (an npz in the layout declared for robot planar-push), 20 for training, 12 for
+validation, 12 for testing. A push is rolled out from its first to its last frame along the tip's path. The error of the
+final pose is sqrt(position^2 + (r angle)^2) with r the block's radius of gyration. "tuned" has the coefficients of
+friction at the tip and under the block fitted, with uniform pressure; "identified" also the distributions of pressure
+and friction; "hybrid" adds the network of the blueprint; "neural" has no mechanics.
 
---floor compares pushes that are equal but for a symmetry of the square: no model of an ideal square tells them apart.
-With --test and the kind tuned, errors of the others are also given as shares of its own, with 95 % intervals over the
+--floor compares pushes that are equal up to a symmetry of the square: no model of an ideal square can distinguish them.
+With --test and the kind tuned, errors of the others are also given relative to its own, with 95 % intervals over the
 pushes (bootstrap).
 """
 
@@ -39,7 +39,7 @@ SEEDED = ("hybrid", "neural")
 
 
 def main() -> None:
-    """Fit and measure the kinds that are asked for."""
+    """Fit and evaluate the requested kinds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--data", type=Path, default=PUSHES)
@@ -99,7 +99,7 @@ def fitted(kind: str, robot: Robot, store: Store, out: Path, seed: int, asked: a
 
 
 def shares(poses: dict[str, np.ndarray]) -> dict[str, float]:
-    """Return mean errors of models as shares of the tuned one's, with 95 % intervals over the test pushes."""
+    """Return mean errors of models relative to the tuned one's, with 95 % intervals over the test pushes."""
     found: dict[str, float] = {}
     for name, each in poses.items() if "tuned" in poses else ():
         rows = np.random.default_rng(0).integers(len(each), size=(10_000, len(each)))
@@ -113,7 +113,7 @@ def shares(poses: dict[str, np.ndarray]) -> dict[str, float]:
 def finals(model: Dynamics | None, store: Store, split: Split) -> tuple[dict[str, float], np.ndarray]:
     """Return figures of the final poses of roll-outs, and the error of each pose [mm].
 
-    The figures are the share that stays finite, and mean and median errors in mm and degrees.
+    The figures are the fraction that stays finite, and mean and median errors in mm and degrees.
     """
     places, angles = [], []
     for episode in store.episodes(split):
@@ -144,10 +144,10 @@ def run_of(store: Store, episode: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def symmetric(data: Path, store: Store) -> dict[str, float]:
-    """Return how far pushes end from each other that are equal but for a turn or a reflection of the square.
+    """Return the final distance between pushes that are equal up to a rotation or reflection of the square.
 
-    Their own differences are taken out to first order: places on the edge are at most .1 of its length apart, angles of
-    attack equal, and final poses are compared in the frame of the block and its edge.
+    Their own differences are removed to first order: positions on the edge are at most .1 of its length apart, angles
+    of attack equal, and final poses are compared in the frame of the block and its edge.
     """
     packed = np.load(data)
     rows = [k for k, shape in enumerate(packed["shape"]) if shape == "rect1"]
@@ -156,7 +156,7 @@ def symmetric(data: Path, store: Store) -> dict[str, float]:
     for episode in range(len(rows)):
         q = run_of(store, episode)[0]
         x, y = (q[-1] - q[0])[2:4]
-        # Edge 0 is at +y, 1 at -x, 2 at -y, 3 at +x: turn until the push is along +x.
+        # Edge 0 is at +y, 1 at -x, 2 at -y, 3 at +x: rotate until the push is along +x.
         turn = float(q[0, 4]) + {0: -math.pi / 2, 1: 0.0, 2: math.pi / 2, 3: math.pi}[int(params[episode, 2])]
         along = math.cos(turn) * x + math.sin(turn) * y
         across = -math.sin(turn) * x + math.cos(turn) * y

@@ -2,8 +2,8 @@
 """One step of a quadruped with four feet on the ground: forward, and with its adjoint.
 
 The robot is Unitree's A1 (free base, 12 joints) of example-robot-data, contacts are forces at the feet, inertial
-quantities are constant. Besides, what two threads give on 1024 worlds (wall time), and the Jacobian of a step by state
-and control beside Pinocchio's derivatives of the articulated-body algorithm, which know no contacts.
+quantities are constant. Also the speed-up of two threads on 1024 worlds (wall time), and the Jacobian of a step with
+respect to state and control against Pinocchio's derivatives of the articulated-body algorithm, which have no contacts.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def quadruped() -> Robot:
 
 
 class Quadrupeds:
-    """Worlds with a robot that stands on a plane."""
+    """Worlds with a robot standing on a plane."""
 
     def __init__(self, worlds: int, threads: int = 1) -> None:
         robot = quadruped()
@@ -69,7 +69,7 @@ class Quadrupeds:
         return self.program.forward(self.run, self.state)
 
     def both(self) -> torch.Tensor:
-        """Return the gradient by the first states."""
+        """Return the gradient with respect to the initial states."""
         return self.program.adjoint(self.run, self.program.record(self.run, self.state)[1], self.seeds).state
 
 
@@ -94,7 +94,7 @@ def check(work: Quadrupeds) -> float:
 
 
 class Jacobians:
-    """Jacobians of a step in several worlds, beside Pinocchio's in as many."""
+    """Jacobians of a step in several worlds, and Pinocchio's in as many."""
 
     def __init__(self, work: Quadrupeds) -> None:
         self.state = work.state[:JACOBIANS].contiguous()
@@ -104,12 +104,12 @@ class Jacobians:
         self.seeds = torch.eye(size, dtype=torch.float64).expand(JACOBIANS, size, size).contiguous()
 
     def __call__(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return derivatives of all numbers of the next state by state and control."""
+        """Return derivatives of the next state with respect to state and control."""
         none = self.state.new_zeros(0)
         return self.program.frame(self.state, 1, self.control, self.held, none, none)[1](self.seeds)
 
     def check(self) -> None:
-        """Compare a row with what the adjoint gives."""
+        """Compare a row with the adjoint."""
         run = self.program.run(self.state, frames=1, control=self.control, held=self.held)
         _, tape = self.program.record(run, self.state)
         seeds = torch.stack([torch.zeros_like(self.state), self.seeds[:, 25]], 1)
@@ -118,7 +118,7 @@ class Jacobians:
 
 
 def pinocchio_derivatives(tree: Mechanism) -> Callable[[], None]:
-    """Return Pinocchio's derivatives of a robot of the same joints, in as many worlds."""
+    """Return Pinocchio's derivatives for a robot with the same joints, in as many worlds."""
     import numpy as np
     import pinocchio
 
@@ -144,7 +144,7 @@ def pinocchio_derivatives(tree: Mechanism) -> Callable[[], None]:
 
 
 def wall(work: Quadrupeds, repeat: int = 5) -> float:
-    """Return the least wall seconds of a gradient."""
+    """Return the minimum wall time of a gradient [s]."""
     work.both()
     found = []
     for _ in range(repeat):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies return in ants that differ, in plain MuJoCo: payload, floor and one weak motor are drawn.
+"""Returns of policies in randomised ants, in plain MuJoCo: payload, floor and one weak motor vary.
 
 Policies are trained in the compiled hybrid dynamics: in the declared ant, over the stated ranges, or in one of the
-robots, which is its ceiling.
+robots, which gives its ceiling.
 
     python benchmarks/randomised.py --train policies --seeds 0 1 2
     python benchmarks/randomised.py --train policies --ceilings 5
@@ -37,7 +37,7 @@ RANGES = ("root.mass=+0:25", "contact.friction=.3:.9", "actuator.*.gain=.6:1:one
 
 
 class InOrder(SampledDraws):
-    """The rows one after another, each for as many episodes as there are."""
+    """Draws the rows in order, each for equally many episodes."""
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Return the rows."""
@@ -71,13 +71,13 @@ def returns(policy: Path) -> Tensor:
 
 
 def fixed(robot: int) -> tuple[str, ...]:
-    """Return the draws of a single robot."""
+    """Return the draws for a single robot."""
     names, rows = robots()
     return tuple(f"{name}={value}:{value}" for name, value in zip(names, rows[robot].tolist(), strict=True))
 
 
 def trained(out: Path, seed: int, randomise: tuple[str, ...]) -> Path:
-    """Train a policy unless it is there."""
+    """Train a policy unless it exists."""
     if not out.exists():
         asked = TrainPolicyRequest(TASK, "hybrid", out, seed=seed, reference="none", randomise=randomise)
         train_policy(open_training(asked))
@@ -85,7 +85,7 @@ def trained(out: Path, seed: int, randomise: tuple[str, ...]) -> Path:
 
 
 def throughput(worlds: int = 256, frames: int = 30, repeats: int = 12) -> dict[str, float]:
-    """Return CPU seconds of an environment's step with one robot, and with robots that differ in 26 quantities."""
+    """Return CPU seconds of an environment step with one robot, and with robots that differ in 26 quantities."""
     task, declared = load(TASK), declared_hybrid(load_robot("ant"))
     opened = open_randomisation((*RANGES, "*.damping=x.8:1.2", "*.armature=x.8:1.2"), declared)
     driven = declared.with_drives({name: Drive() for name in declared.spec.controls})
@@ -109,7 +109,7 @@ def throughput(worlds: int = 256, frames: int = 30, repeats: int = 12) -> dict[s
 
 
 def main() -> None:
-    """Train and judge."""
+    """Train and evaluate."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="*", type=Path, default=[])
     parser.add_argument("--train", type=Path, help="folder to train policies into")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes that train together, beside one with batches (or worlds) of twice the size.
+"""Two processes that train together, against one with batches (or worlds) of twice the size.
 
-Loss curves must be equal before anything is timed; those of policies are not, because each rank draws starts and
-actions of its own, and there an update on the same frames is compared by `tests/learn/test_ranks.py`. Times are the
-least of a step, validations left out: wall time, and processor time of the rank that has most of it, which is what the
-step takes where each process has a core for itself.
+Loss curves must be equal before timing, except those of policies, because each rank draws its own starts and actions;
+`tests/learn/test_ranks.py` compares an update on the same frames. Times are minima over steps, without validations:
+wall time, and processor time of the busiest rank, which is the time of a step if each process has its own core.
 
     OMP_NUM_THREADS=1 python benchmarks/ranks.py [--json FILE] [--only neural world_model policy] [--rounds 3]
 """
@@ -26,7 +25,7 @@ from _common import require, single_thread, write_result
 
 RANKS, WARM_UP = 2, 3
 TOLERANCE = 1e-2
-"""Greatest relative difference of the losses of a step, in float32."""
+"""Maximum relative difference of the losses of a step, in float32."""
 
 NEURAL = """
 net: {{kind: mlp, width: 128, depth: 3, activation: silu}}
@@ -111,7 +110,7 @@ def check(what: str, alone: list[float], ranks: list[dict[str, Any]]) -> None:
 
 
 def work(out: Path, given: argparse.Namespace) -> None:
-    """Train everything, and write what this rank measured."""
+    """Train everything, and write this rank's measurements."""
     from neurodyn.learn.devices import current_ranks, joined
 
     with joined():
@@ -121,7 +120,7 @@ def work(out: Path, given: argparse.Namespace) -> None:
 
 
 def timed() -> tuple[Any, Callable[[], dict[str, Any]]]:
-    """Return a callback that notes losses and times of steps, and what it found in the end."""
+    """Return a callback that records losses and step times, and a function that returns them."""
     from neurodyn.learn import Callback
 
     class Times(Callback):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast logs are imported, and in how much memory: every format, a robot of 12 joints at 500 Hz.
+"""Speed and memory of log import: every format, a robot of 12 joints at 500 Hz.
 
-Each import runs in a process of its own on one thread. Velocities and torques are logged. In CSV, npz and mujoco the
-log is one run whose time stamps jitter, so that every frame is interpolated. The dataset is checked against the motion.
+Each import runs in its own process on one thread. Velocities and torques are logged. In CSV, npz and mujoco the log is
+one run with jittering time stamps, so that every frame is interpolated. The dataset is checked against the motion.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def read(name: str, log: str, out: str) -> None:
-    """Import a log and print what it took."""
+    """Import a log and print its cost."""
     start = time.process_time()
     import_logs([Path(log)], column_map(name), SPEC, Path(out), split="train")
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -71,9 +71,9 @@ def read(name: str, log: str, out: str) -> None:
 
 
 def check(out: Path, rows: int, name: str) -> None:
-    """Stop where the dataset is not the motion that was logged."""
+    """Stop if the dataset differs from the logged motion."""
     store = Store.open(out, memory=0)
-    lost = len(store.table) * (8 + 0.25 * RATE)  # seams, and a delay that a periodic motion may seem to have
+    lost = len(store.table) * (8 + 0.25 * RATE)  # seams, and a delay that a periodic motion may appear to have
     require(store.transitions > rows - lost, f"{name}: {store.transitions} transitions of {rows} rows")
     begin = int(store.table["start"][-1])
     frames = np.asarray(store.frames[begin : begin + 1000])
@@ -143,7 +143,7 @@ def write(name: str, folder: Path, rows: int) -> Path:
 
 
 def arrays(path: Path, rows: int, names: tuple[str, ...]) -> None:
-    """Write an npz file array by array, which numpy cannot do without holding each."""
+    """Write an npz file array by array, which numpy cannot do without holding all."""
     import zipfile
 
     with zipfile.ZipFile(path, "w") as archive:
@@ -156,7 +156,7 @@ def arrays(path: Path, rows: int, names: tuple[str, ...]) -> None:
 
 
 def exported(name: str, folder: Path, rows: int) -> Path:
-    """Write a dataset, with an episode for each two minutes, and then what `neurodyn export` makes of it."""
+    """Write a dataset with one episode per two minutes, and export it with `neurodyn export`."""
     data, path = folder / "data.h5", folder / f"log.{name}"
     with StoreWriter(data, StoreHeader(spec=SPEC, source="log")) as writer:
         for begin, end in blocks(rows):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of dynamics on the same real logs, with equal CPU time, cell by cell: what "which dynamics?" rests on.
+"""Every kind of dynamics on the same real logs, with equal CPU time, cell by cell: the basis of "which dynamics?".
 
-A cell is a log, a kind and a seed: "identified" (parameters alone), "hybrid" (and the networks of a blueprint), "mlp"
-and "gru" (neural dynamics). Each has --minutes of CPU time. All are measured on the same windows, which leave every
-model the same past: open-loop errors of positions by horizon, on validation and on test runs. Blueprints are chosen by
-the validation error (--blueprint NAME=FILE adds some; the robot's own is "robot"). Arms are also asked for torques.
+A cell is a log, a kind and a seed: "identified" (parameters alone), "hybrid" (plus the networks of a blueprint), "mlp"
+and "gru" (neural dynamics). Each has --minutes of CPU time. All are evaluated on the same windows, with an equal past
+for every model: open-loop errors of positions by horizon, on validation and on test runs. Blueprints are chosen by the
+validation error (--blueprint NAME=FILE adds some; the robot's own is "robot"). For arms, torque errors are also
+measured.
 
-Cells that are in --keep are read and not computed again; --collect only reads. IBM's film is calibrated first (see
-_film.py), `ibm-raw` is the log as it is. Logs that are not there are left out.
+Cells in --keep are read and not recomputed; --collect only reads. IBM's film is calibrated first (see _film.py),
+`ibm-raw` is the uncalibrated log. Missing logs are left out.
 """
 
 import argparse
@@ -42,12 +43,12 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 SECONDS = (0.1, 0.25, 0.5, 1.0)
 KINDS = ("nominal", "identified", "hybrid", "mlp", "gru")
 PAST = 20
-"""Frames that every model may look back on."""
+"""Frames of past available to every model."""
 WINDOWS = {Split.VALIDATION: 400, Split.TEST: 1000}
 
 
 def main() -> None:
-    """Measure the cells that are asked for, and write the table."""
+    """Measure the requested cells, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--logs", nargs="+", default=["ur10"], choices=list(LOGS))
@@ -72,7 +73,7 @@ def main() -> None:
             elif asked.collect or not (asked.data / LOGS[log].file).is_file():
                 continue
             else:
-                shutil.rmtree(kept.parent, ignore_errors=True)  # a cell that was cut off begins anew
+                shutil.rmtree(kept.parent, ignore_errors=True)  # an interrupted cell starts over
                 found = measured(log, kind, blueprints[name], seed, asked.minutes, asked.data, asked.keep, kept.parent)
                 write_json(kept, found)
             flat = {key: value for key, value in found.items() if key != "minutes"}
@@ -86,11 +87,11 @@ class Log(msgspec.Struct, frozen=True):
 
     Attributes:
         robot: Name or folder of its robot.
-        file: Its file below the folder of logs.
+        file: Its file in the folder of logs.
         columns: The column map, if it is not the robot's.
         settings: Settings of the identification beside the robot, if they are not `identify.yaml`.
         seconds: Horizons; windows are as long as the longest.
-        prepare: Writes the file that is imported from the one of the log, if that is another.
+        prepare: Writes the file to import from the log's file, if they differ.
     """
 
     robot: str
@@ -102,7 +103,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 _FAST = ("sysid_*", "*_ilqr_*", "*_sac_*")
-"""Groups that were logged at 400 Hz and more."""
+"""Groups logged at 400 Hz and more."""
 _DFKI = "dfki_double_pendulum/dfki_double_pendulum.npz"
 _IBM = "ibm_double_pendulum/ibm_double_pendulum.npz"
 _ARMS = "arm_logs/arm_logs.npz"
@@ -123,7 +124,7 @@ LOGS = {
 
 
 def opened(log: str, data: Path, keep: Path) -> tuple[Robot, Store]:
-    """Return the robot of a log and its store, which is kept."""
+    """Return the robot of a log and its cached store."""
     entry = LOGS[log]
     robot, file = load_robot(entry.robot), data / entry.file
     keep.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ def opened(log: str, data: Path, keep: Path) -> tuple[Robot, Store]:
 
 
 def _fast(store: Store) -> Store:
-    """Return a store without the groups that were logged too slowly."""
+    """Return a store without groups logged too slowly."""
     kept = [k for k, name in enumerate(store.header.groups) if any(fnmatchcase(name, pattern) for pattern in _FAST)]
     table = store.table[[int(group) in kept for group in store.table["group"]]]
     return Store(store.header, store.frames, table, store.ground)
@@ -148,7 +149,7 @@ def _fast(store: Store) -> Store:
 def measured(
     log: str, kind: str, blueprint: str, seed: int, minutes: float, data: Path, keep: Path, out: Path
 ) -> dict[str, float]:
-    """Fit a cell and return its errors by split and horizon, what it spent, and errors of torques."""
+    """Fit a cell and return its errors by split and horizon, its cost, and torque errors."""
     robot, store = opened(log, data, keep)
     named = LOGS[log].settings
     file = None if named is None else str(Path(robot.folder) / named)
@@ -158,7 +159,7 @@ def measured(
     found: dict[str, float] = {"minutes": minutes}
     begin = time.process_time()
     if kind in ("mlp", "gru"):
-        asked = load_settings(robot, "small", log=True)  # a GRU, as suits logs
+        asked = load_settings(robot, "small", log=True)  # a GRU, as for logs
         asked = msgspec.structs.replace(asked, net=msgspec.structs.replace(asked.net, kind=kind))
         train(
             robot, LOGS[log].robot, log, store, out / "run",
@@ -184,7 +185,7 @@ def measured(
 
 
 def declared(robot: Robot, settings: IdentificationSettings) -> HybridDynamics:
-    """Return the model from which the identification of a robot sets out."""
+    """Return the initial model of a robot's identification."""
     engine = settings.engine(robot)
     return declared_hybrid(robot, contact=engine.contact, substeps=engine.substeps)
 
@@ -196,7 +197,7 @@ def _blueprint(robot: Robot, name: str) -> Blueprint:
 def errors(
     forecast: Forecast, store: Store, split: Split, past: int, most: int, horizons: tuple[float, ...]
 ) -> dict[str, float]:
-    """Return mean absolute errors of positions by horizon [s] over windows of a split, and the share that is finite."""
+    """Return mean absolute errors of positions by horizon [s] over windows of a split, and the finite fraction."""
     spec = store.header.spec
     longest = int(store.lengths[store.episodes(split)].max())
     seconds = tuple(s for s in horizons if past + round(s / spec.dt) < longest)
@@ -206,7 +207,7 @@ def errors(
     for mark, entry in forecast_errors({"it": forecast}, spec, windows, past, seconds).by_model["it"].items():
         if entry.errors.q_mean is not None and all(joint.scalar for joint in spec.joints):
             found[f"{name}_{mark}s"] = entry.errors.q_mean
-        elif entry.errors.q_mean is not None:  # metres and radians have no mean
+        elif entry.errors.q_mean is not None:  # metres and radians cannot be averaged
             found |= {f"{name}_{mark}s_{what}": error for what, error in entry.errors.q.items()}
         found[f"{name}_{mark}s_finite"] = entry.finite_fraction
     return found

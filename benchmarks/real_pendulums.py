@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real double pendulums: nominal, identified, hybrid and neural models of the same logs, and the floor of their noise.
+"""Real double pendulums: nominal, identified, hybrid and neural models of the same logs, and their noise floor.
 
-IBM's free pendulum (400 Hz) and DFKI's driven one, design by design, over runs logged at 400 Hz and more, with
-measured torques and with the command. Forecasts of hybrid models start from past positions alone. Needs the logs;
-`benchmarks/real_pendulums.py --only ibm-pendulum` measures one of them. What is trained can be kept (--keep); it is
+IBM's free pendulum (400 Hz) and DFKI's driven one, design by design, over runs logged at 400 Hz and more, with measured
+torques and with the command. Forecasts of hybrid models start from past positions alone. Needs the logs;
+`benchmarks/real_pendulums.py --only ibm-pendulum` measures one of them. Trained models can be kept (--keep) and are
 then not trained again.
 """
 
@@ -29,11 +29,11 @@ FILES = {"ibm": SHARED / "ibm_double_pendulum" / "ibm_double_pendulum.npz",
          "dfki": SHARED / "dfki_double_pendulum" / "dfki_double_pendulum.npz"}  # fmt: skip
 MAPS = {"measured": "log_measured.yaml", "command": "log.yaml"}
 FAST = ("sysid_*", "*_ilqr_*", "*_sac_*")
-"""Groups logged at 400 Hz and more, of the logs that the map of a robot reads."""
+"""Groups logged at 400 Hz and more, among the logs in a robot's column map."""
 
 
 def main() -> None:
-    """Measure all, or what was asked for, and write the result."""
+    """Measure all, or the requested parts, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--ibm", type=Path, default=FILES["ibm"], help="npz file of IBM's pendulum")
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _fast(store: Store) -> Store:
-    """Return a store without the groups that were logged too slowly."""
+    """Return a store without groups logged too slowly."""
     from fnmatch import fnmatchcase
 
     kept = [k for k, name in enumerate(store.header.groups) if any(fnmatchcase(name, pattern) for pattern in FAST)]
@@ -80,7 +80,7 @@ def _settings(robot: Robot, steps: int | None) -> IdentificationSettings:
 
 
 def _measured(robot: Robot, store: Store, data: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the identification of a robot says, with the CPU time that it and a GRU took."""
+    """Return the figures of a robot's identification, with the CPU times of it and of a GRU."""
     if (out / "found.json").is_file():
         return read_json(out / "found.json")
     beside, cpu = [], 0.0

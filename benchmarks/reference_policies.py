@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference policies: PPO in the reference simulator (some: in its hybrid model) with the preset of every task.
 
-Each policy is trained with the task's preset and played without noise in 256 episodes from starts that the training has
-not seen. No ratio of times is claimed: the figures are returns, failures and CPU seconds. Learning curves are
-drawn with --picture. All tasks take about three hours of one core, so that by default one
-seed of the cartpole is measured; policies in --keep are found again.
+Each policy is trained with the task's preset and evaluated without noise in 256 episodes from unseen starts. No ratio
+of times is claimed: the figures are returns, failures and CPU seconds. --picture plots learning curves. All tasks take
+about three hours on one core, so by default one seed of the cartpole is measured; policies in --keep are reused.
 """
 
 import argparse
@@ -21,10 +20,10 @@ PAPER = {
     "anymal-forward": 1323.4, "anymal-side": 1360.2, "anymal-velocity": None, "franka-position": 89.3,
     "franka-torque": 94.9,
 }  # fmt: skip
-"""Returns of NeRD's policies in its own simulator (arXiv 2508.15755); None where the task is not the paper's."""
+"""Returns of NeRD's policies in its own simulator (arXiv 2508.15755); None for tasks not in the paper."""
 EPISODES = 256
 TRAINED_IN = {"franka-position": "hybrid", "franka-torque": "hybrid", "anymal-velocity": "hybrid"}
-"""Where policies are trained that are not trained in the simulator, where these take half an hour to hours."""
+"""Training dynamics of policies not trained in the simulator, where training would take half an hour to hours."""
 
 
 def main() -> None:
@@ -51,7 +50,7 @@ def main() -> None:
 
 
 def measure(task: str, seed: int, out: Path) -> dict[str, float]:
-    """Train a policy unless it is there, and return what it is worth."""
+    """Train a policy unless it exists, and return its results."""
     if not (out / "policy.safetensors").exists():
         neurodyn("policy", "train", task, "--dynamics", TRAINED_IN.get(task, "analytic"), "--out", out, "--seed", seed)
     record = read_config(out / "config.yaml", RunRecord[PolicySettings])
@@ -69,7 +68,7 @@ def measure(task: str, seed: int, out: Path) -> dict[str, float]:
 
 
 def draw(runs: dict[str, list[Path]], path: Path) -> None:
-    """Draw the return of each task without exploration as training went on, and the paper's."""
+    """Plot the return of each task without exploration during training, and the paper's."""
     from matplotlib.figure import Figure
 
     rows = -(-len(runs) // 3)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a model is best fitted to the logs of a policy, so that the policy's return in it is that in the simulator.
+"""Variants of fitting a model to a policy's logs, so that the policy's return in it matches the simulator's.
 
-Takes a finished loop of `neurodyn policy online` with neural dynamics. The last model is fitted once more to all data
-of the loop, the last policy's log included, in equal CPU time by each variant, and the last policy is played in the
-result; the variant "calibrated" has not seen its log. No ratio of times is claimed: the figures are returns in the
-model and in the log, how far they are apart, the error of one frame's change of velocity on the last log, as a share of
-the change, and the mean difference of the base's forward speed from the log 64 frames after logged states of the policy
-[m/s].
+Takes a finished loop of `neurodyn policy online` with neural dynamics. Each variant refits the last model to all data
+of the loop, including the last policy's log, in equal CPU time, and the last policy is evaluated in the result; the
+variant "calibrated" has not seen its log. No ratio of times is claimed: the figures are returns in the model and in the
+log, their difference, the error of the velocity change over one frame on the last log, relative to the change, and the
+mean difference of the base's forward speed from the log 64 frames after logged states of the policy [m/s].
 
     python benchmarks/refits.py loops/ant --variants absolute squared
 """
@@ -49,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Refits by what differs from the robot's settings; `forecast` of the last phase. "calibrated" is the copy in which the
 loop judges the last policy: of the last model, by the logs of the policies before."""
 RANDOM, LAST = 0.3, 0.5
-"""Shares of the data before the loop, and of the last log among the logs, as in the loop."""
+"""Shares of the initial data, and of the last log among the logs, as in the loop."""
 
 
 def main() -> None:
@@ -79,7 +78,7 @@ def main() -> None:
 
 
 def refit(arguments: argparse.Namespace, task: Task, name: str, loop: dict[str, Any], run: str) -> None:
-    """Fit the last model to all data of the loop, unless that is done."""
+    """Refit the last model to all data of the loop, unless done."""
     if Path(run, "model").exists():
         return
     changes = dict(VARIANTS[name])
@@ -105,7 +104,7 @@ def refit(arguments: argparse.Namespace, task: Task, name: str, loop: dict[str, 
 
 
 def measure(task: Task, run: str, policy: str, path: str) -> dict[str, float]:
-    """Return the return of the policy in a model, and the model's errors of one frame and of many on its log."""
+    """Return the policy's return in a model, and the model's one-frame and long-horizon errors on its log."""
     model, log = load(run), Store.open(path)
     where, (_, network) = ResolvedDynamics(run, model), load_policy(policy)
     played = play(network, task, model, where.starts(task, SEED), 128, seed=SEED)
@@ -121,7 +120,7 @@ def measure(task: Task, run: str, policy: str, path: str) -> dict[str, float]:
 
 
 def drift(model: Dynamics, log: Store, actor: LoggedActor) -> float:
-    """Return how much faster the base is than in the log 64 frames after logged states [m/s]."""
+    """Return the base's excess forward speed over the log, 64 frames after logged states [m/s]."""
     frames = PolicyRollouts(worlds=1000)
     term = PolicyRolloutTerm(model, Mixture.of([log], None, [actor.log]), [actor], frames, 0, torch.device("cpu"))
     term.draw()
@@ -132,7 +131,7 @@ def drift(model: Dynamics, log: Store, actor: LoggedActor) -> float:
 
 
 def _frames(log: Store) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Return q, qd and torques of every fifth frame that has a next one, and qd after it."""
+    """Return q, qd and torques of every fifth frame with a successor, and the next qd."""
     spec, rows = log.header.spec, torch.as_tensor(log.frames[:])
     ends = set((torch.as_tensor(log.offsets[1:]) - 1).tolist())
     at = torch.tensor([row for row in range(0, len(rows), 5) if row not in ends])

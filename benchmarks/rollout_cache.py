@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roll-outs without gradients: a key/value ring beside recomputing the window at every step, and small nets.
+"""Roll-outs without gradients: a key/value ring against recomputing the window at every step, and small networks.
 
-The peer keeps the last `window` inputs of every world and runs them through the same weights at every step,
-with the head evaluated for the last frame only. Both predict the same number of frames per call. A second
-peer also leaves out what the last block does for frames whose output nobody reads.
+The peer keeps the last `window` inputs of every world and runs them through the same weights at every step, with the
+head evaluated for the last frame only. Both predict the same number of frames per call. A second peer also omits the
+last block's work for frames with unused output.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class WindowRecompute:
         for block in blocks[:-1]:
             x = block(x, cos, sin, None)
         last = blocks[-1]
-        # The last block: keys and values of all frames, everything else for the last frame only.
+        # The last block: keys and values of all frames, the rest for the last frame only.
         attention, worlds = last.attention, x.shape[0]
         n = last.norm1(x)
         width, shape = attention.width, (worlds, -1, attention.heads, attention.channels)
@@ -69,7 +69,7 @@ def random_net(config: NetConfig) -> SequenceNet:
 
 @torch.no_grad()
 def check(net: SequenceNet, worlds: int = 16, frames: int = 200) -> float:
-    """Check stepping beside the pass over the whole sequence, with a reset of half of the worlds on the way."""
+    """Compare stepping with the pass over the whole sequence, with a reset of half of the worlds midway."""
     x = torch.randn(worlds, frames, INPUTS)
     half, cut = torch.arange(worlds) % 2 == 0, frames // 2
     expected = net(x)
@@ -86,7 +86,7 @@ def check(net: SequenceNet, worlds: int = 16, frames: int = 200) -> float:
 
 @torch.no_grad()
 def check_recompute(net: Transformer, worlds: int = 16) -> None:
-    """Check both window peers beside the net's own pass over a window."""
+    """Compare both window peers with the network's own pass over a window."""
     x = torch.randn(worlds, net.window, INPUTS)
     for prune in (False, True):
         peer = WindowRecompute(net, worlds, prune=prune)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies by gradients through the dynamics beside PPO: CPU time until a play returns what is asked.
+"""Policies by gradients through the dynamics, against PPO: CPU time until an evaluation reaches the target return.
 
-Both algorithms train in the same dynamics with the settings of the task, from several seeds, one after the other on one
-core; `--minutes` ends a training that does not get there. A play is the policy without noise from 128 starts that
-training does not see, every few CPU seconds; plays count for neither. At the end the best policy of each is played in
-the reference simulator.
+Both algorithms train in the same dynamics with the task's settings, from several seeds, one after the other on one
+core; `--minutes` ends a training that does not succeed. An evaluation runs the policy without noise from 128 starts not
+used in training, every few CPU seconds; evaluation time does not count. At the end the best policy of each is evaluated
+in the reference simulator.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, float]:
-    """Train until a play returns the target, and return CPU time, frames and returns; infinity where it never did."""
+    """Train until an evaluation reaches the target; return CPU time, frames and returns, infinity if never."""
     task, algorithm = load(arguments.task), ALGORITHMS[name]
     where = open_dynamics(task, arguments.dynamics)
     preset = load_settings(arguments.task, kind=algorithm.settings)
@@ -84,7 +84,7 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
             continue
         next_play = spent + arguments.every
         frames = int(learner.closing(at)["frames"])
-        with torch.random.fork_rng(devices=[]):  # plays, which come by CPU time, leave the training as it is
+        with torch.random.fork_rng(devices=[]):  # evaluations, timed by CPU time, must not affect the training
             score = learner.validate(at).score
         if score > best:
             best, kept = score, learner.network
@@ -100,7 +100,7 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
 
 
 def warm(kind: type, task, where, settings) -> None:
-    """Make one update, so that programs are compiled and torch has started before anything is timed."""
+    """Make one update, so that programs are compiled and torch has started before timing."""
     with tempfile.TemporaryDirectory() as scratch:
         learner = kind(PolicyTrainingJob(task, where, Path(scratch), settings))
         learner.begin(TrainState())

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of a return by actions through the dynamics beside finite differences, by how many frames they run through.
+"""Gradients of a return with respect to actions against finite differences, by number of frames.
 
-Worlds first act at random or by a policy, so that they stand, lie and fall. From there an offset of each action is held
-for H frames, on top of what they do. Its gradient through the dynamics, meant over worlds, is compared with central
-differences of the mean return, whose step is large enough for contacts to begin and end within it: 1 is the same
-direction, 0 is useless.
+Worlds first act at random or with a policy, so that robots stand, lie and fall. Then an offset is added to each action
+for H frames. Its gradient through the dynamics, averaged over worlds, is compared with central differences of the mean
+return, with a step large enough for contacts to start and end within it: 1 is the same direction, 0 is useless.
 """
 
 import argparse
@@ -51,7 +50,7 @@ def main() -> None:
         act(task.limit)
     saved = world.saved()
     require(saved is not None, "worlds cannot be saved")
-    # With room for the offsets, so that none is cut off.
+    # Leave room for the offsets, so that none is clipped.
     actions = [act(task.limit - 2 * arguments.step) for _ in range(max(arguments.horizons))]
 
     def returns(offset: Tensor, frames: int) -> Tensor:
@@ -83,7 +82,7 @@ def main() -> None:
 
 @torch.no_grad()
 def differences(returns, shape: tuple[int, int], frames: int, step: float) -> Tensor:
-    """Return central differences of each world's return by its offset, shape [worlds, actions]."""
+    """Return central differences of each world's return with respect to its offset, shape [worlds, actions]."""
     columns = []
     for action in range(shape[1]):
         along = torch.zeros(shape)

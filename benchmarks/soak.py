@@ -3,13 +3,13 @@
 
     OMP_NUM_THREADS=1 python benchmarks/soak.py --minutes 120 [--log FILE.jsonl] [--share 0.3] [--json FILE]
 
-One process stays: in each turn it generates data, trains on them and evaluates the model, and all must be bitwise what
-the first turn of that robot gave. Forks of it meet faults in the same verbs, and must then go on with --resume to the
-same bits. A line in the log for each turn; started again with the same log, the soak goes on.
+One process generates data, trains on them and evaluates the model in each round; all results must be bitwise equal to
+those of the robot's first round. Its forks meet faults in the same verbs, and must then continue with --resume to the
+same bits. The log has one line per round; started again with the same log, the soak continues.
 
-Memory is flat where the resident memory after each turn, from the second quarter of a process's turns on, grows by no
-more than 2 % of its median over all of them (Theil-Sen slope times turns), and the forks' peaks likewise by 4 %. Open
-files and threads must not grow at all.
+Memory is flat if the resident memory after each round, from the second quarter of a process's rounds on, grows by no
+more than 2 % of its median over all of them (Theil-Sen slope times rounds), and the forks' peaks by no more than 4 %.
+Open files and threads must not grow at all.
 """
 
 import argparse
@@ -36,9 +36,9 @@ from _faults import child, complaint, damaged, ended, files_end_at, whole
 from neurodyn.cli.main import run
 
 ROBOTS = {"cartpole": "40", "pendulum": "120"}
-"""Robots and how many steps are enough for them not to be called diverged."""
+"""Robots, and enough steps for their training not to count as diverged."""
 FLAT, FLAT_FORKS = 0.02, 0.04
-"""Most growth of memory over the judged turns, as a share of its median."""
+"""Maximum growth of memory over the judged rounds, relative to its median."""
 
 
 def resident() -> float:
@@ -71,17 +71,17 @@ def digest(target: Path) -> str:
 
 
 class Soak:
-    """The turns: each in a folder of its own that is gone afterwards."""
+    """The rounds, each in its own temporary folder."""
 
     def __init__(self, seed: int) -> None:
-        """Begin with nothing known of any robot."""
+        """Start without earlier results of any robot."""
         self.draw, self.known = random.Random(seed), {}
         self.seconds: dict[str, float] = {}
         self.failures: list[str] = []
         self.peak = 0.0
 
     def turn(self, number: int) -> dict[str, object]:
-        """Take one turn; return its line for the log."""
+        """Perform one round; return its line for the log."""
         begin, spent = time.monotonic(), cpu()
         self.failures, self.peak = [], 0.0
         robot, folder = list(ROBOTS)[number % len(ROBOTS)], Path(tempfile.mkdtemp(prefix="soak"))
@@ -104,7 +104,7 @@ class Soak:
         }  # fmt: skip
 
     def verbs(self, robot: str, folder: Path) -> dict[str, tuple[list[str], Path]]:
-        """Return the verbs of a turn with their arguments, and what each writes."""
+        """Return the verbs of a round with their arguments and targets."""
         data, model, found = folder / "data.h5", folder / "run", folder / "found.json"
         generate = ["generate", robot, "--transitions", "4000", "--threads", "1", "--out", str(data)]
         train = ["train", robot, "--data", str(data), "--steps", ROBOTS[robot], "--out", str(model)]
@@ -113,7 +113,7 @@ class Soak:
         return {"generate": (generate, data), "train": (train, model), "evaluate": (evaluate, found)}
 
     def sound(self, robot: str, folder: Path) -> None:
-        """Run the verbs in this process: the same bits in every turn."""
+        """Run the verbs in this process: the same bits in every round."""
         for verb, (arguments, target) in self.verbs(robot, folder).items():
             text, begin = io.StringIO(), time.monotonic()
             with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
@@ -127,7 +127,7 @@ class Soak:
                 self.compared(f"{verb} {robot}", errors(target))
 
     def same(self, verb: str, robot: str, target: Path) -> None:
-        """Compare what a verb wrote with what the first turn's wrote."""
+        """Compare a verb's output with that of the first round."""
         self.compared(f"{verb} {robot}", digest(target))
 
     def compared(self, what: str, found: str) -> None:
@@ -138,7 +138,7 @@ class Soak:
     def fork(
         self, what: str, arguments: list[str], folder: Path, *, may: tuple[int, ...] = (0, 2), **how
     ) -> int | None:
-        """Run a command in a fork; note what is wrong with how it ended, and return its exit code."""
+        """Run a command in a fork; record what is wrong with how it ended, and return its exit code."""
         output, kill_after = folder / "output.txt", how.pop("kill_after", None)
         done = ended(child(arguments, output=output, **how), kill_after=kill_after)
         self.peak = max(self.peak, done.peak)
@@ -148,7 +148,7 @@ class Soak:
         return done.code
 
     def again(self, verb: str, robot: str, arguments: list[str], target: Path, folder: Path) -> None:
-        """Go on with what was broken off: the same bits as without a fault."""
+        """Resume an interrupted verb: the same bits as without a fault."""
         if wrong := whole(target):
             self.failures.append(f"{verb} {robot}: {wrong}")
         if verb == "generate" and target.exists():  # it had finished
@@ -158,23 +158,23 @@ class Soak:
         return None
 
     def afresh(self, robot: str, folder: Path) -> dict[str, tuple[list[str], Path]]:
-        """Return generate and train with their data in place and nothing written by train."""
+        """Return generate and train, with train's data in place and no output of train."""
         verbs = self.verbs(robot, folder / "faults")
         (folder / "faults").mkdir(exist_ok=True)
         return {verb: verbs[verb] for verb in ("generate", "train")}
 
     def killed(self, robot: str, folder: Path) -> None:
-        """Kill generate and train at any moment, then go on."""
+        """Kill generate and train at random moments, then resume."""
         for verb, (arguments, target) in self.afresh(robot, folder).items():
             after = self.draw.uniform(0.0, self.seconds[verb])
             self.fork(f"{verb} {robot} killed", arguments, folder, may=(0, -9), kill_after=after)
             self.again(verb, robot, arguments, target, folder)
 
     def full(self, robot: str, folder: Path) -> None:
-        """Let files grow no further than some bytes, then go on with space."""
+        """Limit the file size, then resume without the limit."""
         for verb, (arguments, target) in self.afresh(robot, folder).items():
             size = self.draw.choice((0, 100, 4096, 50_000, 400_000))
-            output = Path(os.devnull)  # not to the disk that is full
+            output = Path(os.devnull)  # not to the full disk
             done = ended(child(arguments, limit=files_end_at(size), output=output))
             self.peak = max(self.peak, done.peak)
             if done.code not in (0, 2):
@@ -192,13 +192,13 @@ class Soak:
 
 
 def errors(result: Path) -> str:
-    """Return the figures of an evaluation, without the times it took."""
+    """Return the figures of an evaluation, without times."""
     found = json.loads(result.read_text())
     return json.dumps([found[key] for key in ("by_horizon", "finite_fraction", "verdict")])
 
 
 def growth(values: list[float]) -> float:
-    """Return by how much values grow from first to last: Theil-Sen slope times their number, over their median."""
+    """Return the relative growth of values: Theil-Sen slope times their number, over their median."""
     if len(values) < 2:
         return 0.0
     slopes = [(b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(values), 2)]
@@ -206,7 +206,7 @@ def growth(values: list[float]) -> float:
 
 
 def judged(lines: list[dict]) -> tuple[dict[str, float], list[str]]:
-    """Return the figures of a log, and what is wrong with it."""
+    """Return the figures of a log, and any failures."""
     figures: dict[str, float] = {
         "turns": len(lines), "hours": sum(line["elapsed"] for line in lines) / 3600,
         "cpu_hours": sum(line["cpu"] for line in lines) / 3600,
@@ -227,7 +227,7 @@ def judged(lines: list[dict]) -> tuple[dict[str, float], list[str]]:
 
 
 def main() -> None:
-    """Take turns until the time is over, then judge the log."""
+    """Perform rounds until the time is up, then judge the log."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--share", type=float, default=0.3, help="most of one core to use")

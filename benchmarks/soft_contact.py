@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid dynamics with soft constraints beside the simulator that they are of, and beside MuJoCo's own step.
+"""Hybrid dynamics with soft constraints against their simulator, and against MuJoCo's own step.
 
-Of the ant, ANYmal C and the cube, driven at random (the cube tossed): one frame from states along the simulator's own
-roll-outs, beside the simulator itself from states whose joints are off by a unit in the last place; 100 frames, beside
-the difference between the simulator and itself at half its step. Then the time of a step of the ant with its contacts
-and limits, and of its adjoint, beside `mj_step` of MuJoCo's C library on the same model from the same states (whose
-results are compared first), by 50 steps from each state.
+For the ant, ANYmal C and the cube, driven at random (the cube tossed): one frame from states along the simulator's own
+roll-outs, compared with the simulator itself from states whose joints differ by one unit in the last place; 100 frames,
+compared with the simulator's difference to itself at half its step. Then the time of a step of the ant with its
+contacts and limits, and of its adjoint, against `mj_step` of MuJoCo's C library on the same model from the same states
+(whose results are compared first), over 50 steps from each state.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from neurodyn.sim import ReferenceSimulator, sample_states, sample_torques
 
 GROUNDS = {"ant": ("flat", "rough"), "anymal-c": ("flat", "rough"), "cube": ("flat",)}
 DRIVE = {"ant": 0.2, "anymal-c": 0.3}
-"""Random torques, as a share of those of data: robots that keep falling over would be compared in the air."""
+"""Random torques, as a fraction of those in data: robots that keep falling over would be compared in the air."""
 
 STEPS = 50
 FRAME_TOLERANCE = 1e-3
@@ -48,7 +48,7 @@ class Rollouts:
 
 
 def simulated(robot: Robot, ground: str, worlds: int, frames: int) -> Rollouts:
-    """Return roll-outs from resets under random torques, a quarter of them without any."""
+    """Return roll-outs from resets under random torques, a quarter of them without torque."""
     rng = np.random.default_rng(0)
     scene = robot.grounds[ground]
     q, qd = sample_states(robot, worlds, rng, Ground(scene), reset=True)
@@ -58,7 +58,7 @@ def simulated(robot: Robot, ground: str, worlds: int, frames: int) -> Rollouts:
 
 
 def one_frame(hybrid: HybridDynamics, ground: str, robot: Robot, found: Rollouts) -> dict[str, float]:
-    """Return differences after one frame from every state, over the size of the velocity."""
+    """Return differences after one frame from every state, relative to the velocity."""
     frames = found.torque.shape[1]
     flat = [x.double().flatten(0, 1) for x in (found.q[:, :frames], found.qd[:, :frames])]
     torque = found.torque.double().reshape(len(flat[0]), 1, found.torque.shape[2])
@@ -75,12 +75,12 @@ def one_frame(hybrid: HybridDynamics, ground: str, robot: Robot, found: Rollouts
 
 
 def relative(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Return differences of velocities over the size of the velocity."""
+    """Return differences of velocities relative to the velocity."""
     return (found - wanted).norm(dim=1) / wanted.norm(dim=1).clamp_min(1e-3)
 
 
 def rounding(ground: str, robot: Robot, found: Rollouts) -> dict[str, float]:
-    """Return how much of its own frames the simulator repeats where joints, or a lone body, begin one rounding off."""
+    """Return the fraction of its own frames that the simulator reproduces from states one rounding error apart."""
     worlds, frames = found.torque.shape[:2]
     simulator = ReferenceSimulator(robot, worlds, scene=robot.grounds[ground])
     generator, errors = torch.Generator().manual_seed(0), []
@@ -96,7 +96,7 @@ def rounding(ground: str, robot: Robot, found: Rollouts) -> dict[str, float]:
 
 
 def many_frames(hybrid: HybridDynamics, ground: str, robot: Robot, found: Rollouts) -> dict[str, float]:
-    """Return errors after the whole roll-out beside those of the simulator at half its step: medians and means."""
+    """Return errors after the whole roll-out and those of the simulator at half its step: medians and means."""
     environment = Environment(ground=Ground(robot.grounds[ground]))
     start = State(found.q[:, 0], found.qd[:, 0])
     half = AnalyticDynamics(robot, substeps=2 * robot.simulator.substeps)
@@ -112,7 +112,7 @@ def many_frames(hybrid: HybridDynamics, ground: str, robot: Robot, found: Rollou
 
 
 class Stepping:
-    """Steps of the ant's engine, and of MuJoCo on the model that Newton made of it, from the same states."""
+    """Steps of the ant's engine, and of MuJoCo on Newton's compiled model, from the same states."""
 
     def __init__(self, hybrid: HybridDynamics, robot: Robot, found: Rollouts, worlds: int) -> None:
         frames = found.torque.shape[1]
@@ -145,7 +145,7 @@ class Stepping:
         return self.program.forward(self.run, self.state)
 
     def both(self) -> object:
-        """Compute the gradient by the first states."""
+        """Compute the gradient with respect to the initial states."""
         return self.program.adjoint(self.run, self.program.record(self.run, self.state)[1], self.seeds)
 
     def mujoco(self) -> np.ndarray:
@@ -154,9 +154,9 @@ class Stepping:
         return state
 
     def check(self) -> float:
-        """Return the median difference of joint speeds after one step, over their size.
+        """Return the median relative difference of joint speeds after one step.
 
-        Where a capsule stands steeply, C and Warp have different tangents, and so different pyramids of friction.
+        For upright capsules, C and Warp use different tangents, and so different friction pyramids.
         """
         ours, theirs = self.forward()[:, 1], torch.from_numpy(self.mujoco()[:, 0])
         speeds = theirs[:, 1 + self.nq + 6 :]
@@ -165,7 +165,7 @@ class Stepping:
 
 
 def speed(hybrid: HybridDynamics, robot: Robot, found: Rollouts, worlds: int, seconds: float) -> tuple[dict, dict]:
-    """Return figures and ratios of the ant's step beside MuJoCo's."""
+    """Return figures and ratios of the ant's step against MuJoCo's."""
     work = Stepping(hybrid, robot, found, worlds)
     error = work.check()
     require(error < 1e-5, f"one step differs from mj_step by {error:.1e} of the joint speeds")
@@ -185,7 +185,7 @@ def speed(hybrid: HybridDynamics, robot: Robot, found: Rollouts, worlds: int, se
 
 
 def main() -> None:
-    """Measure, and write what was found."""
+    """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, default=None)
     parser.add_argument("--worlds", type=int, default=128)

@@ -3,8 +3,8 @@
 
     python benchmarks/start.py --json benchmarks/results/start.json
 
-A verb computes from its first report of progress on, or has ended. Each figure is the least of five starts, which take
-turns with those of the other verbs. `simulated` has built a simulator, too, for which Newton is imported.
+A verb starts computing at its first report of progress, or its end. Each figure is the minimum of five starts,
+interleaved with those of the other verbs. `simulated` also builds a simulator, which imports Newton.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def start(verb: str, folder: Path, number: int) -> float:
 
 
 def main() -> None:
-    """Start every verb, and write what that takes."""
+    """Start every verb, and write the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=5)

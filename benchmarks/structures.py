@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks with and without structure on a double pendulum, over long roll-outs.
 
-The pendulum has joint friction, a spring in its elbow and a payload that the model lacks. All variants see the same
-roll-outs of a second under torques, for the same CPU time, and swing freely for 30 s from states that are wilder than
-those they were trained on: what a network has not seen may there drive the pendulum, unless its structure forbids it.
+The pendulum has joint friction, a spring in its elbow and a payload missing in the model. All variants train on the
+same one-second roll-outs under torques, for the same CPU time, and swing freely for 30 s from states with more energy
+than in training: outside its data, a network may drive the pendulum, unless its structure prevents it.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def pendulum(
 
 
 def network(prefix: str, structure: str, *, moving: bool, size: tuple[float, ...]) -> Augmentation:
-    """Return a network on a quantity of both joints that sees positions, and velocities if asked."""
+    """Return a network on a quantity of both joints with positions, and optionally velocities, as inputs."""
     seen = [text.format(name) for name in JOINTS for text in ("sin(q.{})", "cos(q.{})")]
     scale = [1.0] * 4
     if moving:
@@ -76,7 +76,7 @@ VARIANTS = {
         network("mass_matrix", "inertial", moving=False, size=(0.1, 0.1)),
     )),
 }  # fmt: skip
-"""Without structure; damping that takes energy alone beside a free torque of positions; all parts structured."""
+"""Without structure; dissipative damping with a free torque of positions; all parts structured."""
 
 
 def swung(robot: HybridDynamics, count: int, seconds: float, size: float, torque: float, seed: int) -> Data:
@@ -103,7 +103,7 @@ def energy(q: Tensor, qd: Tensor) -> Tensor:
 
 
 def measured(model: HybridDynamics, test: Data) -> dict[str, float]:
-    """Return errors [rad] by time, and how much energy roll-outs gain, by the energy of the true pendulum."""
+    """Return errors [rad] by time, and the energy gain of roll-outs, in the true pendulum's energy."""
     q, qd, control = test
     with torch.no_grad():
         path = model.rollout(State(q[:, 0], qd[:, 0]), control)

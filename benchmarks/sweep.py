@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much sooner a sweep ends on two workers than on one: short trainings of a cartpole, the same ones twice."""
+"""Speed-up of a sweep with two workers: short trainings of a cartpole, the same ones twice."""
 
 import argparse
 import os

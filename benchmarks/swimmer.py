@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A swimmer of five links in MuJoCo's fluids: hybrid models, rigid bodies alone, an LSTM and a GRU; then a gait.
 
-The work is that of examples/swimmer.py and swimmer_gait.py. All models that learn get the same ten trajectories of 200
-steps and the same CPU time, and are compared on trajectories that nothing was chosen on. Two hybrid models: "wrenches"
-has one network on every link's force and moment, "torques" one network from body velocities and hinges to the torques
-of the hinges and the wrench on the first link. The gait is optimised through the first model's gradients; beside it a
-hand-made travelling wave (amplitude, frequency, phase from hinge to hinge, first phase) is searched without gradients,
-in the same model and CPU time.
+Uses examples/swimmer.py and swimmer_gait.py. All learned models get the same ten trajectories of 200 steps and the same
+CPU time, and are compared on trajectories not used for any choice. Two hybrid models: "wrenches" has one network on
+every link's force and moment, "torques" one network from body velocities and hinges to the torques of the hinges and
+the wrench on the first link. The gait is optimised through the first model's gradients; for comparison, a hand-made
+travelling wave (amplitude, frequency, phase between hinges, initial phase) is searched without gradients, in the same
+model and CPU time.
 """
 
 import argparse
@@ -55,18 +55,18 @@ def generalised(width: int = 16) -> Blueprint:
 
 HYBRIDS = {"wrenches": drag, "torques": generalised}
 RECURRENT: dict[str, tuple[Literal["lstm", "gru"], int]] = {"lstm": ("lstm", 17), "gru": ("gru", 20)}
-"""Kinds and sizes of memory."""
+"""Kinds and sizes of recurrent networks."""
 
 
 def mean_error(path: Tensor, data: Data) -> tuple[float, float]:
-    """Return the mean error of the roll-outs that are finite [link lengths, radians], and their share."""
+    """Return the mean error of the finite roll-outs [link lengths, radians], and their fraction."""
     errors = error(path, data[0][:, : path.shape[1]]).mean(1)
     finite = errors.isfinite()
     return float(errors[finite].mean()), float(finite.double().mean())
 
 
 def hybrid_error(dynamics: Dynamics, data: Data, steps: int = STEPS) -> tuple[float, float]:
-    """Return the same of a model's roll-outs."""
+    """Return the same for a model's roll-outs."""
     return mean_error(rolled(dynamics, data[0][:, 0], data[1][:, 0], data[2][:, :steps])[0], data)
 
 
@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def ratios(figures: dict[str, float], medium: str) -> dict[str, float]:
-    """Return mean errors over seeds, and that of the hybrid model over those of the recurrent networks."""
+    """Return mean errors over seeds, and that of the hybrid model relative to the recurrent networks'."""
     means: dict[str, float] = {}
     for name in (*HYBRIDS, *RECURRENT):
         errors = [value for key, value in figures.items() if key.startswith(f"{medium}_{name}_seed")]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planned in what was identified: DFKI's double pendulum C.1 swung up by its shoulder, in a model of its log.
+"""Planning in an identified model: DFKI's double pendulum C.1 swung up by its shoulder.
 
-Plants: "hidden" is the declared pendulum with other masses, inertias and frictions; its log is made here, of random
-torques and noisy encoders. "real" is the nearest thing to the real pendulum that its logs give: the hybrid model with
-networks on both torques. Models: "identified" has the parameters that the plant's log gives, "nominal" the declared
-ones, "plant" is the plant itself. Starts are random angles and speeds; a start succeeds where both links stand when the
+Plants: "hidden" is the declared pendulum with other masses, inertias and frictions; its log is made here, with random
+torques and noisy encoders. "real" is the best model of the real pendulum from its logs: the hybrid model with networks
+on both torques. Models: "identified" has the parameters identified from the plant's log, "nominal" the declared ones,
+"plant" is the plant itself. Starts are random angles and speeds; a start succeeds if both links are upright when the
 episode ends.
 """
 
@@ -34,7 +34,7 @@ HIDDEN = {
     "shoulder.com.z": 0.9, "shoulder.inertia.yy": 1.15, "elbow.com.z": 1.1, "elbow.inertia.yy": 0.9,
     "shoulder.friction": 0.8, "elbow.friction": 0.75, "shoulder.damping": 3.0, "elbow.damping": 2.0,
 }  # fmt: skip
-"""What the hidden plant's numbers are, as multiples of those declared."""
+"""Parameters of the hidden plant, as multiples of the declared ones."""
 RUNS, FRAMES, KNOT = 24, 500, 25
 """The hidden plant's log: runs of 5 s under random torques with knots every quarter of a second."""
 NOISE_Q, NOISE_QD, TORQUE = 1e-3, 0.05, 0.6
@@ -42,7 +42,7 @@ NOISE_Q, NOISE_QD, TORQUE = 1e-3, 0.05, 0.6
 
 
 def main() -> None:
-    """Swing up in every model on every plant that is asked for."""
+    """Swing up in every requested model on every requested plant."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plants", nargs="+", default=["hidden"], choices=["hidden", "real"])
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def of_hidden(keep: Path, minutes: float) -> dict[str, HybridDynamics]:
-    """Return the hidden plant, and the models that know its log and nothing."""
+    """Return the hidden plant, and the models identified from its log or nominal."""
     robot = load_robot(LOG)
     settings = changed(load_identification(robot), minutes=minutes, clock="cpu", threads=1)
     nominal = declared(robot, settings)
@@ -89,7 +89,7 @@ def of_hidden(keep: Path, minutes: float) -> dict[str, HybridDynamics]:
 
 
 def write_log(plant: HybridDynamics, path: Path) -> None:
-    """Write a log of random torques, as noisy encoders saw it."""
+    """Write a log of random torques, with noisy encoders."""
     generator = torch.Generator().manual_seed(0)
     start = load_task(TASK).start(RUNS, generator)
     control = TORQUE * smooth_noise((RUNS, FRAMES, 2), KNOT, generator, start.q)
@@ -104,7 +104,7 @@ def write_log(plant: HybridDynamics, path: Path) -> None:
 
 
 def of_real(data: Path, keep: Path, minutes: float) -> dict[str, HybridDynamics]:
-    """Return what real logs give: parameters alone, and the plant, with networks."""
+    """Return the models from real logs: parameters alone, and the plant, with networks."""
     robot, store = opened(LOG, data, keep)
     settings = changed(load_identification(robot), minutes=minutes, clock="cpu", threads=1)
     blueprint = read_config(Path(robot.folder) / "blueprint.yaml", Blueprint)
@@ -118,7 +118,7 @@ def of_real(data: Path, keep: Path, minutes: float) -> dict[str, HybridDynamics]
 def fitted(
     robot: Robot, store: Store, keep: Path, networks: Blueprint | None, settings: IdentificationSettings
 ) -> HybridDynamics:
-    """Return the model that a log gives; one that is kept is not fitted again."""
+    """Return the model fitted to a log; a kept one is not fitted again."""
     out = keep / ("identified" if networks is None else "hybrid")
     if not out.is_dir():
         identify(robot, store, out, blueprint=networks, settings=settings)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Share of training time that goes into drawing batches; and what training on a large file takes: memory and set-up.
+"""Fraction of training time spent drawing batches, and memory and set-up time of training on a large file.
 
-The large file is 200,000 generated transitions again and again. Its training runs in a process of its own, so that the
-greatest resident memory is that of the training.
+The large file repeats 200,000 generated transitions. Its training runs in its own process, so that the peak resident
+memory is that of the training.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from neurodyn.sim import generate
 
 STEPS = 300
 STREAM = 512 << 20
-"""Bytes of rows that a training holds of a large file."""
+"""Bytes of a large file's rows held by a training."""
 NETS = ("mlp", "gru", "transformer")
 
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def loader_share(net: str, store: Store, out: Path) -> dict[str, float]:
-    """Return the time of a training step, and the share of it that goes into drawing its batch."""
+    """Return the time of a training step, and the fraction spent drawing its batch."""
     robot = load_robot("cartpole")
     settings = with_budget(load_settings(robot, "small", net), None, STEPS, 0)
     settings = msgspec.structs.replace(settings, validations=1)
@@ -101,28 +101,28 @@ def drawing_seconds(store: Store, length: int, batch: int) -> float:
 
 
 def repeat(store: Store, transitions: int, path: Path) -> None:
-    """Write the trajectories of a store again and again until there are so many transitions."""
+    """Repeat the trajectories of a store until there are `transitions` transitions."""
     with StoreWriter(path, store.header) as writer:
         for _ in range(-(-transitions // store.transitions)):
             writer.append_rows(store.q, store.qd, store.control, store.table, store.ground)
 
 
 class FirstStep(Callback):
-    """Notes when the training has made its first step.
+    """Records the time of the training's first step.
 
     Attributes:
-        at: Processor time of the process then [s].
+        at: Processor time of the process at that step [s].
     """
 
     at: float | None = None
 
     def on_step(self, loop: object) -> None:
-        """Note the time of the first step."""
+        """Record the time of the first step."""
         self.at = time.process_time() if self.at is None else self.at
 
 
 def train_large(data: Path) -> dict[str, float]:
-    """Train on a file; return the time until the first step, the share of drawing, and the greatest memory."""
+    """Train on a file; return the time until the first step, the fraction spent drawing, and the peak memory."""
     robot, first = load_robot("cartpole"), FirstStep()
     settings = with_budget(load_settings(robot, "small", "mlp"), None, STEPS, 0)
     settings = msgspec.structs.replace(settings, validations=1)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memories of world models: presets with short and long contexts, trained on one log in equal CPU time.
 
-Each model is trained with a preset (`--sizes`), but for its budget, and measured open loop on the log's test episodes:
-mean of all columns, in standard deviations of the training data, by horizon. No ratio of times is claimed: the figures
-are errors, steps and the CPU time of a step.
+Each model is trained with a preset (`--sizes`) except for its budget, and evaluated open loop on the log's test
+episodes: mean of all columns, in standard deviations of the training data, by horizon. No ratio of times is claimed:
+the figures are errors, steps and the CPU time of a step.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def train(robot: str, size: str, data: Path, run: Path, minutes: float) -> None:
-    """Train a model unless it is there."""
+    """Train a model unless it exists."""
     if (run / "model").exists():
         return
     settings = msgspec.structs.replace(

@@ -2,9 +2,9 @@
 """A training step of a world model of ANYmal's sizes: 32 frames of warm-up, 8 of forecast, 256 windows, five members.
 
 The sizes are those of Robotic World Model (state 45, action 12, contacts 8, two recurrent layers of 256, heads of 128).
-The members are computed in one batched pass; the peer does the same step with torch.nn.GRU, member by member, whose
-loss and gradients the batched pass must have. Its authors' code needs 1.07 CPU-s for one member and 5.8 CPU-s for five
-that share a trunk (one thread, another machine).
+The members are computed in one batched pass; the peer does the same step with torch.nn.GRU, member by member, with
+equal loss and gradients. Its authors' code needs 1.07 CPU-s for one member and 5.8 CPU-s for five that share a trunk
+(one thread, another machine).
 
     OMP_NUM_THREADS=1 python benchmarks/world_model_training.py [--json FILE]
 """
@@ -43,7 +43,7 @@ def spec() -> StateSpec:
 
 
 def build(members: int, trunk: str, width: int = 256, head: int = 128) -> WorldModel:
-    """Return a model with random weights, in which every part has a say."""
+    """Return a model with random weights, in which every part matters."""
     torch.manual_seed(0)
     config = EnsembleConfig(members=members, trunk=trunk, width=width, depth=2, head=head)  # type: ignore[arg-type]
     model = WorldModel(spec(), config, terminates=True)
@@ -78,7 +78,7 @@ def weights(dtype: torch.dtype = torch.float32) -> EventWeights:
 
 
 class Plain(nn.Module):
-    """One member with torch's own recurrent layers, stepped as one would write it down."""
+    """One member with torch's own recurrent layers, in a straightforward implementation."""
 
     def __init__(self, model: WorldModel, member: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Plain(nn.Module):
                 bias[2 * width :].copy_(layer.bias[member, 0])
 
     def head(self, hidden: str, out: str, top: Tensor) -> Tensor:
-        """Return what a head of the member says."""
+        """Return the output of one of the member's heads."""
         first, last = (cast(MemberLinear, getattr(self.model.net, name)) for name in (hidden, out))
         m = self.member
         middle = functional.silu(top @ first.weight[m] + first.bias[m, 0])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies return in the ants of examples/worn_ant.py, and what one reaches that is trained in them.
+"""Returns of policies in the ants of examples/worn_ant.py, and of policies trained in them.
 
-The ants are dynamics here, in plain MuJoCo and without noise of sensors. With --log, also how far roll-outs of an ant
-itself leave its log, begun in the log's states: what noise of these states leaves of the errors of any model.
+The ants are dynamics here, in plain MuJoCo and without sensor noise. With --log, also the errors of an ant's own
+roll-outs from its log's states: the error that noise in these states causes for any model.
 
     python benchmarks/worn_ants.py --ants ElasticAnt --policies policies/run
     python benchmarks/worn_ants.py --ants ElasticAnt --train policies/there --iterations 180
@@ -61,7 +61,7 @@ class AntInMujoco(BaseDynamics):
         self._substeps = round(self.spec.dt / model.opt.timestep)
 
     def begin(self, context: State | Window, environment: Any = None) -> np.ndarray:
-        """Return the worlds at a state, springs and motors at rest; after a window, as its commands leave them."""
+        """Return the worlds at a state, springs and motors at rest; for a window, as its commands leave them."""
         if isinstance(context, Window):
             return self._after(context)
         state = present_state(context)
@@ -70,12 +70,12 @@ class AntInMujoco(BaseDynamics):
         full, first = np.zeros((len(q), size)), 1 + self._model.nq
         full[:, 1:8] = q[:, [0, 1, 2, 6, 3, 4, 5]]
         full[:, first : first + 3] = qd[:, :3]
-        full[:, first + 3 : first + 6] = rotate(conjugate(q[:, 3:7]), qd[:, 3:6])  # MuJoCo's is in the body's axes
+        full[:, first + 3 : first + 6] = rotate(conjugate(q[:, 3:7]), qd[:, 3:6])  # MuJoCo's is in body axes
         full[:, self._q], full[:, self._v] = q[:, 7:], qd[:, 6:]
         return full
 
     def _after(self, window: Window) -> np.ndarray:
-        """Return the worlds after a window, put into its states in every frame."""
+        """Return the worlds after a window, set to its states in every frame."""
         full = self.begin(State(window.q[:, 0], window.qd[:, 0]))
         for frame, torque in enumerate(window.torque.unbind(1)):
             state = State(window.q[:, frame + 1], window.qd[:, frame + 1])
@@ -84,7 +84,7 @@ class AntInMujoco(BaseDynamics):
         return full
 
     def step(self, carry: np.ndarray, state: State, control: Control) -> tuple[np.ndarray, Step]:
-        """Advance a frame."""
+        """Advance one frame."""
         torque = frame_command(self.spec, state, control).detach().double().numpy()
         held = np.repeat(torque[:, None], self._substeps, 1)
         full = self._runner.rollout(self._model, self._data, carry, held)[0][:, -1]

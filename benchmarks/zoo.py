@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robots that others declared: which files open, and how exactly the hybrid engine does what plain MuJoCo does.
+"""Third-party robots: which files open, and how closely the hybrid engine matches plain MuJoCo.
 
 Takes folders, for example of unpacked wheels (`python -m zipfile -e WHEEL FOLDER`), and downloads nothing. Every MJCF
 and URDF with moving bodies goes through `neurodyn init` without its check; then 100 frames of random control from
-random states are rolled out in the declared simulator and in the hybrid engine, both in float64. Beside the error, a
-median over the worlds that stay finite in the simulator, stands how far the simulator parts from itself after a change
-of 1e-6 rad or m at the start: where that is much, as with contacts that tip over, no engine could follow it.
+random states are rolled out in the declared simulator and in the hybrid engine, both in float64. The error is a median
+over worlds that stay finite in the simulator; it is listed with the simulator's difference to itself after a
+perturbation of 1e-6 rad or m at the start: if that is large, as with contacts that tip over, no engine could match it.
 
     OMP_NUM_THREADS=1 python benchmarks/zoo.py FOLDER... [--every 3] [--rows rows.jsonl] [--json results.json]
 
-A file that has a row in `--rows` already is not measured again, so that a long census can be stopped and go on.
+A file with a row in `--rows` is not measured again, so that a long run can be stopped and continued.
 """
 
 import argparse
@@ -30,7 +30,7 @@ EXACT = 1e-3  # [rad or m]
 
 
 def main() -> None:
-    """Print a line for each file, and a summary."""
+    """Print a line per file, and a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--every", type=int, default=1, help="take every so many files, in their order")
@@ -62,12 +62,12 @@ def main() -> None:
 
 
 def label(file: Path) -> str:
-    """Return what a file is called in rows."""
+    """Return the name of a file in rows."""
     return "/".join(file.parts[-5:])
 
 
 def measured(rows: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the rows of files that were measured before, by label."""
+    """Return the rows of files measured before, by label."""
     lines = rows.read_text().splitlines() if rows is not None and rows.is_file() else []
     return {row["file"]: row for row in map(json.loads, lines)}
 
@@ -78,7 +78,7 @@ def show(value: float | None, form: str) -> str:
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how many files opened, how many are exact, and the slowest."""
+    """Return the numbers of opened and of exact files, and the slowest."""
     opened = [row for row in rows if "init" in row]
     compared = [row for row in opened if "error" in row]
     return {
@@ -121,14 +121,14 @@ def robots(folders: list[Path]) -> list[Path]:
 
 
 def tried(file: Path, limit: int) -> dict[str, Any]:
-    """Try a file in a process of its own."""
+    """Measure a file in its own process."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_try, args=(file, limit, sender))
     process.start()
     sender.close()
     row: dict[str, Any] = {"file": label(file)}
-    end = time.monotonic() + 20 * limit  # waits for nothing, but in case it does
+    end = time.monotonic() + 20 * limit  # normally exits at once
     while time.monotonic() < end and receiver.poll(max(0.0, end - time.monotonic())):
         try:
             row |= receiver.recv()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the robots of the package as Newton builds them, so that nobody else has to compile its kernels for that.
+"""Write the package's robots as built by Newton, so that users need not compile its kernels for that.
 
     python scripts/built_robots.py
 
-To be run after a change of a shipped declaration or asset, of what builds robots, or of Newton's or MuJoCo's version;
-tests/sim/test_articulation.py compares what was written.
+Run it after a change of a shipped declaration or asset, of the code that builds robots, or of Newton's or MuJoCo's
+version; tests/sim/test_articulation.py compares the files.
 """
 
 from neurodyn.robots import Robot, is_installed, load, names, ships
@@ -13,13 +13,13 @@ from neurodyn.sim.newton_articulation import newton_articulation
 
 
 def shipped_robots() -> list[Robot]:
-    """Return the robots that Newton builds and whose assets are here."""
-    found = [robot for name in names() if ships(robot := load(name))]  # not those of plug-ins
+    """Return the robots that Newton builds and whose assets are available."""
+    found = [robot for name in names() if ships(robot := load(name))]  # without those of plug-ins
     return [robot for robot in found if robot.asset and is_installed(robot) and robot.simulator.solver != "mujoco-c"]
 
 
 def main() -> None:
-    """Write one file for each robot, and remove those of before."""
+    """Write one file per robot, and remove old ones."""
     written = {built_name(robot): robot for robot in shipped_robots()}
     SHIPPED.mkdir(exist_ok=True)
     for old in SHIPPED.glob("*.json"):

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Re-run the cheap commands of docs/benchmarks.md and compare what they measure with what the page says.
+"""Re-run the cheap commands of docs/benchmarks.md and compare their results with the page.
 
     python scripts/check_figures.py [NAME...] [--page FILE] [--data FOLDER] [--list]
 
-A block of commands that is checked has a name, and a figure says in which result it is found:
+A checked block of commands has a name, and a figure names its place in the results:
 
     <!-- command cartpole -->          before a block of ```sh
     .0056<!--= cartpole by_horizon/1000/base_position_m 25% -->
 
 Each command runs with `--json`. `cartpole.1` is the result of the first command of a block, `cartpole` that of the
 last. A step `name=gravity.z` of a path picks the item of a list by a field. A tolerance is relative (`25%`) or absolute
-(`.01`) and stands for what rounding on another processor does to the figure; half a unit of the last printed digit is
-added to it.
+(`.01`) and covers rounding differences on other processors; half a unit of the last printed digit is added.
 
-Commands whose logs are not there are skipped. Exit code 2: a figure is off, or a command failed.
+Commands with missing logs are skipped. Exit code 2: a figure is off, or a command failed.
 """
 
 import argparse
@@ -38,19 +37,19 @@ _MARK = re.compile(rf"({_NUMBER})\**<!--= (\w+)(?:\.(\d+))? (\S+) ([\d.]+)(%?) -
 
 
 class PageError(Exception):
-    """What the page marks cannot be read."""
+    """The page's marks cannot be read."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that the page prints.
+    """A figure on the page.
 
     Attributes:
-        text: As it is printed.
+        text: The printed text.
         command: Name of the block that measures it.
         index: Which result of the block, from 0; -1 is that of the last command.
-        path: Where it stands in that result.
-        slack: Greatest difference that is allowed.
+        path: Its path in that result.
+        slack: Maximum allowed difference.
     """
 
     text: str
@@ -70,10 +69,10 @@ class Figure:
 
 
 def read_figures(page: str) -> list[Figure]:
-    """Return the marked figures of a page, in its order.
+    """Return the marked figures of a page, in order.
 
     Raises:
-        PageError: A mark follows no number, or is not written as the head of this file says.
+        PageError: A mark does not follow a number, or is malformed (see the module's docstring).
     """
     figures = []
     for text, command, index, path, tolerance, percent in _MARK.findall(page):
@@ -99,7 +98,7 @@ def lookup(result: Any, path: str) -> float:
     """Return the number at a path of keys, separated by slashes.
 
     Raises:
-        PageError: There is none.
+        PageError: There is no number at the path.
     """
     found = result
     for step in path.split("/"):
@@ -114,7 +113,7 @@ def lookup(result: Any, path: str) -> float:
 
 
 def find_logs(commands: list[list[str]], data: Path) -> dict[str, Path | None]:
-    """Return where the logs that commands read lie: in `data`, or in a folder of it; None where they do not."""
+    """Return the paths of the logs that commands read, in `data` or one of its folders; None if missing."""
     logs = {word for words in commands for word in words if word.endswith(LOGS)}
     return {log: next(iter([*data.glob(log), *data.glob(f"*/{log}")]), None) for log in sorted(logs)}
 
@@ -146,7 +145,7 @@ def measure(commands: list[list[str]], folder: Path) -> list[Any]:
 
 
 def check(name: str, commands: list[list[str]], figures: list[Figure], logs: dict[str, Path]) -> int:
-    """Run one block, print a line for each of its figures, and return how many are off."""
+    """Run one block, print a line for each of its figures, and return the number of deviations."""
     with tempfile.TemporaryDirectory() as scratch:
         for log, file in logs.items():
             (Path(scratch) / log).symlink_to(file.resolve())

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the wheel twice, from two copies, compare the bytes, measure it, and try it where nothing else of ours is.
+"""Build the wheel twice, from two copies, compare the bytes, check its size, and test it in isolation.
 
     python scripts/check_wheel.py [--venv] [--out FOLDER]
 
 With --venv the wheel and the extra `sim` are installed into a new virtual environment at the versions of
-constraints.txt, which downloads torch, and its command does a round of everyday work; without, only what is in the
-wheel is looked at. The list of files is that of git, so that what a run left in the tree does not ship.
+constraints.txt, which downloads torch, and its command does a round of typical work; without, only the wheel's contents
+are checked. The list of files comes from git, so that files left by runs are not shipped.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MOST_BYTES = 60 << 20
-"""Largest wheel."""
+"""Maximum size of the wheel."""
 EPOCH = "1767225600"
 """SOURCE_DATE_EPOCH of builds that set none: the start of 2026."""
 SMOKE = (
@@ -31,11 +31,11 @@ SMOKE = (
     "train cartpole --data data.h5 --steps 2 --out run", "evaluate run --horizon 20 --rollouts 32",
     "init examples/own_robot/arm.urdf --out arm", "view pretrained:cartpole --seconds 0.2 --out film.html",
 )  # fmt: skip
-"""A round of everyday work."""
+"""A round of typical work."""
 
 
 def call(command: Sequence[str | Path], **options: object) -> str:
-    """Run a command and return what it says; its whole output where it fails."""
+    """Run a command and return its output; print all of it on failure."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -43,13 +43,13 @@ def call(command: Sequence[str | Path], **options: object) -> str:
 
 
 def tracked() -> list[str]:
-    """Return the files under version control that are there."""
+    """Return the existing files under version control."""
     listed = call(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY).splitlines()
     return [name for name in listed if (REPOSITORY / name).is_file()]
 
 
 def built(folder: Path, names: Sequence[str], age: int) -> Path:
-    """Build a wheel from a copy of the tree whose files are `age` seconds old, those of age private; return it."""
+    """Build a wheel from a copy of the tree, `age` seconds old and private unless 0; return its path."""
     source = folder / "source"
     for name in names:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def built(folder: Path, names: Sequence[str], age: int) -> Path:
 
 
 def require_contents(wheel: Path, names: Sequence[str]) -> None:
-    """End unless the wheel has every file of the package, the examples and the licences."""
+    """Exit unless the wheel has every file of the package, the examples and the licences."""
     with zipfile.ZipFile(wheel) as archive:
         there = set(archive.namelist())
     licences = {name.rpartition("/licenses/")[2] for name in there if "/licenses/" in name}
@@ -77,7 +77,7 @@ def require_contents(wheel: Path, names: Sequence[str]) -> None:
 
 
 def smoke(wheel: Path, folder: Path) -> None:
-    """Install the wheel into an environment of its own, and do a round of everyday work there."""
+    """Install the wheel into its own environment, and do a round of typical work there."""
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint"]
@@ -94,7 +94,7 @@ def smoke(wheel: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Build, compare, measure, try."""
+    """Build, compare, check the size, test."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", action="store_true", help="install it into a new environment and try it there")
     parser.add_argument("--out", type=Path, help="folder for the wheel")

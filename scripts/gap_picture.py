@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the picture of the README: both policies of a demo in its robot.
+"""Make the README's animation: both policies of a demo on its robot.
 
 neurodyn demo && python scripts/gap_picture.py demo docs/images/worn-ant.gif
 """
@@ -23,7 +23,7 @@ SECONDS = 6.0
 
 
 def main(folder: Path, file: Path) -> None:
-    """Draw the first episode of each policy, not chosen by how well it went."""
+    """Animate the first episode of each policy, not chosen by outcome."""
     played, gap = Store.open(folder / "played.h5"), read_json(folder / "evaluation.json")
     robot = load(played.header.spec.robot)
     most = round(SECONDS / robot.dt) + 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of the site that are made where it is built: every verb with its flags, and every figure of the benchmarks.
+"""Pages generated with the site: every verb with its flags, and every figure of the benchmarks.
 
     python scripts/reference_pages.py [commands|results]
 
-`docs/commands.md` and `docs/results.md` hold a mark that `scripts/site_hooks.py` replaces by these texts.
+`docs/commands.md` and `docs/results.md` hold a marker that `scripts/site_hooks.py` replaces by these texts.
 """
 
 import inspect
@@ -23,7 +23,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 
 
 def commands() -> str:
-    """Return what every verb does and takes."""
+    """Return the description and arguments of every verb."""
     return "\n".join(_verb(name, verb.load()) for name, verb in every_verb().items())
 
 
@@ -59,7 +59,7 @@ def _literals(annotation: Any) -> list[str]:
 
 
 def results() -> str:
-    """Return every figure of the benchmarks, with the machine, the commit and the command that repeats it."""
+    """Return every figure of the benchmarks, with the machine, the commit and the command that reproduces it."""
     return "\n".join(_result(path) for path in sorted(RESULTS.glob("*.json")))
 
 
@@ -91,7 +91,7 @@ def _commit(path: Path) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {"commands": commands, "results": results}
-"""What makes each text, by its mark."""
+"""Generator of each text, by marker."""
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 
     python scripts/run_readme.py [--short] [--out FOLDER] [--file FILE]
 
-Commands run as they stand. With --short, those that train or simulate for long get the further flags of `SHORTER`, so
-that each is run but none for long, and those of `neurodyn` run in this process, where none imports the simulator
-anew. Those of `ELSEWHERE` are not run here. Exit code 2: a command failed.
+Commands run unchanged. With --short, long trainings and simulations get the extra flags of `SHORTER`, so that each runs
+only briefly, and `neurodyn` commands run in this process, which imports the simulator once. Commands in `ELSEWHERE` are
+not run here. Exit code 2: a command failed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 ELSEWHERE = {"pip install": "installs; .ci/run builds the wheel, installs it and runs it"}
-"""Commands, by how they begin, that are not run here, and why."""
+"""Prefixes of commands not run here, and why."""
 
 SHORTER = {
     "neurodyn demo": ("parsed", "takes a minute and a half; tests/cli/test_demo.py runs it shortened"),
@@ -34,9 +34,9 @@ SHORTER = {
     "neurodyn policy train": ("parsed", "trains for minutes, in what adapt writes"),
     "neurodyn policy play": ("parsed", "plays what was trained"),
 }
-"""Further flags of commands, by how they begin, for short runs (the last of a flag counts), and what takes long.
+"""Extra flags for short runs, by prefix of the command (the last flag wins), and what takes long.
 
-"parsed" stands for commands that are not run: tests/test_docs.py parses those of every page.
+"parsed" marks commands that are not run: tests/test_docs.py parses those of every page.
 """
 
 
@@ -48,7 +48,7 @@ def commands(page: Path) -> list[str]:
 
 
 def rule(command: str, rules: dict) -> object:
-    """Return the rule with the longest beginning that a command has; None where there is none."""
+    """Return the rule with the longest prefix of a command; None if there is none."""
     fitting = [begin for begin in rules if command.startswith(begin)]
     return rules[max(fitting, key=len)] if fitting else None
 
@@ -60,7 +60,7 @@ def as_run(command: str) -> str:
 
 
 def started(command: str, folder: Path) -> tuple[int, str]:
-    """Run a command in a process of its own; return its exit code and output."""
+    """Run a command in its own process; return its exit code and output."""
     done = subprocess.run(
         as_run(command), shell=True, executable="/bin/bash", cwd=folder, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore::RuntimeWarning:runpy"},
@@ -79,13 +79,13 @@ def called(command: str, folder: Path) -> tuple[int, str]:
             code = run([one for word in words for one in files.get(word, [word])])
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
-        except Exception:  # whatever it is, the command has failed
+        except Exception:  # any exception is a failure of the command
             traceback.print_exc()
     return code, output.getvalue()
 
 
 def cpu_time() -> float:
-    """Return the CPU time of this process and of those that it waited for [s]."""
+    """Return the CPU time of this process and its finished children [s]."""
     return sum(os.times()[:4])
 
 
@@ -109,7 +109,7 @@ def run_all(page: Path, folder: Path, *, short: bool) -> int:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the requested commands."""
     parser = argparse.ArgumentParser(description="Run the commands of README.md in a fresh folder.")
     parser.add_argument("--short", action="store_true", help="cut the budgets of long commands")
     parser.add_argument("--out", type=Path, help="folder to run in; by default a temporary one")

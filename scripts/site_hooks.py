@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the site does beyond the pages as they read in a repository: titles, links out of docs/, formulas, made pages.
+"""Site features beyond the pages in the repository: titles, links out of docs/, formulas, generated pages.
 
-Pages are made from the code and from the results of benchmarks by `scripts/reference_pages.py`.
+Pages are generated from the code and from benchmark results by `scripts/reference_pages.py`.
 """
 
 import re
@@ -22,14 +22,14 @@ _FORMULA = re.compile(r'<(span|div) class="arithmatex">(\\\(|\\\[)(.*?)(?:\\\)|\
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Make marked pages, turn the second word of a fence into a file's title, and links out of docs/ into text."""
+    """Fill generated pages, turn the second word of a fence into a file's title, and links out of docs/ into text."""
     markdown = _MADE.sub(lambda found: PAGES[found[1]](), markdown)
     titled = _TITLED.sub(lambda found: f'```{found[1]} title="{found[2]}.{found[1]}"', markdown)
     return _OUTSIDE.sub(r"\1", titled)
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Write formulas as MathML, which browsers show without a script from elsewhere."""
+    """Write formulas as MathML, which browsers show without external scripts."""
     return _FORMULA.sub(_mathml, html)
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the small log that ships with a world model: some episodes of each split, compressed.
+"""Write the small log shipped with a world model: some episodes of each split, compressed.
 
     python scripts/small_log.py walks.h5 src/neurodyn/pretrained/anymal-walks/log.h5 --episodes 24 6 6
 
-Episodes keep their split, so that what was held out stays held out, and are spread evenly over the log, failures in
-their share. Numbers keep 10 bits of their mantissa (a relative error below .0005, a tenth of what sensors have), which
-gzip then halves.
+Episodes keep their split, so that held-out data stay held out, and are spread evenly over the log, with failures in
+proportion. Numbers keep 10 bits of their mantissa (a relative error below .0005, a tenth of sensor noise), which gzip
+then halves.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import numpy as np
 from neurodyn.data import Split, Status, Store
 
 _DROPPED = 13
-"""Bits of the 23 of a mantissa that are rounded away."""
+"""Number of the mantissa's 23 bits that are rounded away."""
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def spread(store: Store, split: Split, count: int) -> np.ndarray:
-    """Return episodes of a split, spread evenly over those that failed and those that did not."""
+    """Return episodes of a split, spread evenly over failed and other ones."""
     own = store.episodes(split)
     failed = store.status[own] == Status.TERMINATED
     few = max(1, round(count * failed.mean()))
@@ -51,7 +51,7 @@ def spread(store: Store, split: Split, count: int) -> np.ndarray:
 
 
 def part(store: Store, episodes: np.ndarray) -> Store:
-    """Return a store of some episodes, whose numbers are rounded and whose policies have no path."""
+    """Return a store of some episodes, with rounded values and no paths of policies."""
     rows = np.concatenate([np.arange(store.offsets[e], store.offsets[e + 1]) for e in episodes])
     table = store.table[episodes].copy()
     table["start"] = np.cumsum(table["length"] + 1) - table["length"] - 1
@@ -65,7 +65,7 @@ def part(store: Store, episodes: np.ndarray) -> Store:
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """Return numbers without the last bits of their mantissa, rounded to nearest."""
+    """Return values without the last bits of their mantissa, rounded to nearest."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + (1 << (_DROPPED - 1))) & np.uint32(0xFFFFFFFF << _DROPPED & 0xFFFFFFFF)).view(np.float32)
 
