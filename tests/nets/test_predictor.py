@@ -47,7 +47,7 @@ def test_the_initial_model_is_the_least_squares_solution(config):
 @torch.no_grad()
 def test_corrections_begin_at_zero_where_asked_for(config):
     x, y = data()
-    predictor = build_predictor(config, 4, 2).double().fit(x, y, silent=True)
+    predictor = build_predictor(config, 4, 2).double().fit(x, y, start_at_zero=True)
     assert predictor(torch.from_numpy(x[None])).abs().max() < 1e-12 * abs(y).max()
 
 

@@ -17,7 +17,7 @@ from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.renewal import renewal_in
+from neurodyn.policy.world_reset import world_reset_in
 from neurodyn.tasks import load as load_task
 from tests.dynamics.test_capture import Again
 from tests.policy.worlds import SPEC, Fixed, Hold, Mass
@@ -326,9 +326,11 @@ class TestCapture:
             env = PolicyEnvironment(task, dynamics, SampledStarts(task, 0), 16, capture=capture, **options)
             env.episode_length_buf = torch.arange(16) * 12 + env.max_episode_length - 190
             made.append(env)
-        made[1]._renewal = renewal_in(dynamics, SampledStarts(task, 0), 16, ahead=True)  # takes starts as the other
-        made[1]._renewal._starts.draw(16)
-        made[1]._always_renews = True
+        made[1]._world_reset = world_reset_in(
+            dynamics, SampledStarts(task, 0), 16, ahead=True
+        )  # takes starts as the other
+        made[1]._world_reset._starts.draw(16)
+        made[1]._always_resets = True
         return made
 
     @pytest.mark.parametrize(
@@ -362,8 +364,8 @@ class TestCapture:
         places = [0.2, 1.9, 0.4, 1.0]
         replayed = world(places, model, penalty=3.0, capture=Again)
         called = world(places, model, penalty=3.0)
-        called._always_renews, called._renewal = True, renewal_in(model, Fixed(places), 4, ahead=True)
-        called._renewal._starts.draw(4)
+        called._always_resets, called._world_reset = True, world_reset_in(model, Fixed(places), 4, ahead=True)
+        called._world_reset._starts.draw(4)
         for frame in range(12):
             actions = torch.full((4, 1), 0.3 * (-1) ** frame)
             found, wanted = replayed.step(actions), called.step(actions)

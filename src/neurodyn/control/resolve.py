@@ -154,12 +154,12 @@ def _declared() -> list[str]:
     return [kind.name for kind in KINDS.values() if kind.simulate]
 
 
-def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:
+def open_reference(task: Task, training_dynamics: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:
     """Return the dynamics that monitor a policy during training.
 
     Args:
         task: The task.
-        where: Training dynamics.
+        training_dynamics: Training dynamics.
         asked: Name given by the user; "none" for none; None for the simulator, if it is installed, the robot has an
             asset, and training is elsewhere.
 
@@ -167,9 +167,9 @@ def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> Re
         InputError: There are no such dynamics.
     """
     simulated = bool(task.declaration().asset) and _simulator()
-    if asked == "none" or (asked is None and (where.name == ANALYTIC or not simulated)):
+    if asked == "none" or (asked is None and (training_dynamics.name == ANALYTIC or not simulated)):
         return None
-    return open_dynamics(task, asked or ANALYTIC, device=where.dynamics.device, flag="--reference")
+    return open_dynamics(task, asked or ANALYTIC, device=training_dynamics.dynamics.device, flag="--reference")
 
 
 def _require_samples(task: Task, name: str, spec: StateSpec) -> None:

@@ -125,7 +125,7 @@ def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts
 
 
 @dataclass(frozen=True)
-class Moment:
+class WorldsState:
     """State of the worlds between two frames.
 
     Attributes:
@@ -198,7 +198,7 @@ class TaskFrames:
         memory: Memory | None = None,
         uncertainty: bool = False,
         of_mean: bool = False,
-    ) -> Moment:
+    ) -> WorldsState:
         """Start worlds with a history.
 
         Args:
@@ -219,45 +219,45 @@ class TaskFrames:
             carry = self.dynamics.begin(context, self.environment)
         else:
             carry = self.dynamics.imagine(context, self.environment, uncertainty=uncertainty)
-        return Moment(carry, state, torque, memory or self.task.begin(now, generator), now)
+        return WorldsState(carry, state, torque, memory or self.task.begin(now, generator), now)
 
     def frame(
-        self, at: Moment, action: Tensor, generator: torch.Generator, *, tracked: bool = False
-    ) -> tuple[Moment, Step, FrameEnd]:
+        self, before: WorldsState, action: Tensor, generator: torch.Generator, *, tracked: bool = False
+    ) -> tuple[WorldsState, Step, FrameEnd]:
         """Advance one frame.
 
         Args:
-            at: State of the worlds; overwritten unless `tracked`.
+            before: State of the worlds; overwritten unless `tracked`.
             action: Actions, clipped to the task's limit, shape [worlds, actions].
             generator: Random generator of the task.
             tracked: Whether gradients are needed.
         """
         action = action.clamp(-self.task.limit, self.task.limit)
-        then, step = self.advance(at, action, generator, tracked=tracked)
-        return then, step, judge(self.task, self.bounds, step, then.now, at.memory, action)
+        after, step = self.advance(before, action, generator, tracked=tracked)
+        return after, step, judge(self.task, self.bounds, step, after.now, before.memory, action)
 
     def advance(
         self,
-        at: Moment,
+        before: WorldsState,
         action: Tensor,
         generator: torch.Generator,
         *,
         tracked: bool = False,
         sent: Tensor | None = None,
-    ) -> tuple[Moment, Step]:
+    ) -> tuple[WorldsState, Step]:
         """Advance one frame without rewards and failures.
 
         Arguments: see `frame`; actions within the limit. `sent` are the actions that reach the robot instead, if given.
         """
-        control = self.task.control(action if sent is None else sent, at.now, at.memory)
+        control = self.task.control(action if sent is None else sent, before.now, before.memory)
         if self._torques and (control.target is not None or control.torque is None):  # controllers act once a frame
-            control = Control.unchecked(torque=frame_torque(self.dynamics.spec, at.state, control))
+            control = Control.unchecked(torque=frame_torque(self.dynamics.spec, before.state, control))
         advance = self.dynamics.step if tracked else self.dynamics.step_
-        carry, step = advance(at.carry, at.state, control)
+        carry, step = advance(before.carry, before.state, control)
         torque = control.torque if self._torques else None
         now = self.quantities(step.state, step, torque)
-        memory = self.task.advance(at.memory, now, action, generator)
-        return Moment(carry, step.state, torque, memory, now), step
+        memory = self.task.advance(before.memory, now, action, generator)
+        return WorldsState(carry, step.state, torque, memory, now), step
 
     def disagreement(self, step: Step) -> Tensor | None:
         """Return the epistemic standard deviation relative to that of the data, summed over the state, shape [worlds].
@@ -276,13 +276,13 @@ class FaultWatch:
     few are reported.
     """
 
-    def __init__(self, frames: TaskFrames, where: str) -> None:
-        """Watch a task in some dynamics; `where` names the run in messages."""
-        self._frames, self._where = frames, where
+    def __init__(self, frames: TaskFrames, run_name: str) -> None:
+        """Watch a task in some dynamics; `run_name` names the run in messages."""
+        self._frames, self._run_name = frames, run_name
         self._recent: deque[tuple[State, Tensor | None]] = deque(maxlen=KEPT + frames.dynamics.spec.context)
-        self._left = MOST
+        self._remaining_reports = MOST
 
-    def see(self, before: Moment, after: Moment, step: Step, end: Ending, lengths: Tensor) -> None:
+    def see(self, before: WorldsState, after: WorldsState, step: Step, end: Ending, lengths: Tensor) -> None:
         """Record a frame and report an implausible state.
 
         Args:
@@ -292,12 +292,12 @@ class FaultWatch:
             end: Failures of the frame.
             lengths: Length of the current episodes, including this frame [frames], shape [worlds].
         """
-        if not self._left:
+        if not self._remaining_reports:
             return
         self._recent.append((before.state, after.torque))
         if not bool(end.implausible.any()):
             return
-        self._left -= 1
+        self._remaining_reports -= 1
         world = int(end.implausible.int().argmax())
         frame = int(lengths[world])
         state = step.state
@@ -307,9 +307,9 @@ class FaultWatch:
             q=state.q[world : world + 1], qd=state.qd[world : world + 1],
             channels=None if state.channels is None else state.channels[world : world + 1],
         )  # fmt: skip
-        found = state_fault(self._frames.bounds, only, self._where, frame=frame)
+        fault = state_fault(self._frames.bounds, only, self._run_name, frame=frame)
         bad = end.implausible
-        fault = msgspec.structs.replace(found, world=world, worlds=int(bad.sum()), of=len(bad))
+        fault = msgspec.structs.replace(fault, world=world, worlds=int(bad.sum()), of=len(bad))
         report(fault, self._before(world, frame))
 
     def _before(self, world: int, frame: int) -> Before | None:
@@ -348,16 +348,16 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"]
     if not dynamics.trained:
         raise InputError(f"the world model of {name!r} was never fitted to data; train it with `neurodyn train` first")
     wanted, given = task.declaration().spec, dynamics.spec
-    found = []
+    differences = []
     if given.controls != wanted.controls:
-        found.append(f"controls are {list(given.controls)} instead of {list(wanted.controls)}")
+        differences.append(f"controls are {list(given.controls)} instead of {list(wanted.controls)}")
     mine, theirs = ([joint.name for joint in spec.joints if joint.kind != "free"] for spec in (wanted, given))
     if mine != theirs:
-        found.append(f"joints are {theirs} instead of {mine}")
+        differences.append(f"joints are {theirs} instead of {mine}")
     if abs(given.dt - wanted.dt) > 1e-6 * wanted.dt:
-        found.append(f"dt is {given.dt:.6g} s instead of {wanted.dt:.6g} s")
-    if found:
-        raise MismatchError(f"task {task.name!r} is not for these dynamics of {name!r}: {'; '.join(found[:3])}")
+        differences.append(f"dt is {given.dt:.6g} s instead of {wanted.dt:.6g} s")
+    if differences:
+        raise MismatchError(f"task {task.name!r} is not for these dynamics of {name!r}: {'; '.join(differences[:3])}")
 
 
 class MeasurementNoise(Config, frozen=True):
@@ -396,8 +396,8 @@ def measured(spec: StateSpec, state: State, noise: MeasurementNoise, generator: 
         if joint.scalar:
             q[:, place.q] += noise.position * drawn(len(q), place.q.stop - place.q.start)
             continue
-        turn = slice(place.q.stop - 4, place.q.stop)
-        q[:, turn] = rotation.multiply(rotation.exponential(noise.position * drawn(len(q), 3)), q[:, turn])
+        quaternion = slice(place.q.stop - 4, place.q.stop)
+        q[:, quaternion] = rotation.multiply(rotation.exponential(noise.position * drawn(len(q), 3)), q[:, quaternion])
         shift = slice(place.q.start, place.q.stop - 4)
         q[:, shift] += noise.position * drawn(len(q), shift.stop - shift.start)
     qd = state.qd + noise.velocity * drawn(*state.qd.shape)

@@ -187,9 +187,9 @@ def ranks(values: Tensor) -> Tensor:
     _, inverse, counts = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
     last = counts.cumsum(0).double()
     mean = last - (counts.double() - 1) / 2
-    found = torch.empty_like(ordered)
-    found[order] = mean[inverse]
-    return found
+    rank = torch.empty_like(ordered)
+    rank[order] = mean[inverse]
+    return rank
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> float:
@@ -207,34 +207,35 @@ def chance_above(a: Tensor, b: Tensor) -> float:
     return (float(joined[:n].sum()) - n * (n + 1) / 2) / (n * m)
 
 
-Known = Forecasts | MemberErrors
+CalibrationErrors = Forecasts | MemberErrors
 """Errors with predicted standard deviations."""
 
 
-def coverage_at(found: Known, mark: int) -> Coverage:
+def coverage_at(errors: CalibrationErrors, mark: int) -> Coverage:
     """Return the fraction of true values within one and two standard deviations (.683 and .954 for a normal)."""
-    error, std = found.error[found.finite, mark - 1], found.std[found.finite, mark - 1]
+    error, std = errors.error[errors.finite, mark - 1], errors.std[errors.finite, mark - 1]
     means, columns = [], []
     for sigmas in (1, 2):
         within = (error.abs() <= sigmas * std).double().mean(0)
-        means.append(float(within[found.varying].mean()) if len(error) else None)
+        means.append(float(within[errors.varying].mean()) if len(error) else None)
         columns.append(within.tolist() if len(error) else None)
     return Coverage(
-        seconds=mark * found.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
+        seconds=mark * errors.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
         two_sigma_columns=columns[1],
     )  # fmt: skip
 
 
-def ranks_at(found: Known, mark: int) -> RankCorrelation:
+def ranks_at(errors: CalibrationErrors, mark: int) -> RankCorrelation:
     """Return the rank correlation of error and standard deviation at a horizon."""
-    rows, scale = found.finite, found.scale
+    rows, scale = errors.finite, errors.scale
     error, epistemic, std = (
-        (x[rows, mark - 1].abs() / scale)[:, found.varying].mean(-1) for x in (found.error, found.epistemic, found.std)
+        (x[rows, mark - 1].abs() / scale)[:, errors.varying].mean(-1)
+        for x in (errors.error, errors.epistemic, errors.std)
     )
     if len(error) < 3:
         return RankCorrelation(epistemic_rank=None, total_rank=None)
     return RankCorrelation(
-        seconds=mark * found.dt,
+        seconds=mark * errors.dt,
         epistemic_rank=rank_correlation(epistemic, error),
         total_rank=rank_correlation(std, error),
         mean=float(epistemic.mean()),
@@ -243,25 +244,25 @@ def ranks_at(found: Known, mark: int) -> RankCorrelation:
 
 def out_of_distribution(model: WorldModel, starts: Recorded) -> OutOfDistribution:
     """Return a world model's epistemic standard deviation on states scaled away from their mean."""
-    usual = _epistemic(model, starts, 1.0)
-    return drawn_out(usual, {factor: _epistemic(model, starts, factor) for factor in FACTORS})
+    in_distribution = _epistemic(model, starts, 1.0)
+    return drawn_out(in_distribution, {factor: _epistemic(model, starts, factor) for factor in FACTORS})
 
 
-def drawn_out(usual: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
+def drawn_out(in_distribution: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
     """Return epistemic standard deviations relative to in-distribution ones, by scale factor."""
-    if not len(usual):
+    if not len(in_distribution):
         return OutOfDistribution(usual_median=None)
-    found = {}
+    by_factor = {}
     for factor, values in beyond.items():
         if len(values):
-            ratio = float(values.median() / usual.median().clamp_min(1e-12))
-            found[f"{factor:g}"] = DrawnOut(ratio=ratio, chance_above_usual=chance_above(values, usual))
-    return OutOfDistribution(usual_median=float(usual.median()), by_factor=found)
+            ratio = float(values.median() / in_distribution.median().clamp_min(1e-12))
+            by_factor[f"{factor:g}"] = DrawnOut(ratio=ratio, chance_above_usual=chance_above(values, in_distribution))
+    return OutOfDistribution(usual_median=float(in_distribution.median()), by_factor=by_factor)
 
 
 def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int) -> dict[str, Noisy]:
     """Return errors with noise on the history, by noise level in standard deviations of the columns."""
-    found = {}
+    by_level = {}
     for size in tracked((0.0, *_NOISE)):
         generator = torch.Generator().manual_seed(seed)
 
@@ -269,11 +270,11 @@ def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int)
             return x + size * model.state_scale * torch.randn(x.shape, generator=generator) if size else x
 
         done = Forecasts.along(model, starts, changed(model, starts, noisy))
-        found[f"{size:g}"] = Noisy(
+        by_level[f"{size:g}"] = Noisy(
             finite_fraction=float(done.finite.double().mean()),
             marks={str(m): done.means(done.error[done.finite, m - 1]) for m in marks},
         )
-    return found
+    return by_level
 
 
 def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
@@ -302,12 +303,12 @@ def member_calibration(
     """
     if path.epistemic is None or not isinstance(model, NeuralDynamics):
         return UNSET
-    found, frames = MemberErrors(model, path, truth), path.epistemic.shape[1]
+    errors, frames = MemberErrors(model, path, truth), path.epistemic.shape[1]
     marks = sorted({mark for mark in MARKS if mark <= frames} | {frames})
     return MemberCalibration(
         members=model.members,
-        coverage={str(mark): coverage_at(found, mark) for mark in marks},
-        epistemic={str(mark): ranks_at(found, mark) for mark in marks},
+        coverage={str(mark): coverage_at(errors, mark) for mark in marks},
+        epistemic={str(mark): ranks_at(errors, mark) for mark in marks},
         out_of_distribution=_out_of_distribution(model, truth, starts),
     )
 

@@ -101,18 +101,18 @@ def count_launches(work: Callable[[], object], device: str = "meta") -> LaunchCo
     Raises:
         RuntimeError, NotImplementedError: The function reads a value of a tensor on device `meta`.
     """
-    found = LaunchCount()
-    with _Functions(found, device), _Operators(found, device):
+    launched = LaunchCount()
+    with _Functions(launched, device), _Operators(launched, device):
         work()
-    return found
+    return launched
 
 
 class _Operators(TorchDispatchMode):
     """Observes every operator, Warp kernels included."""
 
-    def __init__(self, found: LaunchCount, device: str) -> None:
+    def __init__(self, count: LaunchCount, device: str) -> None:
         super().__init__()
-        self._found, self._device = found, device
+        self._launches, self._device = count, device
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -121,25 +121,25 @@ class _Operators(TorchDispatchMode):
         name = func.overloadpacket.__name__
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         if name in _READS and any(x.device.type == self._device for x in tensors):
-            self._found.copies.append(name)
+            self._launches.copies.append(name)
         result = func(*args, **(kwargs or {}))
         tensors += [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         # Empty tensors launch nothing; host scalars are passed as launch arguments.
         filled = [x for x in tensors if x.numel() and (x.ndim or x.device.type == self._device)]
         places = {x.device.type for x in filled}
         if len(places) > 1:
-            self._found.copies.append(name)
+            self._launches.copies.append(name)
         if self._device in places and not (func.is_view or name in _FREE):
-            self._found.operators[name] += 1
+            self._launches.operators[name] += 1
         return result
 
 
 class _Functions(TorchFunctionMode):
     """Observes functions that turn host data into tensors, before any operator does."""
 
-    def __init__(self, found: LaunchCount, device: str) -> None:
+    def __init__(self, count: LaunchCount, device: str) -> None:
         super().__init__()
-        self._found, self._device = found, device
+        self._launches, self._device = count, device
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -150,9 +150,9 @@ class _Functions(TorchFunctionMode):
         if self._device == "cpu":
             return result
         if name in _MAKERS and result.device.type == self._device and not isinstance(_data(args, kwargs), Tensor):
-            self._found.copies.append(name)
+            self._launches.copies.append(name)
         if name in ("__getitem__", "__setitem__") and args[0].device.type == self._device and _has_list(args[1]):
-            self._found.copies.append(f"{name} with a list")
+            self._launches.copies.append(f"{name} with a list")
         return result
 
 
@@ -183,7 +183,7 @@ class GpuFinding(Record, frozen=True):
     figures: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
 
 
-class _Found(NamedTuple):
+class _GpuMeasurement(NamedTuple):
     text: str
     figures: dict[str, float] = {}  # noqa: RUF012
 
@@ -208,7 +208,7 @@ def check_gpu() -> list[GpuFinding]:
     return [_checked(name, check, needs, device) for name, (check, needs) in tracked(list(_GPU_CHECKS.items()))]
 
 
-def _checked(name: str, check: Callable[..., _Found], needs: bool, device: torch.device | None) -> GpuFinding:
+def _checked(name: str, check: Callable[..., _GpuMeasurement], needs: bool, device: torch.device | None) -> GpuFinding:
     if needs and device is None:
         return GpuFinding(check=name, found="needs a CUDA GPU, and torch finds none here", outcome="not run")
     try:
@@ -219,7 +219,7 @@ def _checked(name: str, check: Callable[..., _Found], needs: bool, device: torch
     return GpuFinding(check=name, found=found.text, figures=found.figures)
 
 
-def _versions() -> _Found:
+def _versions() -> _GpuMeasurement:
     import warp
 
     from neurodyn.geometry.launching import start_warp
@@ -228,23 +228,23 @@ def _versions() -> _Found:
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "warp-lang", "numpy"))
     found = (warp.get_cuda_toolkit_version(), warp.get_cuda_driver_version())
     toolkit, driver = (".".join(map(str, one or ("none",))) for one in found)
-    return _Found(
+    return _GpuMeasurement(
         f"{packages}; CUDA of torch {torch.version.cuda or 'none'}, of Warp {toolkit}, of the driver {driver}; "
         f"{platform.platform(terse=True)}"
     )
 
 
-def _devices(_: torch.device) -> _Found:
+def _devices(_: torch.device) -> _GpuMeasurement:
     found = [torch.cuda.get_device_properties(k) for k in range(torch.cuda.device_count())]
     texts = [
         f"cuda:{k} {one.name}, {one.total_memory / 1e9:.0f} GB, sm_{one.major}{one.minor}, "
         f"{one.multi_processor_count} multiprocessors"
         for k, one in enumerate(found)
     ]
-    return _Found("; ".join(texts), {"memory_gb": found[0].total_memory / 1e9})
+    return _GpuMeasurement("; ".join(texts), {"memory_gb": found[0].total_memory / 1e9})
 
 
-def _compiled(arch: int) -> _Found:
+def _compiled(arch: int) -> _GpuMeasurement:
     """Compile the kernels of a neural frame and a cartpole's program, with its adjoint, for a card."""
     import warp
 
@@ -268,7 +268,7 @@ def _compiled(arch: int) -> _Found:
         size = sum(path.stat().st_size for path in made)
     seconds = time.process_time() - begin
     text = f"{len(kernels)} kernels, {size / 1e3:.0f} KB of machine code, in {seconds:.1f} CPU-s"
-    return _Found(text, {"kernels": float(len(kernels)), "cpu_seconds": seconds})
+    return _GpuMeasurement(text, {"kernels": float(len(kernels)), "cpu_seconds": seconds})
 
 
 def _models() -> dict[str, LearnedDynamics]:
@@ -284,7 +284,7 @@ def _rest(dynamics: LearnedDynamics, worlds: int, device: torch.device | str) ->
     return State(q, torch.zeros(worlds, spec.nv, device=device))
 
 
-def _launches() -> _Found:
+def _launches() -> _GpuMeasurement:
     """Count the launches of steps on device `meta`; a copy between host and device is an error."""
     figures: dict[str, float] = {}
     for name, dynamics in _models().items():
@@ -294,19 +294,19 @@ def _launches() -> _Found:
         with torch.no_grad():
             carry = moved.begin(state)
             moved.step_(carry, state, control)
-            found = count_launches(partial(moved.step_, carry, state, control))
-        if found.copies:
-            raise RuntimeError(f"a step of the {name} copies between host and device: {', '.join(found.copies)}")
-        figures[name] = float(found.launches)
-    return _Found(
+            launched = count_launches(partial(moved.step_, carry, state, control))
+        if launched.copies:
+            raise RuntimeError(f"a step of the {name} copies between host and device: {', '.join(launched.copies)}")
+        figures[name] = float(launched.launches)
+    return _GpuMeasurement(
         "; ".join(f"{name} {count:.0f} launches a step, no copies" for name, count in figures.items()), figures
     )
 
 
-def _one_graph() -> _Found:
+def _one_graph() -> _GpuMeasurement:
     """Trace a step as one graph, as `torch.compile(fullgraph=True)` must; needs no compiler."""
     if not torch._dynamo.is_dynamo_supported():  # pyright: ignore[reportPrivateImportUsage]
-        return _Found("torch.compile is not supported here, and nothing needs it")
+        return _GpuMeasurement("torch.compile is not supported here, and nothing needs it")
     dynamics = load("pretrained:cartpole")
     state, control = _rest(dynamics, 4, "cpu"), Control(torque=torch.ones(4, dynamics.spec.nu))
     carry = dynamics.begin(state)
@@ -320,22 +320,24 @@ def _one_graph() -> _Found:
         assert control.torque is not None
         wanted = step(state.q, state.qd, control.torque)
         torch.testing.assert_close(compiled(state.q, state.qd, control.torque), wanted)
-    return _Found("a step of the neural cartpole is one graph, and equals the step")
+    return _GpuMeasurement("a step of the neural cartpole is one graph, and equals the step")
 
 
-def _equal(device: torch.device) -> _Found:
+def _equal(device: torch.device) -> _GpuMeasurement:
     figures: dict[str, float] = {}
     for name, dynamics in _models().items():
         torques = torch.zeros(8, 10, dynamics.spec.nu)
-        there = dynamics.rollout(_rest(dynamics, 8, "cpu"), torques).q
-        here = dynamics.to(device).rollout(_rest(dynamics, 8, device), torques.to(device)).q.cpu()
-        figures[name] = float((here - there).abs().max())
+        on_cpu = dynamics.rollout(_rest(dynamics, 8, "cpu"), torques).q
+        on_device = dynamics.to(device).rollout(_rest(dynamics, 8, device), torques.to(device)).q.cpu()
+        figures[name] = float((on_device - on_cpu).abs().max())
         if not figures[name] < _TOLERANCE:
             raise RuntimeError(f"{name}: card and CPU are {figures[name]:.2g} apart after ten frames")
-    return _Found("; ".join(f"{name} {gap:.1g} apart after ten frames" for name, gap in figures.items()), figures)
+    return _GpuMeasurement(
+        "; ".join(f"{name} {gap:.1g} apart after ten frames" for name, gap in figures.items()), figures
+    )
 
 
-def _captured(device: torch.device) -> _Found:
+def _captured(device: torch.device) -> _GpuMeasurement:
     """Compare a step replayed from a CUDA graph with the step itself."""
     from neurodyn.dynamics.capture import CapturedStep
 
@@ -352,7 +354,7 @@ def _captured(device: torch.device) -> _Found:
         wanted = step(step(state, torque)[0], torque)[1]
         captured(torque)
         torch.testing.assert_close(captured(torque), wanted)
-    return _Found("two replayed steps of the neural ant equal the steps")
+    return _GpuMeasurement("two replayed steps of the neural ant equal the steps")
 
 
 def _timed(work: Callable[[], object], device: torch.device | str) -> float:
@@ -368,7 +370,7 @@ def _timed(work: Callable[[], object], device: torch.device | str) -> float:
     return statistics.median(times[1:])
 
 
-def _throughput(device: torch.device) -> _Found:
+def _throughput(device: torch.device) -> _GpuMeasurement:
     figures: dict[str, float] = {}
     texts: list[str] = []
     for name, dynamics in _models().items():
@@ -377,17 +379,17 @@ def _throughput(device: torch.device) -> _Found:
             start, torques = _rest(moved, worlds, place), torch.zeros(worlds, _FRAMES, moved.spec.nu, device=place)
             seconds = _timed(partial(moved.rollout, start, torques), place)
             figures[f"{name}, {torch.device(place).type}"] = worlds * _FRAMES / seconds
-        here, there = figures[f"{name}, cuda"], figures[f"{name}, cpu"]
-        texts.append(f"{name} {here / 1e6:.2f} M frames/s, {here / there:.1f} x the CPU's")
-    return _Found("; ".join(texts), figures)
+        on_gpu, on_cpu = figures[f"{name}, cuda"], figures[f"{name}, cpu"]
+        texts.append(f"{name} {on_gpu / 1e6:.2f} M frames/s, {on_gpu / on_cpu:.1f} x the CPU's")
+    return _GpuMeasurement("; ".join(texts), figures)
 
 
-def _gradients(device: torch.device) -> _Found:
+def _gradients(device: torch.device) -> _GpuMeasurement:
     """Compare and time the gradient of a hybrid roll-out with respect to its torques."""
 
-    def gradient(dynamics: LearnedDynamics, worlds: int, place: torch.device | str) -> Tensor:
-        torques = torch.ones(worlds, _FRAMES, dynamics.spec.nu, device=place, requires_grad=True)
-        dynamics.rollout(_rest(dynamics, worlds, place), torques).q.square().sum().backward()
+    def gradient(dynamics: LearnedDynamics, worlds: int, on: torch.device | str) -> Tensor:
+        torques = torch.ones(worlds, _FRAMES, dynamics.spec.nu, device=on, requires_grad=True)
+        dynamics.rollout(_rest(dynamics, worlds, on), torques).q.square().sum().backward()
         assert torques.grad is not None
         return torques.grad
 
@@ -396,20 +398,22 @@ def _gradients(device: torch.device) -> _Found:
     moved = dynamics.to(device)
     torch.testing.assert_close(gradient(moved, 2, device).cpu(), wanted, rtol=1e-2, atol=1e-4)
     seconds = _timed(partial(gradient, moved, _WORLDS, device), device)
-    return _Found(f"equal to the CPU's; {_WORLDS} worlds of {_FRAMES} frames in {1e3 * seconds:.1f} ms", {"s": seconds})
+    return _GpuMeasurement(
+        f"equal to the CPU's; {_WORLDS} worlds of {_FRAMES} frames in {1e3 * seconds:.1f} ms", {"s": seconds}
+    )
 
 
-def _memory(device: torch.device) -> _Found:
+def _memory(device: torch.device) -> _GpuMeasurement:
     torch.cuda.reset_peak_memory_stats(device)
     dynamics = load("pretrained:ant", device=str(device))
     dynamics.rollout(_rest(dynamics, _WORLDS, device), torch.zeros(_WORLDS, _FRAMES, dynamics.spec.nu, device=device))
     peak = torch.cuda.max_memory_allocated(device) / 1e6
     free, whole = (size / 1e9 for size in torch.cuda.mem_get_info(device))
     text = f"{peak:.0f} MB at most for {_WORLDS} neural ants over {_FRAMES} frames; {free:.1f} GB free of {whole:.1f}"
-    return _Found(text, {"peak_mb": peak, "free_gb": free})
+    return _GpuMeasurement(text, {"peak_mb": peak, "free_gb": free})
 
 
-_GPU_CHECKS: dict[str, tuple[Callable[..., _Found], bool]] = {
+_GPU_CHECKS: dict[str, tuple[Callable[..., _GpuMeasurement], bool]] = {
     "versions": (_versions, False),
     "devices": (_devices, True),
     **{f"kernels for sm_{arch}": (partial(_compiled, arch), False) for arch in ARCHITECTURES},

@@ -93,8 +93,8 @@ def beside_log(
 
     def section(rows: np.ndarray) -> LogSection:
         kept = torch.from_numpy(np.flatnonzero(rows & finite))
-        found = {str(m): _at(robot, paths, truth, kept, m) for m in marks} if len(kept) else {}
-        return LogSection(starts=len(kept), marks=found)
+        by_horizon = {str(m): _at(robot, paths, truth, kept, m) for m in marks} if len(kept) else {}
+        return LogSection(starts=len(kept), marks=by_horizon)
 
     moving = (truth.qd.abs().mean((1, 2)) > MOVING).numpy()
     return Logged(
@@ -129,20 +129,20 @@ def _declared(
 
 def _at(robot: Robot, paths: dict[str, Trajectory], truth: Trajectory, rows: Tensor, mark: int) -> LogMark:
     """Return errors of the model and the baselines at a horizon over some of the starts."""
-    found = {}
+    summaries = {}
     for name, path in paths.items():
         q = joint_distance(robot.spec, path.q[rows, mark], truth.q[rows, mark]).double()
         qd = (path.qd[rows, mark] - truth.qd[rows, mark]).abs().double()
-        found[name] = StateErrors(
+        summaries[name] = StateErrors(
             q=q.mean(0).tolist(), qd=qd.mean(0).tolist(), q_mean=float(q.mean()), qd_mean=float(qd.mean()),
             q_percentiles=percentiles(q.mean(1)), qd_percentiles=percentiles(qd.mean(1)),
         )  # fmt: skip
-    baselines = found["persistence"], found["constant_velocity"]
+    baselines = summaries["persistence"], summaries["constant_velocity"]
     better = {
-        what: min(getattr(b, what) for b in baselines) / max(getattr(found["model"], what), 1e-12)
+        what: min(getattr(b, what) for b in baselines) / max(getattr(summaries["model"], what), 1e-12)
         for what in ("q_mean", "qd_mean")
     }
-    return LogMark(seconds=mark * robot.dt, better_than_baselines=better, **found)
+    return LogMark(seconds=mark * robot.dt, better_than_baselines=better, **summaries)
 
 
 def _tossed(

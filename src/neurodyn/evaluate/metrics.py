@@ -79,8 +79,8 @@ class Compared:
     @cached_property
     def errors(self) -> dict[str, Tensor]:
         """Errors by metric."""
-        found = {name: metric.compute(self) for name, metric in METRICS.items()}
-        return {name: errors for name, errors in found.items() if errors is not None}
+        by_metric = {name: metric.compute(self) for name, metric in METRICS.items()}
+        return {name: errors for name, errors in by_metric.items() if errors is not None}
 
     def summary(self, horizon: int, rows: Tensor | None = None) -> ErrorSummary:
         """Return mean errors up to a horizon over the roll-outs `rows` (None: all finite ones)."""
@@ -108,11 +108,11 @@ class Compared:
         frames = torch.linspace(1, length, min(points, length)).long().unique()
         found = {}
         for name, errors in self.errors.items():
-            at = errors[self.finite][:, frames - 1].double().mean(-1)
+            at_end = errors[self.finite][:, frames - 1].double().mean(-1)
             found[name] = ErrorCurve(
-                mean=at.mean(0).tolist() if len(at) else [],
-                median=at.median(0).values.tolist() if len(at) else [],
-                p90=torch.quantile(at, 0.9, dim=0).tolist() if len(at) else [],
+                mean=at_end.mean(0).tolist() if len(at_end) else [],
+                median=at_end.median(0).values.tolist() if len(at_end) else [],
+                p90=torch.quantile(at_end, 0.9, dim=0).tolist() if len(at_end) else [],
             )
         return ErrorCurves(frame=frames.tolist(), by_metric=found)
 
@@ -163,7 +163,7 @@ def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated
     end = truth.q.shape[1] - 1
     marks, sound = horizons_up_to(end), finite_worlds(truth)
     # Baselines average over all roll-outs with a finite truth.
-    held, moving = (
+    persistence_errors, constant_velocity_errors = (
         Compared(robot, path, truth).by_horizon(marks, sound)
         for path in (persistence(truth), constant_velocity(truth, robot.dt, robot.spec))
     )
@@ -172,7 +172,7 @@ def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated
         by_horizon=compared.by_horizon(marks),
         finite_fraction=float(finite_worlds(predicted).double().mean()),
         simulator_finite_fraction=float(sound.double().mean()) if simulated else UNSET,
-        baselines=Baselines(persistence=held, constant_velocity=moving),
+        baselines=Baselines(persistence=persistence_errors, constant_velocity=constant_velocity_errors),
         limits={str(mark): _split_by_limits(compared, mark) for mark in marks} if simulated else UNSET,
         curve=compared.curves(),
     )
@@ -216,7 +216,7 @@ def drawn_conditions(conditions: Sequence[Condition], seed: int) -> Tensor:
     Nonnegative quantities stay so.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "conditions"))
-    lower, upper = (torch.tensor([getattr(one, end) for one in conditions]) for end in ("lower", "upper"))
+    lower, upper = (torch.tensor([getattr(condition, end) for condition in conditions]) for end in ("lower", "upper"))
 
     def inside(worlds: int) -> Tensor:
         return lower + (upper - lower) * torch.rand(worlds, len(conditions), generator=generator)
@@ -247,10 +247,10 @@ def errors_by_condition(
         compared: The predicted and true roll-outs.
         frames: The horizon.
     """
-    lower, upper = (torch.tensor([getattr(one, end) for one in conditions]) for end in ("lower", "upper"))
+    lower, upper = (torch.tensor([getattr(condition, end) for condition in conditions]) for end in ("lower", "upper"))
     inside = (numbers >= lower) & (numbers <= upper)
     errors = {name: values[:, :frames].double().mean((1, 2)) for name, values in compared.errors.items()}
-    found = []
+    by_condition = []
     for column, one in enumerate(conditions):
         others = torch.cat([inside[:, :column], inside[:, column + 1 :]], 1).all(1) & compared.finite
         values, edges = numbers[:, column].contiguous(), torch.linspace(one.lower, one.upper, len(THIRDS) + 1)
@@ -258,18 +258,18 @@ def errors_by_condition(
         rows = {name: inside[:, column] & (third == k) for k, name in enumerate(THIRDS)}
         rows |= {BELOW: values < lower[column], ABOVE: values > upper[column]}
         bins = {name: _bin(values, others & chosen, errors, inside=name in THIRDS) for name, chosen in rows.items()}
-        found.append(
+        by_condition.append(
             ConditionErrors(
                 name=one.name, lower=one.lower, upper=one.upper, frames=frames,
                 bins={name: entry for name, entry in bins.items() if entry.rollouts},
             )
         )  # fmt: skip
-    return found
+    return by_condition
 
 
 def _bin(values: Tensor, rows: Tensor, errors: dict[str, Tensor], *, inside: bool) -> ConditionBin:
-    own = values[rows]
+    in_bin = values[rows]
     return ConditionBin(
-        rollouts=len(own), inside=inside, mean=float(own.mean()) if len(own) else None,
-        errors={name: float(error[rows].mean()) if len(own) else None for name, error in errors.items()},
+        rollouts=len(in_bin), inside=inside, mean=float(in_bin.mean()) if len(in_bin) else None,
+        errors={name: float(error[rows].mean()) if len(in_bin) else None for name, error in errors.items()},
     )  # fmt: skip

@@ -78,8 +78,8 @@ class ErrorSummary(Result, frozen=True):
 
     def plain(self) -> dict[str, Any]:
         """Return the means, with "METRIC_percentiles" beside them."""
-        found = super().plain()
-        return found | {f"{name}_percentiles": values for name, values in found.pop("percentiles").items()}
+        plain = super().plain()
+        return plain | {f"{name}_percentiles": values for name, values in plain.pop("percentiles").items()}
 
     def median(self, metric: str) -> float | None:
         """Return the median over the roll-outs."""
@@ -299,11 +299,11 @@ class Simulated(Result, frozen=True):
 
     def plain(self) -> dict[str, Any]:
         """Return plain data; each ground lists only what differs between grounds."""
-        found = super().plain()
-        for name, entry in found.get("grounds", {}).items():
+        plain = super().plain()
+        for name, entry in plain.get("grounds", {}).items():
             kept = [*_ON_GROUND, *self.comparison.summary.means]
-            found["grounds"][name] = {key: value for key, value in entry.items() if key in kept}
-        return found
+            plain["grounds"][name] = {key: value for key, value in entry.items() if key in kept}
+        return plain
 
 
 class LogEvaluation(Result, frozen=True, kw_only=True):
@@ -382,8 +382,8 @@ class Logged(LogEvaluation, frozen=True):
     @property
     def units(self) -> tuple[str, str]:
         """Units of positions and velocities, empty if joints differ."""
-        found = set(self.q_units)
-        unit = found.pop() if len(found) == 1 else ""
+        units = set(self.q_units)
+        unit = units.pop() if len(units) == 1 else ""
         return unit, f"{unit}/s" if unit else ""
 
 

@@ -213,9 +213,9 @@ class Recorded:
             first, start = self.context - min(seen, self.context), self.context
             channels = None if w.channels is None else w.channels[:, first : start + 1]
             past = Window(w.q[:, first : start + 1], w.qd[:, first : start + 1], w.control[:, first:start], channels)
-            where = self._parameters(w, names) if recorded is None else recorded.of(w)
+            environment = self._parameters(w, names) if recorded is None else recorded.of(w)
             yield RolloutBatch(
-                past if first < start else past.present, ControlSequence(torque=w.control[:, start:]), where
+                past if first < start else past.present, ControlSequence(torque=w.control[:, start:]), environment
             )
 
     @property

@@ -62,15 +62,15 @@ def judge(result: Evaluation, faults: list[Fault]) -> Verdict:
     than the mean. `faults` are the failures in the roll-outs.
     """
     worst = max(faults, key=lambda fault: fault.worlds / fault.of, default=None)
-    found = [*_beside_persistence(result)]
+    verdicts = [*_beside_persistence(result)]
     if worst is not None:
-        found.append(of_faults(worst.words, worst.worlds, worst.of))
+        verdicts.append(of_faults(worst.words, worst.worlds, worst.of))
     if isinstance(result, Simulated) and result.stability is not UNSET:
         for mode in ("passive", "driven"):
             run = getattr(result.stability, mode)
             if run is not UNSET:
-                found.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
-    return together(found)
+                verdicts.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
+    return together(verdicts)
 
 
 @singledispatch
@@ -104,12 +104,12 @@ def _(result: ForecastEvaluation) -> Iterator[Verdict]:
     yield of_persistence(mine, still, f"error {mark.seconds:.3g} s ahead, in standard deviations,")
 
 
-def _beside_declared(result: LogEvaluation, found: Mapping[str, ErrorSummary]) -> Iterator[Verdict]:
+def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Verdict]:
     """Judge a model against the declared simulator on a log; being better in one metric suffices."""
     if result.declared is UNSET:
         return
     horizon = min(result.declared, key=int)
-    mine, theirs = found[horizon], result.declared[horizon]
+    mine, theirs = summaries[horizon], result.declared[horizon]
     judged = [
         of_declared(mine.means[name], theirs.means[name], f"{METRICS[name].title.lower()} over {horizon} frames")
         for name in mine.percentiles
@@ -176,18 +176,20 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
     if request.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
-    where = list(scenarios(robot).values()) if request.ground == ALL else [scenario(robot, request.ground)]
+    requested = list(scenarios(robot).values()) if request.ground == ALL else [scenario(robot, request.ground)]
     amounts["threads"] = request.threads
     with stage(0.0, 0.6 if request.stability else 1.0):
-        results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in tracked(where)]
+        results = [
+            beside_simulator(model, robot, where=w, driven=w is requested[0], **amounts) for w in tracked(requested)
+        ]
     result = with_grounds(results) if request.ground == ALL else results[0]
     if model.conditions:
         horizon = request.horizon or robot.evaluation_horizon
-        found = by_condition(model, robot, where=where[0], horizon=horizon, seed=request.seed)
+        found = by_condition(model, robot, where=requested[0], horizon=horizon, seed=request.seed)
         result = msgspec.structs.replace(result, conditions=found)
     if request.stability:
         with stage(0.6, 1.0, "long roll-outs"):
-            long = stability(model, robot, where=where[0], seed=request.seed)
+            long = stability(model, robot, where=requested[0], seed=request.seed)
         result = msgspec.structs.replace(result, stability=long)
     return result
 

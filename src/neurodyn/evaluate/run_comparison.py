@@ -222,10 +222,10 @@ def compare_figures(entries: Sequence[RunFigures], broken: Sequence[UnmeasuredRu
         InputError: A run is named twice.
     """
     _require_distinct([entry.run for entry in entries])
-    found: dict[str, list[RunFigures]] = {}
+    families: dict[str, list[RunFigures]] = {}
     for entry in entries:
-        found.setdefault(entry.of, []).append(entry)
-    return RunComparison(families=[_family(of, some) for of, some in found.items()], broken=list(broken))
+        families.setdefault(entry.of, []).append(entry)
+    return RunComparison(families=[_family(of, some) for of, some in families.items()], broken=list(broken))
 
 
 def _require_distinct(names: Sequence[str]) -> None:
@@ -236,15 +236,15 @@ def _require_distinct(names: Sequence[str]) -> None:
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by dotted names, with indices for lists of tables: "phases.0.rate"."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= flat_settings(value, f"{prefix}{name}.")
+            flat |= flat_settings(value, f"{prefix}{name}.")
         elif isinstance(value, (list, tuple)) and any(isinstance(entry, Mapping) for entry in value):
-            found |= flat_settings({str(i): entry for i, entry in enumerate(value)}, f"{prefix}{name}.")
+            flat |= flat_settings({str(i): entry for i, entry in enumerate(value)}, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = list(value) if isinstance(value, tuple) else value
-    return found
+            flat[f"{prefix}{name}"] = list(value) if isinstance(value, tuple) else value
+    return flat
 
 
 def mean_of(figures: Sequence[Figure | None]) -> Mean:
@@ -271,10 +271,10 @@ def mean_of(figures: Sequence[Figure | None]) -> Mean:
 def _family(of: str, entries: list[RunFigures]) -> Family:
     names = dict.fromkeys(name for entry in entries for name in entry.settings)
     varying = [name for name in names if _differs(name, entries)]
-    found: dict[str, list[RunFigures]] = {}
+    by_key: dict[str, list[RunFigures]] = {}
     for entry in entries:
-        found.setdefault(_key(entry), []).append(entry)
-    groups = [_group(some, varying) for some in found.values()]
+        by_key.setdefault(_key(entry), []).append(entry)
+    groups = [_group(some, varying) for some in by_key.values()]
     first = next(iter(entries[0].figures), None)
     baselines: dict[str, dict[str, Figure]] = {}
     for entry in entries:
@@ -330,7 +330,7 @@ def _rank(group: RunGroup, first: str | None) -> tuple[bool, float]:
     return False, -figure.mean if figure.greater_is_better else figure.mean
 
 
-def kept(
+def stored_or_measured(
     folder: Path, question: dict[str, Any], measure: Callable[[], RunFigures], *, writable: bool, name: str
 ) -> RunFigures:
     """Return the figures of a run stored in its `folder` (file `KEPT`), or measure and store them.
@@ -346,10 +346,10 @@ def kept(
     except (InputError, TypeError) as error:
         notice(f"{path}: is measured again ({error})")
         known = {}
-    found = measure()
+    figures = measure()
     if writable:
-        artifacts.write_sealed(path, {**known, key: found.plain()})
-    return found
+        artifacts.write_sealed(path, {**known, key: figures.plain()})
+    return figures
 
 
 def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:

@@ -31,9 +31,9 @@ from neurodyn.evaluate.run_comparison import (
     RunComparison,
     RunFigures,
     comparison_of,
-    kept,
     run_settings,
     size_of,
+    stored_or_measured,
     training_of,
 )
 
@@ -79,7 +79,9 @@ def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigur
         say(f"measuring {run}")
         return figures_of(str(run), evaluate(run, **asked))
 
-    return kept(folder, question, measure, writable=not str(run).startswith(artifacts.PRETRAINED), name=str(run))
+    return stored_or_measured(
+        folder, question, measure, writable=not str(run).startswith(artifacts.PRETRAINED), name=str(run)
+    )
 
 
 def figures_of(run: str, result: Evaluation) -> RunFigures:

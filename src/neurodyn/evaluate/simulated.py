@@ -168,8 +168,8 @@ def _rows(batch: RolloutBatch, rows: slice) -> RolloutBatch:
 
 def _compact(values: Tensor) -> Tensor:
     """Return values without the rest of their storage, unless they are expanded views that need less."""
-    held = values.untyped_storage().nbytes()
-    return values.clone() if held > values.numel() * values.element_size() else values
+    stored_bytes = values.untyped_storage().nbytes()
+    return values.clone() if stored_bytes > values.numel() * values.element_size() else values
 
 
 def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[str, RolloutRequest]:
@@ -184,17 +184,17 @@ def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[st
     }
 
 
-def reference_errors(robot: Robot, found: Mapping[str, RolloutResult]) -> ReferenceErrors:
+def reference_errors(robot: Robot, rollouts: Mapping[str, RolloutResult]) -> ReferenceErrors:
     """Return the simulator's own errors by horizon: at half the time step, and from perturbed starts.
 
-    `found` holds the results of `reference_rollouts` and, as "passive", the simulator's roll-outs from these and
+    `rollouts` holds the results of `reference_rollouts` and, as "passive", the simulator's roll-outs from these and
     further starts.
     """
-    count, marks = found["perturbed"].path.worlds, horizons_up_to(found["passive"].path.q.shape[1] - 1)
-    truth = found["passive"].path.rows(slice(0, count))
+    count, marks = rollouts["perturbed"].path.worlds, horizons_up_to(rollouts["passive"].path.q.shape[1] - 1)
+    truth = rollouts["passive"].path.rows(slice(0, count))
 
     def errors(name: str) -> dict[str, ErrorSummary]:
-        return Compared(robot, found[name].path, truth).by_horizon(marks)
+        return Compared(robot, rollouts[name].path, truth).by_horizon(marks)
 
     return ReferenceErrors(rollouts=count, half_step=errors("half_step"), perturbed=errors("perturbed"))
 
@@ -270,9 +270,9 @@ def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[RolloutResult,
         with stage(0.0, 0.4, "simulator"):
             collect = simulator.begin({"all": RolloutRequest(starts.rows(slice(None)))})
         with stage(0.4, 0.6, "model"):
-            found = roll_model_out(model, starts)
+            predicted = roll_model_out(model, starts)
         with stage(0.6, 1.0, "simulator"):
-            return found, collect()["all"]
+            return predicted, collect()["all"]
 
 
 def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
@@ -371,8 +371,8 @@ def with_grounds(results: list[Simulated]) -> Simulated:
     means: dict[str, float | None] = {}
     for key in results[0].comparison.summary.means:
         values = [result.comparison.summary.means[key] for result in results]
-        there = [value for value in values if value is not None]
-        means[key] = sum(there) / len(there) if len(there) == len(values) else None
+        known = [value for value in values if value is not None]
+        means[key] = sum(known) / len(known) if len(known) == len(values) else None
     return msgspec.structs.replace(
         results[0], grounds={str(result.ground): result for result in results}, grounds_mean=means
     )
@@ -390,8 +390,8 @@ def _driven(robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenari
 
 def _few(robot: Robot, starts: Sampled, asked: int | None) -> int:
     """Return the number of roll-outs for the simulator's own errors."""
-    usual = _REFERENCES if robot.fixed_base else _REFERENCES // _SLOWER
-    return min(starts.start.worlds, _WORLDS, usual if asked is None else asked)
+    default = _REFERENCES if robot.fixed_base else _REFERENCES // _SLOWER
+    return min(starts.start.worlds, _WORLDS, default if asked is None else asked)
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
@@ -429,9 +429,9 @@ def by_condition(
     numbers = drawn_conditions(conditions, seed)
     frames = min(horizon, CONDITION_FRAMES)
     starts = Sampled.draw(robot, frames, len(numbers), seed, driven=robot.spec.nu > 0, where=where)
-    own = WorldParameters(tuple(one.name for one in conditions), numbers)
+    parameters = WorldParameters(tuple(one.name for one in conditions), numbers)
     batch = starts.rows(slice(None))
-    batch = RolloutBatch(batch.past, batch.drive, replace(starts.environment, parameters=own))
+    batch = RolloutBatch(batch.past, batch.drive, replace(starts.environment, parameters=parameters))
     paths = [roll_out(dynamics, [batch]).path for dynamics in (model, truth)]
     return errors_by_condition(conditions, numbers, Compared(robot, *paths), frames)
 

@@ -91,7 +91,7 @@ def stability(
     where = scenario(robot) if where is None else where
     proximity, bounds = _proximity(robot, where), _bounds(model, robot)
     modes = ("passive", "driven") if robot.spec.nu else ("passive",)
-    found = {}
+    by_drive = {}
     for mode in tracked(modes):
         rng = generator(seed, "stability", mode)
         start, environment = where.begin(robot, worlds, rng)
@@ -99,10 +99,10 @@ def stability(
         pieces = counted(drives, -(-frames // _CHUNK))
         with torch.no_grad(), threads(1):
             seen = _run(model, start, environment, pieces, proximity, bounds)
-            found[mode] = _shares(seen, proximity is not None)
+            by_drive[mode] = _shares(seen, proximity is not None)
     return Stability(
-        frames=frames, worlds=worlds, deepest_allowed_m=DEEPEST, ground=where.name, passive=found["passive"],
-        driven=found.get("driven", UNSET),
+        frames=frames, worlds=worlds, deepest_allowed_m=DEEPEST, ground=where.name, passive=by_drive["passive"],
+        driven=by_drive.get("driven", UNSET),
     )  # fmt: skip
 
 

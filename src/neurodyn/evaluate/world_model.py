@@ -46,19 +46,19 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
         assert windows.contacts is not None  # a model with contacts has a log with labels
         labels.append(windows.contacts[:, context + 1 :].flatten(0, 1))
         chances.append(_chances(model, batch).flatten(0, 1))
-    said, is_so = torch.cat(chances) > 0.5, torch.cat(labels) > 0.5
-    return {name: _scores(said[:, i], is_so[:, i]) for i, name in enumerate(model.spec.contacts)}
+    raised, is_so = torch.cat(chances) > 0.5, torch.cat(labels) > 0.5
+    return {name: _scores(raised[:, i], is_so[:, i]) for i, name in enumerate(model.spec.contacts)}
 
 
 def failure_scores(model: WorldModel, store: Store, split: int | None, context: int) -> tuple[EventScores, Failures]:
     """Score the prediction of episodes that terminate within `FRAMES` frames, from `context` frames of history."""
     known = known_conditions(Mixture.of(store), model.conditions).stores
-    found: Alarms = alarms_along(model, known, split, context)
-    said, is_so = found.raised, found.right
+    alarms: Alarms = alarms_along(model, known, split, context)
+    raised, is_so = alarms.raised, alarms.right
     failures = Failures(
-        frames=FRAMES, starts=len(said), failed=float(is_so.double().mean()), predicted=float(said.double().mean())
+        frames=FRAMES, starts=len(raised), failed=float(is_so.double().mean()), predicted=float(raised.double().mean())
     )
-    return _scores(said, is_so), failures
+    return _scores(raised, is_so), failures
 
 
 def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
@@ -70,11 +70,11 @@ def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
     return found.logits[..., : model.spec.nc].sigmoid().mean(0)
 
 
-def _scores(said: Tensor, is_so: Tensor) -> EventScores:
-    both = float((said & is_so).sum())
-    yes, no, claimed = float(is_so.sum()), float((~is_so).sum()), float(said.sum())
+def _scores(raised: Tensor, is_so: Tensor) -> EventScores:
+    both = float((raised & is_so).sum())
+    yes, no, claimed = float(is_so.sum()), float((~is_so).sum()), float(raised.sum())
     recall = both / yes if yes else None
-    others = float((~said & ~is_so).sum()) / no if no else None
+    others = float((~raised & ~is_so).sum()) / no if no else None
     return EventScores(
         rate=yes / max(1.0, yes + no),
         recall=recall,
@@ -115,15 +115,15 @@ def forecast_log(
     most = min(rollouts or MOST, max(100, _VALUES // (frames * model.observation.size)))
     starts = Recorded.along(store, split, context, frames, most, _BATCH)
     with stage(0.0, 0.4, "forecasts"):
-        found = Forecasts.along(model, starts)
-    by_model = {"model": found.error, PERSISTENCE: found.persistence}
+        forecasts = Forecasts.along(model, starts)
+    by_model = {"model": forecasts.error, PERSISTENCE: forecasts.persistence}
     with stage(0.4, 0.7):
         for name, other in tracked(others.items(), "forecasts beside it"):
             by_model[name] = Forecasts.along(other, starts).error.nan_to_num(torch.inf)
     seconds = {round(s / model.spec.dt) for s in _SECONDS}
     marks = sorted({m for m in (*seconds, *calibration.MARKS) if 0 < m <= frames} | {frames})
     few = starts.thinned(_SUBSET)
-    kept = found.error[found.finite].abs()
+    kept = forecasts.error[forecasts.finite].abs()
     tell(0.7, "contacts and failures")
     events, failures = contact_scores(model, few), UNSET
     if model.terminates:
@@ -133,7 +133,7 @@ def forecast_log(
     tell(0.95, "out of distribution")
     nothing: dict[str, float | None] = {"base_position_m": 0.0, "base_orientation_rad": 0.0}
     return ForecastEvaluation(
-        about=about(model, frames, len(found.error), seed),
+        about=about(model, frames, len(forecasts.error), seed),
         members=model.members,
         context_frames=context,
         split=split_name(split),
@@ -142,7 +142,7 @@ def forecast_log(
         notes=store.header.notes,
         summary=ErrorSummary(means={**nothing, **_joint_means(model, kept)}),
         by_horizon={str(m): ErrorSummary(means=_joint_means(model, kept[:, :m])) for m in marks},
-        finite_fraction=float(found.finite.double().mean()),
+        finite_fraction=float(forecasts.finite.double().mean()),
         columns=list(model.observation.names),
         units=list(model.observation.units),
         state_scale=model.state_scale.tolist(),
@@ -150,15 +150,15 @@ def forecast_log(
         at_horizon={
             str(m): WorldMark(
                 seconds=m * model.spec.dt,
-                starts=int(found.finite.sum()),
-                by_model={name: found.means(errors[found.finite, m - 1]) for name, errors in by_model.items()},
+                starts=int(forecasts.finite.sum()),
+                by_model={name: forecasts.means(errors[forecasts.finite, m - 1]) for name, errors in by_model.items()},
             )
             for m in marks
         },
-        groups=_by_group(found, starts, marks),
-        by_frame=_by_frame(found, by_model),
-        coverage={str(m): calibration.coverage_at(found, m) for m in marks},
-        epistemic={str(m): calibration.ranks_at(found, m) for m in marks},
+        groups=_by_group(forecasts, starts, marks),
+        by_frame=_by_frame(forecasts, by_model),
+        coverage={str(m): calibration.coverage_at(forecasts, m) for m in marks},
+        epistemic={str(m): calibration.ranks_at(forecasts, m) for m in marks},
         out_of_distribution=calibration.out_of_distribution(model, few),
         noise=noise,
         events=events,
@@ -179,35 +179,35 @@ def _horizon(model: WorldModel, store: Store, split: int | None, context: int) -
 
 
 def _joint_means(model: WorldModel, errors: Tensor) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    means: dict[str, float | None] = {}
     for key, unit in (("joint_rad", "rad"), ("joint_m", "m")):
         columns = [i for i, u in enumerate(model.spec.q_units) if u == unit]
         if columns:
-            found[key] = float(errors[..., columns].double().mean()) if len(errors) else None
-    return found
+            means[key] = float(errors[..., columns].double().mean()) if len(errors) else None
+    return means
 
 
-def _by_group(found: Forecasts, starts: Recorded, marks: list[int]) -> dict[str, WorldGroup]:
-    both = {"model": found.error, PERSISTENCE: found.persistence}
+def _by_group(forecasts: Forecasts, starts: Recorded, marks: list[int]) -> dict[str, WorldGroup]:
+    both = {"model": forecasts.error, PERSISTENCE: forecasts.persistence}
     groups = {}
     for name, members in starts.groups().items():
-        rows = torch.from_numpy(members) & found.finite
+        rows = torch.from_numpy(members) & forecasts.finite
         groups[name] = WorldGroup(
             starts=int(rows.sum()),
-            marks={str(m): {who: found.means(errors[rows, m - 1]) for who, errors in both.items()} for m in marks},
+            marks={str(m): {who: forecasts.means(errors[rows, m - 1]) for who, errors in both.items()} for m in marks},
         )
     return groups
 
 
-def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, list[float]]:
+def _by_frame(forecasts: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, list[float]]:
     """Return the mean error over all columns in their standard deviations, by frame."""
     curves: dict[str, list[float]] = {}
-    if not bool(found.finite.any()):
+    if not bool(forecasts.finite.any()):
         return curves
     for name, errors in by_model.items():
-        picked = errors[found.finite].abs().double().mean(0) / found.model.state_scale
+        picked = errors[forecasts.finite].abs().double().mean(0) / forecasts.model.state_scale
         curves[name] = (
-            picked[:, found.model.varying].mean(-1).nan_to_num(posinf=torch.finfo(torch.float64).max).tolist()
+            picked[:, forecasts.model.varying].mean(-1).nan_to_num(posinf=torch.finfo(torch.float64).max).tolist()
         )
     return curves
 

@@ -186,15 +186,15 @@ class Ranks:
 
     def require_equal(self, settings: Mapping[str, str]) -> None:
         """Raise an InputError on every rank if a named value differs from the one on rank 0."""
-        told = self.gather(dict(settings))
-        found = [
-            f"{name} is {told[0].get(name, 'missing')} on rank 0 and {own.get(name, 'missing')} on rank {rank}"
-            for rank, own in enumerate(told)
-            for name in sorted({*told[0], *own})
-            if told[0].get(name) != own.get(name)
+        by_rank = self.gather(dict(settings))
+        differences = [
+            f"{name} is {by_rank[0].get(name, 'missing')} on rank 0 and {own.get(name, 'missing')} on rank {rank}"
+            for rank, own in enumerate(by_rank)
+            for name in sorted({*by_rank[0], *own})
+            if by_rank[0].get(name) != own.get(name)
         ]
-        if found:
-            shown = "; ".join(found[:_MOST_NAMED]) + ("; ..." if found[_MOST_NAMED:] else "")
+        if differences:
+            shown = "; ".join(differences[:_MOST_NAMED]) + ("; ..." if differences[_MOST_NAMED:] else "")
             raise InputError(f"the ranks disagree: {shown}; start all of them with the same arguments")
 
 
@@ -259,9 +259,9 @@ class _Group(Ranks):
         return box[0]
 
     def gather(self, value: T) -> list[T]:
-        found: list[Any] = [None] * self.count
-        dist.all_gather_object(found, value)
-        return found
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
 
     def total(self, values: Sequence[float]) -> list[float]:
         sums = torch.tensor(list(values), dtype=torch.float64)
@@ -274,12 +274,12 @@ class _Group(Ranks):
         return int(most)
 
     def share(self, weigh: Callable[[], Tensor | None]) -> Tensor | float:
-        own = weigh()
-        if own is None:
+        weight = weigh()
+        if weight is None:
             return 1.0
-        total = own.clone()
+        total = weight.clone()
         dist.all_reduce(total)
-        return self.count * own / total
+        return self.count * weight / total
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # one message for each type of number
@@ -450,8 +450,8 @@ def launch(count: int, command: Sequence[str]) -> int:
     }
     try:
         for rank in range(count):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            processes.append(subprocess.Popen(list(command), env={**os.environ, **shared, **own}))
+            rank_variables = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            processes.append(subprocess.Popen(list(command), env={**os.environ, **shared, **rank_variables}))
         _wait(processes)
         codes = [process.poll() for process in processes]
     finally:

@@ -134,7 +134,7 @@ def fit_windows(
     keys = list(map(store.run_name, places[:, 0]))
     names = tuple(dict.fromkeys(keys))
     log = torch.tensor([names.index(key) for key in keys])
-    found = FitWindows(q, qd, control, ground, log, names, places, parameters=parameters)
+    windows = FitWindows(q, qd, control, ground, log, names, places, parameters=parameters)
     if moving is not None:
         kept = torch.nonzero(qd.abs().mean((1, 2)) > moving)[:, 0]
         if not len(kept):
@@ -142,20 +142,20 @@ def fit_windows(
                 f"data of {store.header.robot!r}: no window of {frames} frames moves faster than {moving:g} (mean "
                 "joint speed); valid: data that move, or another `moving`"
             )
-        found = found.rows(kept)
-    if found.count > most:
-        rows = torch.linspace(0, found.count - 1, most).round().long()
+        windows = windows.rows(kept)
+    if windows.count > most:
+        rows = torch.linspace(0, windows.count - 1, most).round().long()
         if seed is not None:  # one in each of `most` equal parts
             drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
-            rows = ((torch.arange(most) + drawn) * found.count / most).long().clamp_max(found.count - 1)
-        found = found.rows(rows)
-    used, log = torch.unique(found.log, return_inverse=True)
-    found = replace(found, log=log, logs=tuple(names[i] for i in used.tolist()))  # without logs that have no window
+            rows = ((torch.arange(most) + drawn) * windows.count / most).long().clamp_max(windows.count - 1)
+        windows = windows.rows(rows)
+    used, log = torch.unique(windows.log, return_inverse=True)
+    windows = replace(windows, log=log, logs=tuple(names[i] for i in used.tolist()))  # without logs that have no window
     if store.measured is None:
-        return found
-    first = store.offsets[found.places[:, 0]] + found.places[:, 1]
+        return windows
+    first = store.offsets[windows.places[:, 0]] + windows.places[:, 1]
     rows = first[:, None] + np.arange(frames + 1)
-    return replace(found, measured=torch.from_numpy(store.measured[rows]).double())
+    return replace(windows, measured=torch.from_numpy(store.measured[rows]).double())
 
 
 def require_finite_path(path: Trajectory, spec: StateSpec, windows: FitWindows) -> None:

@@ -200,8 +200,10 @@ class NetworkLearner(GradientLearner):
 
     def _roll_out(self, windows: FitWindows, weights: Tensor) -> Trajectory:
         """Forecast windows from their first states; differentiable in parameters and weights."""
-        where = self._windows.environments.at(windows.ground)
-        return self._model.simulate(windows.context(), windows.control, self._model.physical(self._raw), weights, where)
+        environment = self._windows.environments.at(windows.ground)
+        return self._model.simulate(
+            windows.context(), windows.control, self._model.physical(self._raw), weights, environment
+        )
 
     def _errors(self, path: Trajectory, windows: FitWindows) -> Tensor:
         """Return scaled errors of positions and velocities, shape [W, T, 2 nv]."""

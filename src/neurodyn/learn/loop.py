@@ -356,11 +356,11 @@ def has_state(run: Path, name: str = "training") -> bool:
 
 def _flat(plain: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested plain data as text by dotted name."""
-    found: dict[str, str] = {}
+    flat: dict[str, str] = {}
     for name, value in plain.items():
         inner = dict(enumerate(value)) if isinstance(value, list | tuple) else value
         if isinstance(inner, dict) and inner:
-            found |= _flat({str(key): item for key, item in inner.items()}, f"{prefix}{name}.")
+            flat |= _flat({str(key): item for key, item in inner.items()}, f"{prefix}{name}.")
         else:
-            found[prefix + name] = str(value)
-    return found
+            flat[prefix + name] = str(value)
+    return flat

@@ -177,13 +177,13 @@ def declaration_of(robot: str) -> str:
 
 def model_checksums(record: RunRecord[Any]) -> dict[str, str]:
     """Return the SHA-256 of the models and policies that a training starts from or takes place in."""
-    found = {}
+    sums = {}
     for name in (record.base, record.dynamics):
         if not isinstance(name, str) or not name:
             continue
         folder = artifacts.resolve_run(name) if name.startswith(artifacts.PRETRAINED) else Path(name)
         if (folder / "model").is_dir():
-            found[name] = of_files(folder, "model/*")
+            sums[name] = of_files(folder, "model/*")
         elif (folder / "config.json").is_file():
-            found[name] = of_files(folder, "config.json", "policy.safetensors", "state/*")
-    return found
+            sums[name] = of_files(folder, "config.json", "policy.safetensors", "state/*")
+    return sums

@@ -119,8 +119,8 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 def best_metric(run: Path, name: str, best: Callable[[list[float]], float]) -> float | None:
     """Return the best value, by `min` or `max`, of a metric during a training; None if it was never measured."""
-    found = [float(line[name]) for line in read_metrics(run) if isinstance(line.get(name), int | float)]
-    return best(found) if found else None
+    values = [float(line[name]) for line in read_metrics(run) if isinstance(line.get(name), int | float)]
+    return best(values) if values else None
 
 
 def _complete_lines(path: Path) -> list[str]:
@@ -157,13 +157,13 @@ def _finite(value: Any) -> Any:
 
 def _scalars(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
     """Return finite numbers by names with slashes."""
-    found = []
+    scalars = []
     for name, value in values.items():
         if isinstance(value, dict):
-            found += _scalars(value, f"{prefix}{name}/")
+            scalars += _scalars(value, f"{prefix}{name}/")
         elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            found.append((prefix + name, float(value)))
-    return found
+            scalars.append((prefix + name, float(value)))
+    return scalars
 
 
 def require_followed(logger: Logger | None, run: str | Path) -> None:

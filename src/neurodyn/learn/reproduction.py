@@ -181,17 +181,17 @@ def _prepare(run: Path, request: ReproduceRequest) -> tuple[TrainingAgain, Manif
         )
     if request.task is not None and not manifest.training.startswith("policy"):
         raise InputError(f"--task is for policies; {run} is of `{manifest.training}`")
-    out, where = Path(request.out), request.device or manifest.device.partition(" ")[0]
-    require_device(where)
+    out, device = Path(request.out), request.device or manifest.device.partition(" ")[0]
+    require_device(device)
     if (out / "config.yaml").exists() or (out / "model").exists():
         raise InputError(f"{out}: already holds a run; give another --out")
     again = TrainingAgain(
-        run, record, _located(run, record, manifest, request.data), _robot(run, record, manifest), out, where,
+        run, record, _located(run, record, manifest, request.data), _robot(run, record, manifest), out, device,
         request.task, request.progress,
     )  # fmt: skip
     for name, found in manifest.models.items():
-        there = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
-        _require_same(name, there, found, run, "the same model where it was")
+        now = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
+        _require_same(name, now, found, run, "the same model where it was")
     for name in manifest.files.keys() - {*data_of(record), declaration_of(record.robot)}:  # starts, settings files
         _require_file(name, manifest.files[name], run, "the same file where it was")
     return again, manifest
@@ -299,10 +299,10 @@ def _tensors(run: Path) -> dict[str, torch.Tensor]:
     }
 
 
-def _same_bits(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
+def _same_bits(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
+    if first is None or second is None or first.shape != second.shape or first.dtype != second.dtype:
         return False
-    return one.contiguous().numpy().tobytes() == other.contiguous().numpy().tobytes()
+    return first.contiguous().numpy().tobytes() == second.contiguous().numpy().tobytes()
 
 
 def _greatest(before: dict[str, torch.Tensor], now: dict[str, torch.Tensor]) -> float | None:
@@ -314,8 +314,8 @@ def _greatest(before: dict[str, torch.Tensor], now: dict[str, torch.Tensor]) -> 
 
 def _score(run: Path) -> float | None:
     """Return the best held-out score in the metrics of a run."""
-    found = (best_metric(run, name, best) for name, best in _SCORES.items())
-    return next((score for score in found if score is not None), None)
+    scores = (best_metric(run, name, best) for name, best in _SCORES.items())
+    return next((score for score in scores if score is not None), None)
 
 
 def _shares(again: TrainingAgain) -> tuple[float, ...] | None:

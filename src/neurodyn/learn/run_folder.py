@@ -119,8 +119,8 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None
         if not path.exists() and not (out / "model").exists():  # stopped before it began, or no run at all
             notice(f"{out}: holds no training to resume; a new one begins")
             return False
-        said = read_plain(path)
-        algorithm = said.get("algorithm", "") if isinstance(said, dict) else ""
+        recorded = read_plain(path)
+        algorithm = recorded.get("algorithm", "") if isinstance(recorded, dict) else ""
         if algorithm != record.algorithm:  # with other settings
             raise InputError(
                 f"{path}: --resume needs the algorithm that the run was started with, "

@@ -76,9 +76,9 @@ class MemberSampler:
         drawn = [(number, batch, m) for m, sampler in enumerate(self._samplers) for number, batch in sampler.draw()]
         parts = []
         for number in dict.fromkeys(number for number, _, _ in drawn):
-            own = [(batch, m) for n, batch, m in drawn if n == number]
-            batches, counts = [batch for batch, _ in own], torch.tensor([len(batch.q) for batch, _ in own])
-            members = torch.tensor([m for _, m in own]).repeat_interleave(counts)
+            of_store = [(batch, m) for n, batch, m in drawn if n == number]
+            batches, counts = [batch for batch, _ in of_store], torch.tensor([len(batch.q) for batch, _ in of_store])
+            members = torch.tensor([m for _, m in of_store]).repeat_interleave(counts)
             parts.append((number, joined(batches), members))
         return parts
 

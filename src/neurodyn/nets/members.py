@@ -24,10 +24,10 @@ class MemberLinear(nn.Module):
     @classmethod
     def together(cls, layers: Sequence[nn.Linear]) -> Self:
         """Combine layers as members; each member's matrix keeps its layout in memory."""
-        found = cls(len(layers), layers[0].in_features, layers[0].out_features)
-        found.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]).mT)
-        found.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
-        return found
+        stacked = cls(len(layers), layers[0].in_features, layers[0].out_features)
+        stacked.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]).mT)
+        stacked.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
+        return stacked
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows, shape [members or 1, ..., inputs] -> [members, ..., outputs]."""
@@ -80,14 +80,14 @@ class MemberGRU(nn.Module):
         names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
         w_in, w_h, b_in, b_h = (torch.stack([getattr(c, name).detach() for c in cells]) for name in names)
         width = w_h.shape[-1]
-        found = cls(len(cells), w_in.shape[-1], width).to(w_h)
+        stacked = cls(len(cells), w_in.shape[-1], width).to(w_h)
         with torch.no_grad():
-            found.project.weight.copy_(w_in.mT)
-            found.weight.copy_(w_h.mT)
-            found.project.bias.copy_(b_in[:, None])
-            found.project.bias[..., : 2 * width] += b_h[:, None, : 2 * width]
-            found.bias.copy_(b_h[:, None, 2 * width :])
-        return found
+            stacked.project.weight.copy_(w_in.mT)
+            stacked.weight.copy_(w_h.mT)
+            stacked.project.bias.copy_(b_in[:, None])
+            stacked.project.bias[..., : 2 * width] += b_h[:, None, : 2 * width]
+            stacked.bias.copy_(b_h[:, None, 2 * width :])
+        return stacked
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """Map a sequence from hidden state `h` [members, rows, width]; shape [members, time, rows, inputs or width]."""
@@ -212,8 +212,8 @@ class Weight(NamedTuple):
     @property
     def tensor(self) -> Tensor:
         """Current tensor, with matrices as in `nn.Linear`, shape [members, ...] for members."""
-        found = getattr(self.module, self.name)
-        return found.mT if self.members else found
+        weight = getattr(self.module, self.name)
+        return weight.mT if self.members else weight
 
     @property
     def rows(self) -> int:

@@ -75,16 +75,18 @@ class Predictor(nn.Module):
         return self.net.context
 
     @torch.no_grad()
-    def fit(self, x: Any, y: Any, *, ridge: float = 1e-9, silent: bool = False, untold: int = 0) -> "Predictor":
+    def fit(
+        self, x: Any, y: Any, *, ridge: float = 1e-9, start_at_zero: bool = False, missing_outputs: int = 0
+    ) -> "Predictor":
         """Fit both normalisers, and the skip connection by least squares in float64.
 
         Args:
             x: Inputs, shape [N, inputs] or [..., inputs]; tensor, array or HDF5 dataset.
             y: Outputs, shape [N, outputs] or [..., outputs].
             ridge: Tikhonov weight per sample on the normalised coefficients, for collinear inputs.
-            silent: Whether to start with zero outputs instead; for corrections that are zero except in a few frames,
-                which would dominate a least-squares fit.
-            untold: Number of leading outputs missing in `y`; they have unit one and start at zero.
+            start_at_zero: Whether to start with zero outputs instead; for corrections that are zero except in a few
+                frames, which would dominate a least-squares fit.
+            missing_outputs: Number of leading outputs missing in `y`; they have unit one and start at zero.
 
         Raises:
             InputError: The data are empty, differ in length, have another size, or are not finite.
@@ -93,13 +95,17 @@ class Predictor(nn.Module):
             rows = " x ".join(map(str, x.shape[:-1])), " x ".join(map(str, y.shape[:-1]))
             raise InputError(f"{rows[0]} rows of inputs and {rows[1]} of outputs; expected one output for each input")
         self.normaliser.fit(x)
-        told = Normaliser(self.net.outputs - untold, eps=self.denormaliser.eps).to(self.denormaliser.mean).fit(y)
-        self.denormaliser.adopt(told)
-        if silent:
+        measured_outputs = (
+            Normaliser(self.net.outputs - missing_outputs, eps=self.denormaliser.eps).to(self.denormaliser.mean).fit(y)
+        )
+        self.denormaliser.adopt(measured_outputs)
+        if start_at_zero:
             self.silence()
             return self
         if self.skip is not None:
-            solution = nn.functional.pad(least_squares(self.normaliser, told, x, y, ridge), (untold, 0))
+            solution = nn.functional.pad(
+                least_squares(self.normaliser, measured_outputs, x, y, ridge), (missing_outputs, 0)
+            )
             self.skip.weight.copy_(solution[:-1] if self.members > 1 else solution[:-1].t())
             self.skip.bias.copy_(solution[-1])
             self.net.zero_output()

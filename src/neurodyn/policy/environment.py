@@ -21,8 +21,8 @@ from neurodyn.control.task_frames import (
     Ending,
     FaultWatch,
     FrameEnd,
-    Moment,
     TaskFrames,
+    WorldsState,
     ending,
     judge,
     judge_later,
@@ -47,7 +47,7 @@ from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.disturbances import Disturbances, DisturbedState
 from neurodyn.policy.randomisation import DrawnRobots
-from neurodyn.policy.renewal import renewal_in
+from neurodyn.policy.world_reset import world_reset_in
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
 
@@ -203,11 +203,11 @@ class PolicyEnvironment(VecEnv):
             capture = cuda_graph
         self._record, self._captured = capture, None
         # Checking whether any episode ended would stall a GPU: there, every frame includes the resets.
-        self._always_renews = self.device.type != "cpu" or capture is not None
-        self._renewal = renewal_in(dynamics, starts, worlds, ahead=self._always_renews)
+        self._always_resets = self.device.type != "cpu" or capture is not None
+        self._world_reset = world_reset_in(dynamics, starts, worlds, ahead=self._always_resets)
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
         self._one = torch.ones(worlds, device=self.device)
-        at = self._moment = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
+        at = self._worlds_state = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._disturbed: DisturbedState | None = None
         if self.disturbances:
             self._disturbed = self.disturbances.begin(
@@ -240,12 +240,12 @@ class PolicyEnvironment(VecEnv):
     @property
     def state(self) -> State:
         """Current states."""
-        return self._moment.state
+        return self._worlds_state.state
 
     @property
     def carry(self) -> Carry:
         """State history of the dynamics, such as hidden states of a network."""
-        return self._moment.carry
+        return self._worlds_state.carry
 
     @property
     def uncertainty(self) -> float:
@@ -258,14 +258,14 @@ class PolicyEnvironment(VecEnv):
 
     def saved(self) -> dict[str, Any] | None:
         """Return the full state of the environment (`dynamics.capture`); None if frames are recorded."""
-        if self._always_renews:
+        if self._always_resets:
             return None
-        now = self._moment.now
+        now = self._worlds_state.now
         return {
             "worlds": saved_tree(self._worlds | vars(self._sums)),
             "contact": now["contact"] if "contact" in now else None,  # noqa: SIM401 - get would raise
             "commands": self._generator.get_state(),
-            "renewal": self._renewal.state(),
+            "renewal": self._world_reset.state(),
             "starts": self._starts.state(),
             **self._robots.saved(),
         }
@@ -276,7 +276,7 @@ class PolicyEnvironment(VecEnv):
         Raises:
             InputError: The state belongs to other dynamics.
         """
-        self._renewal.load(saved["renewal"])
+        self._world_reset.load(saved["renewal"])
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
         self._robots.load(saved)
@@ -292,24 +292,24 @@ class PolicyEnvironment(VecEnv):
     def _adopt(self, worlds: dict[str, Any], now: Quantities) -> None:
         """Continue from a state of the worlds."""
         self._disturbed = worlds.pop("disturbed")
-        self._moment = Moment(**worlds, now=now)
+        self._worlds_state = WorldsState(**worlds, now=now)
 
     @property
     def _worlds(self) -> dict[str, Any]:
         """State of the worlds that a frame advances, without the sums; quantities are derived from it."""
-        at = self._moment
+        at = self._worlds_state
         known = {"carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory}
         return {**known, "disturbed": self._disturbed}
 
     @property
     def memory(self) -> Memory:
         """Task memory of the worlds, such as commands and last actions."""
-        return self._moment.memory
+        return self._worlds_state.memory
 
     @property
     def now(self) -> Quantities:
         """Quantities of the current states."""
-        return self._moment.now
+        return self._worlds_state.now
 
     @property
     def episode_length_buf(self) -> Tensor:
@@ -335,12 +335,12 @@ class PolicyEnvironment(VecEnv):
     @property
     def seen(self) -> Tensor:
         """Current observations of the policy, shape [worlds, columns]."""
-        at = self._moment
+        at = self._worlds_state
         return self.task.observe(at.now, at.memory) if self._disturbed is None else self._disturbed.seen
 
     def _see(self, begun: Tensor | None) -> Tensor:
         """Observe the current states, restarting the history of worlds in `begun`; return the policy's observations."""
-        at = self._moment
+        at = self._worlds_state
         reading = self.task.observe(at.now, at.memory)
         if self._disturbed is None:
             return reading
@@ -361,7 +361,7 @@ class PolicyEnvironment(VecEnv):
         """Start new episodes in all worlds without counting the current ones; return the policy's observations."""
         every = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         self._captured = None  # its buffers hold the earlier states
-        self._renewal.prepare()
+        self._world_reset.prepare()
         self._renew(every)
         self._sums = self._sums.restarted()
         return self._see(every)
@@ -385,8 +385,8 @@ class PolicyEnvironment(VecEnv):
         Args:
             actions: Actions, clipped to the task's limit, shape [worlds, actions].
         """
-        if self._always_renews:
-            self._renewal.prepare()
+        if self._always_resets:
+            self._world_reset.prepare()
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
         if frame.ended is not None:
             self._note(frame.ended)
@@ -398,8 +398,8 @@ class PolicyEnvironment(VecEnv):
         Args:
             actions: Actions within the task's limit, shape [worlds, actions].
         """
-        self._renewal.prepare()
-        before = self._moment
+        self._world_reset.prepare()
+        before = self._worlds_state
         sent = None if self._disturbed is None else self._sent(actions)
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
@@ -447,12 +447,12 @@ class PolicyEnvironment(VecEnv):
 
     def cut(self) -> None:
         """Detach the current states and sums from the gradients of all frames so far."""
-        self._begin_frame(detached(self._worlds), detached(self._sums), self._renewal.turn)
+        self._begin_frame(detached(self._worlds), detached(self._sums), self._world_reset.last_row)
 
     def _replayed(self, actions: Tensor, record: Recorder) -> EnvironmentFrame:
         """Advance one frame by replaying the recorded one; the first call records it."""
         if self._captured is None:
-            before = self._worlds, self._sums, self._renewal.turn
+            before = self._worlds, self._sums, self._world_reset.last_row
             try:
                 self._captured = CapturedStep(
                     self._captured_step, before, (actions,), device=self.state.q.device,
@@ -472,15 +472,15 @@ class PolicyEnvironment(VecEnv):
     ) -> tuple[Any, "EnvironmentFrame"]:
         self._begin_frame(*before)
         frame = self._frame(actions)
-        return (self._worlds, self._sums, self._renewal.turn), frame
+        return (self._worlds, self._sums, self._world_reset.last_row), frame
 
-    def _begin_frame(self, worlds: dict[str, Any], sums: EpisodeSums, turn: Tensor) -> None:
+    def _begin_frame(self, worlds: dict[str, Any], sums: EpisodeSums, last_row: Tensor) -> None:
         self._adopt(dict(worlds), self._frames.quantities(worlds["state"], None, worlds["torque"]))
-        self._sums, self._renewal.turn = sums, turn
+        self._sums, self._world_reset.last_row = sums, last_row
 
     def _frame(self, actions: Tensor) -> EnvironmentFrame:
         """Advance one frame, compute rewards, update the sums and reset the worlds that ended."""
-        task, frames, before = self.task, self._frames, self._moment
+        task, frames, before = self.task, self._frames, self._worlds_state
         actions = actions.clamp(-task.limit, task.limit)
         sent = None if self._disturbed is None else self._sent(actions)
         then, step = frames.advance(before, actions, self._generator, sent=sent)
@@ -507,23 +507,23 @@ class PolicyEnvironment(VecEnv):
         reward = reward if self._scale == 1.0 else self._scale * reward
         return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
 
-    def _go_on(self, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
+    def _go_on(self, then: WorldsState, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
         """Adopt the end of a frame; return which episodes timed out, which ended, and whether any may have ended."""
         length = self._sums.length + 1
-        if not self._always_renews:  # reading would stall a GPU
-            self._watch.see(self._moment, then, step, end, length)
+        if not self._always_resets:  # reading would stall a GPU
+            self._watch.see(self._worlds_state, then, step, end, length)
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
-        self._moment, self._sums = then, replace(self._sums, length=length)
-        return late, done, self._always_renews or bool(done.any())
+        self._worlds_state, self._sums = then, replace(self._sums, length=length)
+        return late, done, self._always_resets or bool(done.any())
 
     def _push(self) -> None:
         """Push the bases of worlds that are due for a push."""
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self._robots.disturbed, self._generator)
-        at = self._moment
+        at = self._worlds_state
         state = pushed(self.dynamics.spec, at.state, change)
-        self._moment = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
+        self._worlds_state = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
 
     def _terms_of(self, end: FrameEnd) -> Tensor:
         """Return the reward terms and, if there is one, the cost of implausible states, shape [terms, n]."""
@@ -587,15 +587,15 @@ class PolicyEnvironment(VecEnv):
 
     def _renew(self, done: Tensor) -> None:
         """Reset worlds; the others keep their state, history, memory and robot."""
-        at = self._moment
+        at = self._worlds_state
         self._robots.renew(done)
         if self._disturbed is not None:
             self._disturbed = self.disturbances.restarted(
                 self._disturbed, done, self._robots.disturbed, self._generator
             )
-        carry, state = self._renewal.renew(at.carry, at.state, done)
+        carry, state = self._world_reset.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)
         memory = at.memory.renewed(done, self.task.begin(now, self._generator))
-        self._moment = Moment(carry, state, torque, memory, now)
+        self._worlds_state = WorldsState(carry, state, torque, memory, now)
         self._sums = replace(self._sums, length=self._sums.length.masked_fill(done, 0))

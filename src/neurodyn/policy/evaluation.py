@@ -28,7 +28,14 @@ from neurodyn.core.verdict import Verdict, as_verdict, of_failed, of_returns, of
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.evaluate.run_comparison import Figure, FigureSeries, RunFigures, kept, run_settings, training_of
+from neurodyn.evaluate.run_comparison import (
+    Figure,
+    FigureSeries,
+    RunFigures,
+    run_settings,
+    stored_or_measured,
+    training_of,
+)
 from neurodyn.evaluate.run_figures import Say, said
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM
 from neurodyn.learn.metrics import read_metrics
@@ -363,7 +370,7 @@ def policy_figures(
         return _measured(str(policy), folder, where, episodes, seed, asked)
 
     own = not str(policy).startswith(PRETRAINED_POLICY)
-    return kept(folder, question, measure, writable=own, name=str(policy))
+    return stored_or_measured(folder, question, measure, writable=own, name=str(policy))
 
 
 def _measured(

@@ -76,9 +76,9 @@ class AnymalWalk(Task):
         wanted = constant(self.velocity, action)
         off = (quantities["base_linear_velocity"][:, :2] - wanted).square().sum(-1)
         # The rate about the vertical: gravity in base axes points down.
-        turn = -(quantities["base_angular_velocity"] * quantities["projected_gravity"]).sum(-1)
+        yaw_rate = -(quantities["base_angular_velocity"] * quantities["projected_gravity"]).sum(-1)
         effort = quantities["joint_torque"].square().sum(-1)
-        return {"track": (torch.exp(-off) + 0.5 * torch.exp(-turn.square()) - 2.5e-5 * effort).clamp_min(0.0)}
+        return {"track": (torch.exp(-off) + 0.5 * torch.exp(-yaw_rate.square()) - 2.5e-5 * effort).clamp_min(0.0)}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether base or knees touch the ground, or the base is too low."""

@@ -28,11 +28,11 @@ _BASE = ("height", "qx", "qy", "qz", "qw", "vx", "vy", "vz", "wx", "wy", "wz")
 
 def base_observation(quantities: Quantities) -> Tensor:
     """Return height, orientation, and velocities of the base's origin, all in y-up world axes, shape [worlds, 11]."""
-    turn = quantities["base_orientation"]
-    to_theirs = constant(_TO_THEIRS, turn).expand_as(turn)
+    orientation = quantities["base_orientation"]
+    to_theirs = constant(_TO_THEIRS, orientation).expand_as(orientation)
     velocities = torch.stack(world_velocity(quantities), 1)
-    turned = columns(velocities, (0, 2, 1)) * constant((1.0, 1.0, -1.0), turn)
-    pose = [quantities["base_height"], rotation.multiply(to_theirs, turn)]
+    turned = columns(velocities, (0, 2, 1)) * constant((1.0, 1.0, -1.0), orientation)
+    pose = [quantities["base_height"], rotation.multiply(to_theirs, orientation)]
     return torch.cat([*pose, turned.flatten(1)], dim=-1)
 
 

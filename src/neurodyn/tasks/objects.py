@@ -181,14 +181,14 @@ class ObjectTask(DeclaredTask):
         self.observations = tuple(self._columns(robot))
 
     def _columns(self, robot: Robot) -> list[str]:
-        held = [joint for joint in robot.spec.joints if joint.kind != "free"]
-        found = [name for joint in held for name in joint.q_names]
-        found += [f"{name}_velocity" for joint in held for name in joint.qd_names]
+        joints = [joint for joint in robot.spec.joints if joint.kind != "free"]
+        names = [name for joint in joints for name in joint.q_names]
+        names += [f"{name}_velocity" for joint in joints for name in joint.qd_names]
         if self._floating:
-            found += [f"{what}_{axis}" for what in ("velocity", "turning", "down") for axis in AXES]
-        found += [f"{what}_{axis}" for what in ("object", "goal", "object_velocity", "object_x", "object_y")
+            names += [f"{what}_{axis}" for what in ("velocity", "turning", "down") for axis in AXES]
+        names += [f"{what}_{axis}" for what in ("object", "goal", "object_velocity", "object_x", "object_y")
                   for axis in AXES]  # fmt: skip
-        return found + [f"last_{name}" for name in self.actions] + ["height"] * (not self._floating)
+        return names + [f"last_{name}" for name in self.actions] + ["height"] * (not self._floating)
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw goals [m], shape [worlds, axes of the goal]."""
@@ -196,22 +196,29 @@ class ObjectTask(DeclaredTask):
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return joints, base, object from the actor, goal from the object, the object's motion, and last action."""
-        place = self.place(quantities)
+        position = self.object_position(quantities)
         ahead = self.ahead(quantities, memory)
         if ahead.shape[-1] < 3:
             ahead = torch.cat([ahead, torch.zeros_like(ahead[:, :1])], dim=-1)
-        turn = rotation.matrix(quantities[f"{self.settings.object}.orientation"])
+        orientation = rotation.matrix(quantities[f"{self.settings.object}.orientation"])
         rows = torch.stack(
-            [place - self.actor(quantities)[0], ahead, self.velocity(quantities), turn[..., 0], turn[..., 1]], dim=1
+            [
+                position - self.actor(quantities)[0],
+                ahead,
+                self.velocity(quantities),
+                orientation[..., 0],
+                orientation[..., 1],
+            ],
+            dim=1,
         )
         parts = [quantities["joint_position"], _JOINT_RATE * quantities["joint_velocity"]]
         if self._floating:
             parts += [quantities[name] for name in self.needs if name.startswith(("base_l", "base_a", "projected"))]
             rows = rotation.turn_rows(rows, base_rotation(quantities))
         parts += [rows.flatten(1), memory.action]
-        return torch.cat(parts if self._floating else [*parts, place[:, 2:]], dim=-1)
+        return torch.cat(parts if self._floating else [*parts, position[:, 2:]], dim=-1)
 
-    def place(self, quantities: Quantities) -> Tensor:
+    def object_position(self, quantities: Quantities) -> Tensor:
         """Return the object's origin [m], world, shape [worlds, 3]."""
         return quantities[f"{self.settings.object}.position"]
 
@@ -228,7 +235,7 @@ class ObjectTask(DeclaredTask):
 
     def ahead(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return the vector from the object to its goal [m], world axes, shape [worlds, axes of the goal]."""
-        return memory.command - self.place(quantities)[:, : len(self.axes)]
+        return memory.command - self.object_position(quantities)[:, : len(self.axes)]
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether a floating base has fallen; an arm never fails."""
@@ -271,21 +278,21 @@ class Push(ObjectTask):
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return rewards of nearness, both speeds and the goal, and the cost of effort."""
-        own, ahead = self.settings, self.ahead(quantities, memory)
+        settings, ahead = self.settings, self.ahead(quantities, memory)
         far = length(ahead)
         # At the goal there is no direction, and no need to be behind the object.
-        towards = ahead / far.clamp_min(own.near)[:, None]
-        where, velocity = (part[:, :2] for part in self.actor(quantities))
-        way = self.place(quantities)[:, :2] - own.behind * towards - where
+        towards = ahead / far.clamp_min(settings.near)[:, None]
+        position, velocity = (part[:, :2] for part in self.actor(quantities))
+        way = self.object_position(quantities)[:, :2] - settings.behind * towards - position
         away = length(way)
-        approach = (velocity * way).sum(-1) / away.clamp_min(own.reach)
+        approach = (velocity * way).sum(-1) / away.clamp_min(settings.reach)
         carried = (self.velocity(quantities)[:, :2] * towards).sum(-1)
         return {
-            "behind": 0.5 * (1.0 - torch.tanh(away / own.reach)),
-            "approach": 0.5 * (approach / own.speed).clamp_max(1.0),
-            "progress": 2.0 * (carried / own.speed).clamp_max(1.0),
-            "near": 1.0 - torch.tanh(far / (5.0 * own.near)),
-            "there": 4.0 * torch.exp(-(far / own.near).square()),
+            "behind": 0.5 * (1.0 - torch.tanh(away / settings.reach)),
+            "approach": 0.5 * (approach / settings.speed).clamp_max(1.0),
+            "progress": 2.0 * (carried / settings.speed).clamp_max(1.0),
+            "near": 1.0 - torch.tanh(far / (5.0 * settings.near)),
+            "there": 4.0 * torch.exp(-(far / settings.near).square()),
             "effort": -0.01 * action.square().sum(-1),
         }
 
@@ -320,14 +327,14 @@ class Lift(ObjectTask):
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return rewards of nearness, height and the goal, and the cost of effort."""
-        own, place = self.settings, self.place(quantities)
+        settings, position = self.settings, self.object_position(quantities)
         far = length(self.ahead(quantities, memory))
-        lifted = ((place[:, 2] - self._rest) / own.rise).clamp(0.0, 1.0)
+        lifted = ((position[:, 2] - self._rest) / settings.rise).clamp(0.0, 1.0)
         return {
-            "reach": 1.0 - torch.tanh(length(place - self.actor(quantities)[0]) / own.reach),
+            "reach": 1.0 - torch.tanh(length(position - self.actor(quantities)[0]) / settings.reach),
             "lifted": 4.0 * lifted,
-            "goal": 8.0 * lifted * (1.0 - torch.tanh(far / (3.0 * own.reach))),
-            "there": 8.0 * lifted * torch.exp(-(far / own.near).square()),
+            "goal": 8.0 * lifted * (1.0 - torch.tanh(far / (3.0 * settings.reach))),
+            "there": 8.0 * lifted * torch.exp(-(far / settings.near).square()),
             "effort": -0.01 * action.square().sum(-1),
         }
 

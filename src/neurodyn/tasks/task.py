@@ -57,29 +57,31 @@ def uniform(interval: Interval, worlds: int, generator: torch.Generator) -> Tens
 
 def _object_pose(intervals: tuple[Interval, ...], worlds: int, generator: torch.Generator) -> Tensor:
     """Draw upright poses of a free body beside a robot: position [m], then heading [rad] as a quaternion."""
-    place = torch.stack([uniform(interval, worlds, generator) for interval in intervals], dim=-1)
-    turn = torch.zeros_like(place[:, :3])
-    turn[:, 2] = place[:, 3]
-    return torch.cat([place[:, :3], rotation.exponential(turn)], dim=-1)
+    position = torch.stack([uniform(interval, worlds, generator) for interval in intervals], dim=-1)
+    rotation_vector = torch.zeros_like(position[:, :3])
+    rotation_vector[:, 2] = position[:, 3]
+    return torch.cat([position[:, :3], rotation.exponential(rotation_vector)], dim=-1)
 
 
 def _pose(robot: Robot, worlds: int, generator: torch.Generator, heading: Interval) -> Tensor:
     """Draw poses of a floating base: lifted, and rotated about any axis, or about the vertical and then tilted."""
-    place = torch.zeros(worlds, 3, device=generator.device)
+    position = torch.zeros(worlds, 3, device=generator.device)
     if robot.reset.height is not None:
-        place[:, 2] = uniform(robot.reset.height, worlds, generator)
+        position[:, 2] = uniform(robot.reset.height, worlds, generator)
     if robot.reset.rotation is not None:
         axis = torch.nn.functional.normalize(
             torch.randn(worlds, 3, generator=generator, device=generator.device), dim=-1
         )
         angle = uniform((0.0, robot.reset.rotation), worlds, generator)
-        return torch.cat([place, rotation.exponential(angle[:, None] * axis)], dim=-1)
-    turn = place.new_zeros(worlds, 3)
-    turn[:, 2] = uniform(heading, worlds, generator)
+        return torch.cat([position, rotation.exponential(angle[:, None] * axis)], dim=-1)
+    rotation_vector = position.new_zeros(worlds, 3)
+    rotation_vector[:, 2] = uniform(heading, worlds, generator)
     towards = uniform(_ANYWHERE, worlds, generator)
     tilt = uniform((0.0, robot.reset.tilt), worlds, generator)
     lean = torch.stack([tilt * towards.cos(), tilt * towards.sin(), torch.zeros_like(tilt)], dim=-1)
-    return torch.cat([place, rotation.multiply(rotation.exponential(turn), rotation.exponential(lean))], dim=-1)
+    return torch.cat(
+        [position, rotation.multiply(rotation.exponential(rotation_vector), rotation.exponential(lean))], dim=-1
+    )
 
 
 @dataclass(frozen=True)

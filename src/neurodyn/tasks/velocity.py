@@ -95,10 +95,10 @@ class VelocityTracking(Task):
         """Return the memory after a frame: air times continue or restart, and expired commands are redrawn."""
         contact = quantities.contacts(self.feet) > 0.5
         until = memory.command[:, _UNTIL] - 1.0
-        held = torch.cat([memory.command[:, ASKED], until], dim=-1)
+        command = torch.cat([memory.command[:, ASKED], until], dim=-1)
         return replace(
             super().advance(memory, quantities, action, generator),
-            command=torch.where(until <= 0.0, self.commands(len(action), generator).to(action.dtype), held),
+            command=torch.where(until <= 0.0, self.commands(len(action), generator).to(action.dtype), command),
             air_time=(memory.air_time + self._declaration.dt).masked_fill(contact, 0.0),
         )
 

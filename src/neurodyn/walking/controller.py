@@ -17,7 +17,7 @@ from neurodyn.walking.force_network import load_imitation
 from neurodyn.walking.gait import GAITS, SPEED, Gait
 from neurodyn.walking.plant import WalkingPlant
 from neurodyn.walking.quadruped import LEGS, Quadruped
-from neurodyn.walking.state import ForceInputs, LegKinematics, QuadrupedState, footholds, force_inputs, heading_turn
+from neurodyn.walking.state import ForceInputs, LegKinematics, QuadrupedState, footholds, force_inputs, heading_rotation
 
 CLEARANCE, FREQUENCY = 0.3, 40.0
 """Upper limits of the defaults: swing height relative to the height of the centre of mass, natural swing frequency
@@ -111,17 +111,17 @@ def swing_motion(
     """
     share, rate, curve = _least_jerk(progress)
     way = landing - lifted
-    place = lifted + share[..., None] * way
+    position = lifted + share[..., None] * way
     velocity, acceleration = rate[..., None] * way / duration, curve[..., None] * way / duration**2
     rising = progress < 0.5
     apex = np.maximum(lifted[..., 2], landing[..., 2]) + clearance
     begin = np.where(rising, lifted[..., 2], apex)
     end = np.where(rising, apex, landing[..., 2])
     share, rate, curve = _least_jerk(np.where(rising, 2.0 * progress, 2.0 * progress - 1.0))
-    place[..., 2] = begin + share * (end - begin)
+    position[..., 2] = begin + share * (end - begin)
     velocity[..., 2] = rate * (end - begin) / (0.5 * duration)
     acceleration[..., 2] = curve * (end - begin) / (0.5 * duration) ** 2
-    return place, velocity, acceleration
+    return position, velocity, acceleration
 
 
 def _least_jerk(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -192,19 +192,19 @@ class QuadrupedController:
         clock = self._frame * self.dt
         phase = self.gait.phase(clock)
         stands = self.gait.stands(phase)
-        self._look_down(reading, phase, stands)
-        self._turn_on(reading, command)
+        self._update_ground(reading, phase, stands)
+        self._advance_heading(reading, command)
         self.just_decided = self._count % self._every == 0 or bool(self._fresh.any())
         if self.just_decided:
             self._decide(force_inputs(
                 self.quadruped, reading, self.gait, clock, command, self._heading, self._ground.mean(1)
             ))  # fmt: skip
         self._fresh[:] = False
-        turn = heading_turn(reading.rpy[:, 2])
-        pushes = -np.einsum("wij,wlj->wli", turn, self._forces)
-        late = self._late(reading, phase, stands)
-        pulls = self._swing(reading, command, phase, late, turn)
-        foot = np.where((stands & ~late)[..., None], pushes, pulls)
+        to_world = heading_rotation(reading.rpy[:, 2])
+        pushes = -np.einsum("wij,wlj->wli", to_world, self._forces)
+        overdue = self._overdue(reading, phase, stands)
+        pulls = self._swing(reading, command, phase, overdue, to_world)
+        foot = np.where((stands & ~overdue)[..., None], pushes, pulls)
         torque = np.einsum("wlij,wli->wlj", reading.jacobian, foot) + reading.weight
         torque = np.clip(torque, -self.quadruped.effort, self.quadruped.effort)
         torque[~np.isfinite(torque).all((1, 2))] = 0.0
@@ -236,37 +236,42 @@ class QuadrupedController:
             self._lifted[fresh] = reading.feet[fresh]
             self._forces[fresh] = 0.0
 
-    def _look_down(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> None:
+    def _update_ground(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> None:
         """Update the height of the ground and the lift-off positions from stance feet."""
         settled = stands & (phase > SETTLED * self.gait.duty)
         self._ground = np.where(settled, reading.feet[..., 2] - self.quadruped.radii, self._ground)
         self._lifted = np.where(stands[..., None], reading.feet, self._lifted)
 
-    def _late(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> np.ndarray:
+    def _overdue(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> np.ndarray:
         """Return which stance feet have not landed yet, shape [worlds, 4]."""
         above = reading.feet[..., 2] - self.quadruped.radii - self._ground
         landing = stands & (phase <= SETTLED * self.gait.duty) & (self.gait.duty < 1.0)
         return landing & (above > LATE * self.quadruped.height)
 
-    def _turn_on(self, reading: QuadrupedState, command: np.ndarray) -> None:
+    def _advance_heading(self, reading: QuadrupedState, command: np.ndarray) -> None:
         """Advance the heading reference, which stays within `yaw_reach` of the base."""
         yaw = reading.rpy[:, 2]
         off = (self._heading + command[:, 2] * self.dt - yaw + np.pi) % (2 * np.pi) - np.pi
         reach = self.settings.yaw_reach
         self._heading = yaw + np.clip(off, -reach, reach)
 
-    def _decide(self, at: ForceInputs) -> None:
+    def _decide(self, inputs: ForceInputs) -> None:
         began = time.process_time()
-        forces = self.law(at)
+        forces = self.law(inputs)
         self.seconds += time.process_time() - began
-        found = np.asarray(np.isfinite(forces).all((1, 2)))
-        self.decisions += at.worlds
-        self.fallbacks += int((~found).sum())
-        self._forces = np.where(found[:, None, None], forces, self._forces)
-        self.decided = at, self._forces
+        solved = np.asarray(np.isfinite(forces).all((1, 2)))
+        self.decisions += inputs.worlds
+        self.fallbacks += int((~solved).sum())
+        self._forces = np.where(solved[:, None, None], forces, self._forces)
+        self.decided = inputs, self._forces
 
     def _swing(
-        self, reading: QuadrupedState, command: np.ndarray, phase: np.ndarray, late: np.ndarray, turn: np.ndarray
+        self,
+        reading: QuadrupedState,
+        command: np.ndarray,
+        phase: np.ndarray,
+        overdue: np.ndarray,
+        to_world: np.ndarray,
     ) -> np.ndarray:
         """Return the forces of swing feet, world frame [N], shape [worlds, 4, 3].
 
@@ -275,18 +280,18 @@ class QuadrupedController:
         gait, settings, quadruped = self.gait, self.settings, self.quadruped
         if gait.duty == 1.0:
             return np.zeros_like(reading.feet)
-        left = np.where(late, 0.0, gait.left(phase))
+        left = np.where(overdue, 0.0, gait.left(phase))
         places = footholds(quadruped, gait, settings.foot_gain, reading.heading_velocity, command, left)
         landing = reading.com[:, None] + reading.velocity[:, None] * left[..., None]
-        landing = landing + np.einsum("wij,wlj->wli", turn, places)
+        landing = landing + np.einsum("wij,wlj->wli", to_world, places)
         landing[..., 2] = self._ground + quadruped.radii
-        progress = np.where(late, 1.0, gait.progress(phase))
-        place, rate, acceleration = swing_motion(self._lifted, landing, progress, gait.swing, self.swing.clearance)
+        progress = np.where(overdue, 1.0, gait.progress(phase))
+        position, rate, acceleration = swing_motion(self._lifted, landing, progress, gait.swing, self.swing.clearance)
         stiffness = self.swing.frequency**2
         damping = 2.0 * settings.swing_damping * self.swing.frequency
-        wanted = acceleration + stiffness * (place - reading.feet) + damping * (rate - reading.foot_velocity)
-        own = np.einsum("wji,wlj->wli", turn, wanted)  # foot inertia is given in the heading frame
-        return np.einsum("wij,wlj->wli", turn, np.einsum("lij,wlj->wli", quadruped.foot_inertia, own))
+        wanted = acceleration + stiffness * (position - reading.feet) + damping * (rate - reading.foot_velocity)
+        local = np.einsum("wji,wlj->wli", to_world, wanted)  # foot inertia is given in the heading frame
+        return np.einsum("wij,wlj->wli", to_world, np.einsum("lij,wlj->wli", quadruped.foot_inertia, local))
 
 
 MPC, IMITATION = "mpc", "imitation"

@@ -32,10 +32,10 @@ def pyramids(count: int, friction: float, greatest: float) -> tuple[np.ndarray, 
     Returns:
         Rows on x, shape [4 count, 3 count], and bounds of the vertical forces and the rows, shape [5 count].
     """
-    one, none = np.eye(count), np.zeros((count, count))
+    identity, none = np.eye(count), np.zeros((count, count))
     rows = np.block(
-        [[-friction * one, one, none], [friction * one, one, none], [-friction * one, none, one],
-         [friction * one, none, one]]
+        [[-friction * identity, identity, none], [friction * identity, identity, none],
+         [-friction * identity, none, identity], [friction * identity, none, identity]]
     )  # fmt: skip
     zero, free = np.zeros(count), np.full(count, _FREE)
     lower = np.concatenate([zero, -free, zero, -free, zero])
@@ -70,8 +70,8 @@ def solve_osqp(H: np.ndarray, g: np.ndarray, friction: float, greatest: float) -
         sparse.csc_matrix(np.triu(H)), g, sparse.csc_matrix(whole), lower, upper, verbose=False, eps_abs=1e-5,
         eps_rel=1e-5,
     )  # fmt: skip
-    found = problem.solve()
-    return found.x if found.info.status == "solved" else None
+    solution = problem.solve()
+    return solution.x if solution.info.status == "solved" else None
 
 
 SOLVERS: Registry[Solver] = Registry("solver", daqp=solve_daqp, quadprog=solve_quadprog, osqp=solve_osqp)
@@ -187,10 +187,10 @@ class RigidBodyPrediction:
         weights = np.array(settings.weights)
         self._of_position, self._of_velocity = weights[:6], weights[6:]
 
-    def programs(self, at: ForceInputs) -> list[ForceProgram]:
+    def programs(self, inputs: ForceInputs) -> list[ForceProgram]:
         """Return the program of every world."""
-        contact, arms = self._schedule(at)
-        first, second = self._errors(at)
+        contact, arms = self._schedule(inputs)
+        first, second = self._errors(inputs)
         pull = np.einsum("kj,wkc->wjc", self._reach, first * self._of_position)
         pull += self._settings.step * np.cumsum((second * self._of_velocity)[:, ::-1], 1)[:, ::-1]
         return [self._program(c, r, p) for c, r, p in zip(contact, arms, pull, strict=True)]
@@ -214,43 +214,43 @@ class RigidBodyPrediction:
         g[:count] -= self._effort * share
         return ForceProgram(H, g, step, leg)
 
-    def _schedule(self, at: ForceInputs) -> tuple[np.ndarray, np.ndarray]:
+    def _schedule(self, inputs: ForceInputs) -> tuple[np.ndarray, np.ndarray]:
         """Return feet in stance by step, [worlds, steps, 4], and their positions from the centre of mass, [..., 3].
 
         A standing foot stays in place while the body moves as commanded; a swinging foot is assumed to land at
         `footholds`.
         """
-        gait, command, ahead = at.gait, at.command, self._ahead
-        phase = (at.phase[:, None] + ahead[:, None] / gait.period) % 1.0
+        gait, command, ahead = inputs.gait, inputs.command, self._ahead
+        phase = (inputs.phase[:, None] + ahead[:, None] / gait.period) % 1.0
         contact = gait.stands(phase)
         way = _travelled(command, ahead)
-        standing = at.contact[:, None] & (ahead[:, None] < gait.left(at.phase)[:, None] - 1e-9)
-        landing = gait.left(at.phase) + np.where(at.contact, gait.swing, 0.0)
+        standing = inputs.contact[:, None] & (ahead[:, None] < gait.left(inputs.phase)[:, None] - 1e-9)
+        landing = gait.left(inputs.phase) + np.where(inputs.contact, gait.swing, 0.0)
         places = footholds(
-            self._quadruped, gait, self._settings.foot_gain, at.velocity, command, np.zeros((at.worlds, 4))
+            self._quadruped, gait, self._settings.foot_gain, inputs.velocity, command, np.zeros((inputs.worlds, 4))
         )
         # Relative to the centre of mass at landing, in the heading frame of that time; the body moves on from there.
         since = np.maximum(ahead[:, None] - landing[:, None], 0.0)
         moved = places[:, None, :, :2] - command[:, None, None, :2] * since[..., None]
         x, y = turned((command[:, 2:] * ahead)[..., None], moved[..., 0], moved[..., 1])
         planned = np.stack([x, y, np.broadcast_to(places[:, None, :, 2], x.shape)], -1)
-        planned[..., 2] -= at.height[:, None, None]
-        held = at.feet[:, None] - way[:, :, None]
-        return contact, np.where(standing[..., None], held, planned)
+        planned[..., 2] -= inputs.height[:, None, None]
+        arms = inputs.feet[:, None] - way[:, :, None]
+        return contact, np.where(standing[..., None], arms, planned)
 
-    def _errors(self, at: ForceInputs) -> tuple[np.ndarray, np.ndarray]:
+    def _errors(self, inputs: ForceInputs) -> tuple[np.ndarray, np.ndarray]:
         """Return errors of positions and velocities without forces against the references, [worlds, steps, 6] each."""
         t = self._times[:, None]
-        worlds, count = at.worlds, len(t)
+        worlds, count = inputs.worlds, len(t)
         first, second = np.zeros((worlds, count, 6)), np.zeros((worlds, count, 6))
-        first[..., :2] = at.tilt[:, None]
-        first[..., 2] = -at.yaw[:, None] - at.command[:, 2:] * self._times
-        first[..., :3] += t * at.spin[:, None]
-        first[..., 3:] = t * at.velocity[:, None]
-        first[..., 5] += at.height[:, None] - 0.5 * self._quadruped.gravity * self._times**2
-        second[..., :3], second[..., 3:] = at.spin[:, None], at.velocity[:, None]
-        second[..., 2] -= at.command[:, 2:]
-        vx, vy = turned(at.command[:, 2:] * self._times, *at.command[:, :2].T[..., None])
+        first[..., :2] = inputs.tilt[:, None]
+        first[..., 2] = -inputs.yaw[:, None] - inputs.command[:, 2:] * self._times
+        first[..., :3] += t * inputs.spin[:, None]
+        first[..., 3:] = t * inputs.velocity[:, None]
+        first[..., 5] += inputs.height[:, None] - 0.5 * self._quadruped.gravity * self._times**2
+        second[..., :3], second[..., 3:] = inputs.spin[:, None], inputs.velocity[:, None]
+        second[..., 2] -= inputs.command[:, 2:]
+        vx, vy = turned(inputs.command[:, 2:] * self._times, *inputs.command[:, :2].T[..., None])
         second[..., 3] -= vx
         second[..., 4] -= vy
         second[..., 5] -= self._quadruped.gravity * self._times
@@ -267,7 +267,7 @@ def _travelled(command: np.ndarray, ahead: np.ndarray) -> np.ndarray:
 class ForceLaw(Protocol):
     """Computes the contact forces of the feet."""
 
-    def __call__(self, at: ForceInputs) -> np.ndarray:
+    def __call__(self, inputs: ForceInputs) -> np.ndarray:
         """Return the forces on the robot, heading frame [N], shape [worlds, 4, 3]; NaN in worlds without a solution."""
         ...
 
@@ -286,18 +286,18 @@ class ConvexMpc:
         self._prediction = RigidBodyPrediction(quadruped, self.settings)
         self._solve = SOLVERS[self.settings.solver]
 
-    def __call__(self, at: ForceInputs) -> np.ndarray:
+    def __call__(self, inputs: ForceInputs) -> np.ndarray:
         """Return the forces of every world; NaN if the solver finds none."""
-        forces = np.full((at.worlds, LEGS, 3), np.nan)
-        for world, program in enumerate(self._prediction.programs(at)):
+        forces = np.full((inputs.worlds, LEGS, 3), np.nan)
+        for world, program in enumerate(self._prediction.programs(inputs)):
             if not len(program.step):
                 forces[world] = 0.0
                 continue
             if not (np.isfinite(program.H).all() and np.isfinite(program.g).all()):
                 continue
-            found = self._solve(program.H, program.g, self.settings.friction, self._greatest)
-            if found is not None and np.isfinite(found).all():
-                forces[world] = program.first(found)
+            solution = self._solve(program.H, program.g, self.settings.friction, self._greatest)
+            if solution is not None and np.isfinite(solution).all():
+                forces[world] = program.first(solution)
         return forces
 
 

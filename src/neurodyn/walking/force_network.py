@@ -66,13 +66,15 @@ class ForceNetwork(nn.Module):
     def matrices(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the layers as matrices [inputs, outputs] and offsets, with normalisation and weight folded in."""
         linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
-        found = [(layer.weight.detach().double().T.clone(), layer.bias.detach().double().clone()) for layer in linear]
+        matrices = [
+            (layer.weight.detach().double().T.clone(), layer.bias.detach().double().clone()) for layer in linear
+        ]
         gain, mean = self.normaliser.gain.double(), self.normaliser.mean.double()
-        first, offset = found[0]
-        found[0] = gain[:, None] * first, offset - (mean * gain) @ first
-        last, offset = found[-1]
-        found[-1] = self.weight.double() * last, self.weight.double() * offset
-        return [(np.ascontiguousarray(m.float().numpy()), b.float().numpy()) for m, b in found]
+        first, offset = matrices[0]
+        matrices[0] = gain[:, None] * first, offset - (mean * gain) @ first
+        last, offset = matrices[-1]
+        matrices[-1] = self.weight.double() * last, self.weight.double() * offset
+        return [(np.ascontiguousarray(m.float().numpy()), b.float().numpy()) for m, b in matrices]
 
 
 @dataclass
@@ -93,9 +95,9 @@ class ImitatedForces:
     def __post_init__(self) -> None:
         self._pyramids = FrictionPyramids(self.config.settings.friction, self.greatest)
 
-    def __call__(self, at: ForceInputs) -> np.ndarray:
+    def __call__(self, inputs: ForceInputs) -> np.ndarray:
         """Return the forces of every world, inside the friction pyramids."""
-        features = at.features()
+        features = inputs.features()
         return self._pyramids.nearest(self.network(features).reshape(-1, LEGS, 3), features[:, CONTACT])
 
 

@@ -121,10 +121,10 @@ class _Labelled:
         self._law, self._teacher = law, teacher
         self.last: tuple[np.ndarray, np.ndarray] | None = None
 
-    def __call__(self, at: ForceInputs) -> np.ndarray:
-        labels = self._teacher(at)
-        self.last = at.features(), labels.reshape(at.worlds, -1).astype(np.float32)
-        return labels if self._law is self._teacher else self._law(at)
+    def __call__(self, inputs: ForceInputs) -> np.ndarray:
+        labels = self._teacher(inputs)
+        self.last = inputs.features(), labels.reshape(inputs.worlds, -1).astype(np.float32)
+        return labels if self._law is self._teacher else self._law(inputs)
 
 
 def _gather(

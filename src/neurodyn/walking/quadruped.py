@@ -135,7 +135,7 @@ def find_quadruped(
     poses = link_poses(tree, motions)
     legs = _ordered(tree, poses, legs)
     mass, centre = centre_of_mass(tree, poses)
-    feet = np.array([foot_place(tree, poses, leg) for leg in legs], float)
+    feet = np.array([foot_position(tree, poses, leg) for leg in legs], float)
     stance = feet - np.asarray(centre, float)
     efforts = np.array([[effort[control] for control in leg.controls] for leg in legs], float)
     radii = np.array([leg.radius for leg in legs])
@@ -160,7 +160,7 @@ def centre_of_mass(tree: Tree, poses: Sequence[LinkPose]) -> tuple[Any, Vector]:
     return total, moment * (1.0 / total)
 
 
-def foot_place(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> Vector:
+def foot_position(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> Vector:
     """Return the position of a foot's centre, world axes."""
     pose = poses[leg.links[-1]]
     return pose.origin + pose.turn @ tree.in_link_frame(leg.links[-1], array(leg.foot))
@@ -168,7 +168,7 @@ def foot_place(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> Vector:
 
 def foot_jacobian(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> np.ndarray:
     """Return the velocity of a foot per unit of the rates of its leg's joints, world axes, shape [3, 3]."""
-    foot = foot_place(tree, poses, leg)
+    foot = foot_position(tree, poses, leg)
     columns = []
     for link in leg.links:
         axis = poses[link].turn @ tree.axis(link)

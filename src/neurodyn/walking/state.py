@@ -21,13 +21,13 @@ from neurodyn.walking.quadruped import (
     Quadruped,
     centre_of_mass,
     foot_jacobian,
-    foot_place,
+    foot_position,
     foot_velocity,
     leg_weight,
 )
 
 READINGS = {
-    "turn": (3, 3), "spin": (3,), "com": (3,), "velocity": (3,), "feet": (LEGS, 3), "foot_velocity": (LEGS, 3),
+    "rotation": (3, 3), "spin": (3,), "com": (3,), "velocity": (3,), "feet": (LEGS, 3), "foot_velocity": (LEGS, 3),
     "jacobian": (LEGS, 3, 3), "weight": (LEGS, 3),
 }  # fmt: skip
 """Fields of a `QuadrupedState`, in the order in which they are computed."""
@@ -38,7 +38,7 @@ class QuadrupedState:
     """States of a quadruped; vectors in world axes.
 
     Attributes:
-        turn: Rotation from the base to the world, shape [worlds, 3, 3].
+        rotation: Rotation from the base to the world, shape [worlds, 3, 3].
         spin: Angular velocity of the base [rad/s], shape [worlds, 3].
         com: Centre of mass of the robot [m], shape [worlds, 3].
         velocity: Velocity of the centre of mass [m/s], shape [worlds, 3].
@@ -48,7 +48,7 @@ class QuadrupedState:
         weight: Torques that hold the legs' own weight [N m], shape [worlds, 4, 3].
     """
 
-    turn: np.ndarray
+    rotation: np.ndarray
     spin: np.ndarray
     com: np.ndarray
     velocity: np.ndarray
@@ -65,12 +65,12 @@ class QuadrupedState:
     @property
     def rpy(self) -> np.ndarray:
         """Roll, pitch and yaw of the base [rad], shape [worlds, 3]."""
-        turn = self.turn
+        rotation = self.rotation
         return np.stack(
             [
-                np.arctan2(turn[:, 2, 1], turn[:, 2, 2]),
-                np.arcsin(np.clip(-turn[:, 2, 0], -1.0, 1.0)),
-                np.arctan2(turn[:, 1, 0], turn[:, 0, 0]),
+                np.arctan2(rotation[:, 2, 1], rotation[:, 2, 2]),
+                np.arcsin(np.clip(-rotation[:, 2, 0], -1.0, 1.0)),
+                np.arctan2(rotation[:, 1, 0], rotation[:, 0, 0]),
             ],
             1,
         )
@@ -78,7 +78,7 @@ class QuadrupedState:
     @property
     def heading_velocity(self) -> np.ndarray:
         """Velocity of the centre of mass in the heading frame [m/s], shape [worlds, 3]."""
-        return np.einsum("wji,wj->wi", heading_turn(self.rpy[:, 2]), self.velocity)
+        return np.einsum("wji,wj->wi", heading_rotation(self.rpy[:, 2]), self.velocity)
 
 
 def turned(angle: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +87,7 @@ def turned(angle: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray,
     return c * x - s * y, s * x + c * y
 
 
-def heading_turn(yaw: np.ndarray) -> np.ndarray:
+def heading_rotation(yaw: np.ndarray) -> np.ndarray:
     """Return rotations about the vertical, heading frame to world, shape [worlds, 3, 3]."""
     c, s, o = np.cos(yaw), np.sin(yaw), np.zeros_like(yaw)
     return np.stack([np.stack([c, -s, o], -1), np.stack([s, c, o], -1), np.stack([o, o, o + 1.0], -1)], -2)
@@ -110,19 +110,21 @@ class LegKinematics:
             q: Positions in Newton's convention [rad or m], shape [worlds, nq].
             qd: Velocities [rad/s or m/s], shape [worlds, nv].
         """
-        held = torch.cat([q, qd], -1).to("cpu", torch.float64)
+        coordinates = torch.cat([q, qd], -1).to("cpu", torch.float64)
         with torch.no_grad():
-            path = self._program.rollout(held.new_zeros(len(held), self._width), frames=1, held=held[:, None])
-        found, parts, at = path[:, 1].numpy(), {}, 0
+            path = self._program.rollout(
+                coordinates.new_zeros(len(coordinates), self._width), frames=1, held=coordinates[:, None]
+            )
+        readings, parts, column = path[:, 1].numpy(), {}, 0
         for name, shape in READINGS.items():
             width = math.prod(shape)
-            parts[name], at = found[:, at : at + width].reshape(len(held), *shape), at + width
+            parts[name], column = readings[:, column : column + width].reshape(len(coordinates), *shape), column + width
         return QuadrupedState(**parts)
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
         nq = self.quadruped.mechanism.nq
-        found = leg_readings(self.quadruped, inputs.held[:nq], inputs.held[nq:])
-        return [x for name in READINGS for x in found[name]]
+        readings = leg_readings(self.quadruped, inputs.held[:nq], inputs.held[nq:])
+        return [x for name in READINGS for x in readings[name]]
 
 
 def leg_readings(quadruped: Quadruped, q: list[Any], qd: list[Any]) -> dict[str, list[Scalar]]:
@@ -134,15 +136,15 @@ def leg_readings(quadruped: Quadruped, q: list[Any], qd: list[Any]) -> dict[str,
     mass, centre = centre_of_mass(tree, poses)
     momentum = array([0.0, 0.0, 0.0])
     for index, (link, pose, motion) in enumerate(zip(tree.links, poses, motions, strict=True)):
-        own = motion.velocity + cross(motion.spin, tree.centre(index))
-        momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.turn @ own)
-    turn = poses[0].turn
+        velocity = motion.velocity + cross(motion.spin, tree.centre(index))
+        momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.turn @ velocity)
+    rotation = poses[0].turn
     return {
-        "turn": [*turn.reshape(-1)],
-        "spin": [*(turn @ motions[0].spin)],
+        "rotation": [*rotation.reshape(-1)],
+        "spin": [*(rotation @ motions[0].spin)],
         "com": [*centre],
         "velocity": [*(momentum * (1.0 / mass))],
-        "feet": [x for leg in legs for x in foot_place(tree, poses, leg)],
+        "feet": [x for leg in legs for x in foot_position(tree, poses, leg)],
         "foot_velocity": [x for leg in legs for x in foot_velocity(tree, motions, poses, leg)],
         "jacobian": [x for leg in legs for x in foot_jacobian(tree, poses, leg).reshape(-1)],
         "weight": [x for leg in legs for x in leg_weight(tree, poses, leg)],
@@ -222,10 +224,10 @@ def footholds(
     """
     wanted, rate = command[:, None, :2], command[:, None, 2:]
     x, y = turned(rate[..., 0] * ahead, *quadruped.stance[:, :2].T)
-    place = np.stack([x, y], -1)
+    position = np.stack([x, y], -1)
     swept = wanted + rate * np.stack([-y, x], -1)
-    place = place + 0.5 * gait.stance * swept + gain * (velocity[:, None, :2] - wanted)
-    return np.concatenate([place, np.full((*place.shape[:2], 1), -quadruped.height)], -1)
+    position = position + 0.5 * gait.stance * swept + gain * (velocity[:, None, :2] - wanted)
+    return np.concatenate([position, np.full((*position.shape[:2], 1), -quadruped.height)], -1)
 
 
 def force_inputs(
@@ -249,15 +251,15 @@ def force_inputs(
         ground: Height of the ground under the robot [m], shape [worlds].
     """
     rpy = reading.rpy
-    turn = heading_turn(rpy[:, 2])
+    rotation = heading_rotation(rpy[:, 2])
     return ForceInputs(
         tilt=rpy[:, :2],
         yaw=(heading - rpy[:, 2] + np.pi) % (2 * np.pi) - np.pi,
         height=reading.com[:, 2] - ground - quadruped.height,
-        spin=np.einsum("wji,wj->wi", turn, reading.spin),
+        spin=np.einsum("wji,wj->wi", rotation, reading.spin),
         velocity=reading.heading_velocity,
         command=command,
-        feet=np.einsum("wji,wlj->wli", turn, reading.feet - reading.com[:, None]),
+        feet=np.einsum("wji,wlj->wli", rotation, reading.feet - reading.com[:, None]),
         phase=gait.phase(time),
         gait=gait,
     )

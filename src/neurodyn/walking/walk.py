@@ -77,7 +77,7 @@ class WalkResult(Record, frozen=True):
     def verdict(self) -> Verdict:
         """Whether the controller is usable."""
         share = self.falls / self.episodes
-        found = [
+        problems = [
             of_failed(share, "end in a fall", "give a lower --command, another --gait, or even --ground"),
             of_last_resort(
                 self.fallbacks, max(1, self.decisions), "forces", "give a lower --command, or another `solver`"
@@ -85,8 +85,8 @@ class WalkResult(Record, frozen=True):
         ]
         if 0 < share <= MOST_FAILED:
             fell = f"falls in {self.falls} of {self.episodes} episodes"
-            found.append(Verdict("warning", fell, "give a lower --command, or more --seconds to see how often"))
-        judged = together(found)
+            problems.append(Verdict("warning", fell, "give a lower --command, or more --seconds to see how often"))
+        judged = together(problems)
         return judged if judged.grade != "ok" else Verdict("ok", f"no falls in {self.episodes} episodes")
 
     def plain(self) -> dict[str, Any]:
@@ -208,8 +208,8 @@ def tracking_errors(path: WalkPath, settling: int, cycle: int) -> dict[str, floa
     whole = counts[:, cycle - 1 :]
     size = np.linalg.norm(over_cycle[..., :2], axis=-1)
 
-    def mean(values: np.ndarray, where: np.ndarray) -> float | UnsetType:
-        return float(values[where].mean()) if where.any() else UNSET
+    def mean(values: np.ndarray, mask: np.ndarray) -> float | UnsetType:
+        return float(values[mask].mean()) if mask.any() else UNSET
 
     by_world = [float(one[there].mean()) for one, there in zip(size, whole, strict=True) if there.any()]
     return {

@@ -18,7 +18,15 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics
 from neurodyn.control.starts import home_ground
-from neurodyn.control.task_frames import Ending, FaultWatch, MeasurementNoise, Moment, TaskFrames, measured, require_fit
+from neurodyn.control.task_frames import (
+    Ending,
+    FaultWatch,
+    MeasurementNoise,
+    TaskFrames,
+    WorldsState,
+    measured,
+    require_fit,
+)
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import Record, to_dict, to_yaml
 from neurodyn.core.errors import InputError
@@ -97,14 +105,14 @@ class ControlResult(Record, frozen=True):
     def verdict(self) -> Verdict:
         """Whether planner and model work on this plant."""
         if self.fallbacks:
-            found = f"in {self.fallbacks:,} decisions no plan was finite, and the last one went on"
-            return Verdict("fails", found, "give a model that stays finite, or a shorter --horizon")
+            problem = f"in {self.fallbacks:,} decisions no plan was finite, and the last one went on"
+            return Verdict("fails", problem, "give a model that stays finite, or a shorter --horizon")
         failed = of_failed(self.result.failed, "fail", "give more --samples or --rounds, or a better model")
         if failed.grade != "ok":
             return failed
         if self.decision_ms > self.frame_ms:
-            found = f"a decision takes {self.decision_ms:.3g} ms, a frame {self.frame_ms:.3g}"
-            return Verdict("warning", f"too slow for real time here: {found}", "give fewer --samples or --rounds")
+            problem = f"a decision takes {self.decision_ms:.3g} ms, a frame {self.frame_ms:.3g}"
+            return Verdict("warning", f"too slow for real time here: {problem}", "give fewer --samples or --rounds")
         return Verdict("ok", f"a decision takes {self.decision_ms:.3g} ms of a frame's {self.frame_ms:.3g}")
 
     def plain(self) -> dict[str, Any]:
@@ -202,37 +210,37 @@ def _run(
 ) -> _Executed:  # fmt: skip
     """Run episodes in parallel; arguments: see `run`. Costs are those of one episode."""
     task = planner.task
-    at, context, loop = _begin(planner, plant, episodes, seed)
-    begun = at.state, at.memory
+    current, context, loop = _begin(planner, plant, episodes, seed)
+    start = current.state, current.memory
     watch = FaultWatch(loop, f"task {task.name!r} planned by {name} in {plant.name}")
-    generator = device_generator(at.state.q.device, derive_seed(seed, "control"))
-    tally = EpisodeTally(task, episodes, at.state.q.device)
-    pending = [at.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
-    states, controls, running, times = [at.state], [], [], []
+    generator = device_generator(current.state.q.device, derive_seed(seed, "control"))
+    tally = EpisodeTally(task, episodes, current.state.q.device)
+    pending = [current.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
+    states, controls, running, times = [current.state], [], [], []
     restarted = False
     planner.reset()
     for number in tracked(range(length)):
         began, spent = time.process_time(), replace(planner.spent)
-        planner.act(measured(plant.dynamics.spec, at.state, noise, generator), at.memory)
+        planner.act(measured(plant.dynamics.spec, current.state, noise, generator), current.memory)
         if not restarted:  # restarted worlds take the iterations of a first decision
             times.append((time.process_time() - began, planner.spent.frames - spent.frames,
                           planner.spent.gradients - spent.gradients))  # fmt: skip
         assert planner.decided is not None
         pending.append(planner.decided)
         running.append(tally.running.clone())
-        before, action = at, pending.pop(0)
+        before, action = current, pending.pop(0)
         target = _target(task, before, action)
-        at, step, end = loop.frame(before, action, generator)
+        current, step, end = loop.frame(before, action, generator)
         watched = Ending(end.failed & tally.running, end.implausible & tally.running)
-        watch.see(before, at, step, watched, torch.full((episodes,), number + 1))
-        acted = step.applied if step.applied is not None else target if at.torque is None else at.torque
+        watch.see(before, current, step, watched, torch.full((episodes,), number + 1))
+        acted = step.applied if step.applied is not None else target if current.torque is None else current.torque
         assert acted is not None
         controls.append(acted)
         late = torch.full_like(end.failed, number + 1 >= length) & ~end.failed
         states.append(step.state.where(tally.running & ~end.implausible, states[-1]))
         goes_on = tally.count(
             end.reward, end.reward, dict(zip(end.names, end.parts.unbind(), strict=True)), done=end.failed | late,
-            failed=end.failed, implausible=end.implausible, succeeded=task.succeeded(at.now, at.memory),
+            failed=end.failed, implausible=end.implausible, succeeded=task.succeeded(current.now, current.memory),
         )  # fmt: skip
         tell(1.0, f"mean return so far {float(tally.returns.mean()):.4g}")
         if not goes_on:
@@ -242,7 +250,7 @@ def _run(
         if restarted:
             planner.restart(ended)
             pending = [action.masked_fill(ended[:, None], 0.0) for action in pending]
-        at = _restarted(at, context, begun, ~tally.running, loop)
+        current = _restarted(current, context, start, ~tally.running, loop)
     path = Path(
         Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
         torch.stack(controls, 1), torch.stack(running, 1),
@@ -272,7 +280,7 @@ def _joined(paths: list[Path]) -> Path:
 
 def _begin(
     planner: Planner, plant: ResolvedDynamics, episodes: int, seed: int
-) -> tuple[Moment, State | Window, TaskFrames]:
+) -> tuple[WorldsState, State | Window, TaskFrames]:
     task = planner.task
     loop = TaskFrames(task, plant.dynamics)
     context = plant.starts(task, seed).draw(episodes)
@@ -280,7 +288,7 @@ def _begin(
     return loop.begin(context, generator), context, loop
 
 
-def _target(task: Task, before: Moment, action: Tensor) -> Tensor | None:
+def _target(task: Task, before: WorldsState, action: Tensor) -> Tensor | None:
     """Return the targets of the frame that starts at `before`; None if torques drive the robot."""
     if before.torque is not None:
         return None
@@ -288,15 +296,15 @@ def _target(task: Task, before: Moment, action: Tensor) -> Tensor | None:
 
 
 def _restarted(
-    at: Moment, context: State | Window, begun: tuple[State, Memory], ended: Tensor, loop: TaskFrames
-) -> Moment:
+    current: WorldsState, context: State | Window, start: tuple[State, Memory], ended: Tensor, loop: TaskFrames
+) -> WorldsState:
     """Put worlds whose episode ended back to their start, so that their state stays valid."""
     if not bool(ended.any()):
-        return at
-    state, memory = begun[0].where(ended, at.state), at.memory.renewed(ended, begun[1])
-    carry = loop.dynamics.reset(at.carry, context, ended)
-    torque = None if at.torque is None else at.torque.masked_fill(ended[:, None], 0.0)
-    return Moment(carry, state, torque, memory, loop.quantities(state, None, torque))
+        return current
+    state, memory = start[0].where(ended, current.state), current.memory.renewed(ended, start[1])
+    carry = loop.dynamics.reset(current.carry, context, ended)
+    torque = None if current.torque is None else current.torque.masked_fill(ended[:, None], 0.0)
+    return WorldsState(carry, state, torque, memory, loop.quantities(state, None, torque))
 
 
 def _require_states(model: ResolvedDynamics, plant: ResolvedDynamics) -> None:
@@ -313,7 +321,7 @@ def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
     model, frames = planner.model, path.control.shape[1]
     if model.spec.control_kind != "torque" or model.spec.context > 1:
         return UNSET
-    found = []
+    errors = []
     for ahead in (*HORIZONS, planner.settings.horizon):
         whole = [
             (world, first)
@@ -330,24 +338,24 @@ def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
         end = model.rollout(begin, acted)
         off = position_difference(model.spec, end.q[:, -1], path.trajectory.q[worlds, firsts + ahead])
         velocity = end.qd[:, -1] - path.trajectory.qd[worlds, firsts + ahead]
-        found.append(ModelError(frames=ahead, position=float(off.abs().mean()), velocity=float(velocity.abs().mean())))
-    return found
+        errors.append(ModelError(frames=ahead, position=float(off.abs().mean()), velocity=float(velocity.abs().mean())))
+    return errors
 
 
 LONGEST = 10.0
 """Length of the animation on the page [s]."""
 
 
-def write_control_report(path: FilePath, task: Task, result: ControlResult, found: Path) -> None:
+def write_control_report(path: FilePath, task: Task, result: ControlResult, executed: Path) -> None:
     """Write the page, atomically.
 
     Raises:
         InputError: It cannot be written.
     """
-    write_text(path, render_control_report(task, result, found))
+    write_text(path, render_control_report(task, result, executed))
 
 
-def render_control_report(task: Task, result: ControlResult, found: Path) -> str:
+def render_control_report(task: Task, result: ControlResult, executed: Path) -> str:
     """Return the page as HTML."""
     lead = (
         f"{result.result.episodes} episodes of {result.task}; {result.planner} plans in {result.model} and acts in "
@@ -360,7 +368,7 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
         section("Figures", *(table.html() for table in control_tables(result) if table.rows)),
         section(
             "In motion",
-            film_of(lambda: control_film(task, result, found)),
+            film_of(lambda: control_film(task, result, executed)),
             lead="Two episodes; not chosen by how well they went.",
         ),
         section("Settings", folded("settings", code(to_yaml(result.settings)))),
@@ -394,14 +402,14 @@ def control_tables(result: ControlResult) -> list[Table]:
     return [returns, costs, errors]
 
 
-def control_film(task: Task, result: ControlResult, found: Path) -> Recording:
+def control_film(task: Task, result: ControlResult, executed: Path) -> Recording:
     """Return an animation of the first two episodes, or of one twice; each stands still at its end."""
-    other = min(1, len(found.trajectory.q) - 1)
+    second_world = min(1, len(executed.trajectory.q) - 1)
     dt = task.declaration().dt
-    frames = 1 + min(found.control.shape[1], round(LONGEST / dt))
+    frames = 1 + min(executed.control.shape[1], round(LONGEST / dt))
     first, second = (
-        Trajectory(found.trajectory.q[row : row + 1, :frames], found.trajectory.qd[row : row + 1, :frames])
-        for row in (0, other)
+        Trajectory(executed.trajectory.q[row : row + 1, :frames], executed.trajectory.qd[row : row + 1, :frames])
+        for row in (0, second_world)
     )
     return Recording(
         robot=task.declaration(),
@@ -409,10 +417,10 @@ def control_film(task: Task, result: ControlResult, found: Path) -> Recording:
         predicted=first,
         truth=second,
         predicted_label="episode 1",
-        truth_label=f"episode {other + 1}",
+        truth_label=f"episode {second_world + 1}",
         worlds=(f"seed {result.seed}",),
         ground=home_ground(task).ground,
-        ended=(Ended.when(found.running[0], dt, "fails"), Ended.when(found.running[other], dt, "fails")),
+        ended=(Ended.when(executed.running[0], dt, "fails"), Ended.when(executed.running[second_world], dt, "fails")),
     )
 
 

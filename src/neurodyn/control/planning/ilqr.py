@@ -17,7 +17,7 @@ from torch import Tensor
 from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
 from neurodyn.control.planning.sampling import smooth_noise
 from neurodyn.control.planning.settings import PlannerSettings
-from neurodyn.control.task_frames import Moment, TaskFrames, judge
+from neurodyn.control.task_frames import TaskFrames, WorldsState, judge
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, require
 from neurodyn.dynamics.batch import State, Step
@@ -62,9 +62,9 @@ class ExpandedFrame:
         counts: Whether the episode had not ended, shape [rows], bool.
     """
 
-    begin: Moment
+    begin: WorldsState
     action: Tensor
-    end: Moment
+    end: WorldsState
     weight: float
     rest: float
     counts: Tensor
@@ -107,10 +107,10 @@ def _controls(
     shift = state.q.new_zeros(state.worlds, 2 * spec.nv).requires_grad_()
     given = action.detach().clone().requires_grad_()
     with torch.enable_grad():
-        here = _displaced(frames, state, shift)
-        control = frames.task.control(given, frames.quantities(here, None, before), memory)
+        displaced = _displaced(frames, state, shift)
+        control = frames.task.control(given, frames.quantities(displaced, None, before), memory)
         if spec.control_kind == "torque":
-            torque = frame_torque(spec, here, control)
+            torque = frame_torque(spec, displaced, control)
         else:
             assert control.target is not None
             torque = control.target
@@ -128,28 +128,28 @@ def _rewards(frames: TaskFrames, after: State, torque: Tensor, memory: Memory, a
 
     def reward(row: Tensor, shift: Tensor) -> Tensor:
         moved, last, by = shift.split((2 * spec.nv, width, width), -1)
-        here, wide = Step(_displaced(frames, after.rows(row), moved)), _rows(memory, row, last)
+        displaced, wide = Step(_displaced(frames, after.rows(row), moved)), _rows(memory, row, last)
         given = torque[row] if spec.control_kind == "torque" else None
-        now = frames.quantities(here.state, here, given)
-        return judge(frames.task, frames.bounds, here, now, wide, action[row] + by).reward
+        now = frames.quantities(displaced.state, displaced, given)
+        return judge(frames.task, frames.bounds, displaced, now, wide, action[row] + by).reward
 
     return _quadratic(reward, len(action), 2 * (spec.nv + width), after.q)
 
 
 def _end(frames: TaskFrames, last: ExpandedFrame, value: Callable[[Tensor], Tensor] | None) -> tuple[Tensor, Tensor]:
     """Return gradient of the discounted value at the end, and Hessian of minus that value, by z."""
-    spec, moment = frames.dynamics.spec, last.end
+    spec, worlds_state = frames.dynamics.spec, last.end
     rows, n = len(last.action), 2 * spec.nv + last.action.shape[1]
     if value is None:
-        return moment.state.q.new_zeros(rows, n), moment.state.q.new_zeros(rows, n, n)
+        return worlds_state.state.q.new_zeros(rows, n), worlds_state.state.q.new_zeros(rows, n, n)
     critic = value
 
     def worth(row: Tensor, shift: Tensor) -> Tensor:
-        here = _displaced(frames, moment.state.rows(row), shift[:, : 2 * spec.nv])
-        now = frames.quantities(here, None, None if moment.torque is None else moment.torque[row])
-        return critic(frames.task.observe(now, _rows(moment.memory, row, shift[:, 2 * spec.nv :])))
+        displaced = _displaced(frames, worlds_state.state.rows(row), shift[:, : 2 * spec.nv])
+        now = frames.quantities(displaced, None, None if worlds_state.torque is None else worlds_state.torque[row])
+        return critic(frames.task.observe(now, _rows(worlds_state.memory, row, shift[:, 2 * spec.nv :])))
 
-    gradient, curvature = _quadratic(worth, rows, n, moment.state.q)
+    gradient, curvature = _quadratic(worth, rows, n, worlds_state.state.q)
     weight = last.rest * last.counts.to(gradient.dtype)
     return weight[:, None] * gradient, weight[:, None, None] * curvature
 
@@ -186,11 +186,11 @@ def _augmented(moved: Tensor, width: int) -> tuple[Tensor, Tensor]:
     n = size + width
     motion = moved.new_zeros(rows, n, n + width)
     motion[:, :size, :size], motion[:, :size, n:] = moved[..., :size], moved[..., size:]
-    one = torch.eye(width, dtype=moved.dtype, device=moved.device)
-    motion[:, size:, n:] = one
+    identity = torch.eye(width, dtype=moved.dtype, device=moved.device)
+    motion[:, size:, n:] = identity
     carried = moved.new_zeros(rows, n + width, n + width)
     carried[:, :size] = motion[:, :size]
-    carried[:, size:n, size:n], carried[:, n:, n:] = one, one
+    carried[:, size:n, size:n], carried[:, n:, n:] = identity, identity
     return motion, carried
 
 
@@ -299,7 +299,7 @@ class Ilqr(PlanOptimiser):
         last = path[0].begin.memory.action[row]
         for frame, (nominal, change, gain) in enumerate(zip(path, open_loop, feedback, strict=True)):
             away = torch.cat([
-                _difference(spec, roll.moment.state, nominal.begin.state.rows(row)),
+                _difference(spec, roll.worlds_state.state, nominal.begin.state.rows(row)),
                 last - nominal.begin.memory.action[row],
             ], -1)  # fmt: skip
             moved = lengths[:, None] * change[row] + (gain[row] @ away[..., None])[..., 0]
@@ -307,13 +307,13 @@ class Ilqr(PlanOptimiser):
             action = torch.where(action.isfinite(), action, 0.0)
             total = total + roll.step(action)
             acted.append(action)
-            last = roll.moment.memory.action
+            last = roll.worlds_state.memory.action
         tried = total.view(worlds * starts, len(_LENGTHS))
         gained, which = torch.where(tried.isfinite(), tried, -math.inf).max(1)
         better = gained > record
-        found = torch.stack(acted, 1).view(worlds * starts, len(_LENGTHS), frames, width)
-        found = found[torch.arange(len(which), device=which.device), which]
-        kept = torch.where(better[:, None, None], found, plans.flatten(0, 1))
+        tried_plans = torch.stack(acted, 1).view(worlds * starts, len(_LENGTHS), frames, width)
+        tried_plans = tried_plans[torch.arange(len(which), device=which.device), which]
+        kept = torch.where(better[:, None, None], tried_plans, plans.flatten(0, 1))
         return kept.view_as(plans), torch.where(better, gained, record), better
 
 
@@ -326,10 +326,10 @@ def rolled(imagination: Imagination, plans: Tensor) -> tuple[list[ExpandedFrame]
     """
     roll, path, gains = imagination.start(plans.shape[1], tracked=True), [], []
     for action in plans.flatten(0, 1).unbind(1):
-        begin, weight, counts = roll.moment, roll.weight, roll.alive
+        begin, weight, counts = roll.worlds_state, roll.weight, roll.alive
         acting = roll.acting(action)
         gains.append(roll.step(action))
-        path.append(ExpandedFrame(begin, acting, roll.moment, weight, roll.weight, counts & roll.alive))
+        path.append(ExpandedFrame(begin, acting, roll.worlds_state, weight, roll.weight, counts & roll.alive))
     return path, torch.stack(gains).sum(0).view(plans.shape[:2])
 
 
@@ -351,9 +351,9 @@ def policy_of(
     for frame in reversed(range(len(path))):
         motion, gradient, curvature = expansion.motion[frame], expansion.gradient[frame], expansion.curvature[frame]
         whole = curvature + motion.mT @ curve @ motion
-        held = motion[..., n:].mT @ (weight[:, None, None] * eye) @ motion
+        damped = motion[..., n:].mT @ (weight[:, None, None] * eye) @ motion
         q = gradient + (motion.mT @ slope[..., None])[..., 0]
-        steered = whole[:, n:] + held
+        steered = whole[:, n:] + damped
         solved = _solved(steered[..., n:], torch.cat([q[:, n:, None], -steered[..., :n]], -1))
         change, gain = solved[..., 0], solved[..., 1:]
         action = path[frame].action
@@ -375,9 +375,9 @@ def _solved(matrix: Tensor, right: Tensor) -> Tensor:
     size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     factor, info = torch.linalg.cholesky_ex(matrix + (1e-9 * size + 1e-12) * eye)
-    found = torch.cholesky_solve(right, factor)
-    usable = (info == 0) & found.isfinite().all(-1).all(-1)
-    return torch.where(usable[:, None, None], found, 0.0)
+    solution = torch.cholesky_solve(right, factor)
+    usable = (info == 0) & solution.isfinite().all(-1).all(-1)
+    return torch.where(usable[:, None, None], solution, 0.0)
 
 
 def _difference(spec: StateSpec, state: State, reference: State) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.planning.settings import PlannerSettings
-from neurodyn.control.task_frames import FrameEnd, Moment, TaskFrames, judge
+from neurodyn.control.task_frames import FrameEnd, TaskFrames, WorldsState, judge
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.batch import State, Step, Window
@@ -125,30 +125,34 @@ class Roll:
     """One roll-out of all candidates, frame by frame.
 
     Attributes:
-        moment: Current state of the candidates; the previous one is overwritten unless the roll-out is tracked.
+        worlds_state: Current state of the candidates; the previous one is overwritten unless the roll-out is tracked.
         alive: Candidates whose episode has not ended, shape [rows], bool.
         weight: Discount of the next frame.
     """
 
-    def __init__(self, of: Imagination, moment: Moment, pending: Tensor | None, *, tracked: bool) -> None:
+    def __init__(
+        self, imagination: Imagination, worlds_state: WorldsState, pending: Tensor | None, *, tracked: bool
+    ) -> None:
         """Start at a moment."""
-        self._of, self.moment, self._pending, self._tracked = of, moment, pending, tracked
-        self._first = moment.state
-        self.alive = torch.ones(len(moment.state.q), dtype=torch.bool, device=moment.state.q.device)
+        self._imagination, self.worlds_state, self._pending, self._tracked = imagination, worlds_state, pending, tracked
+        self._first = worlds_state.state
+        self.alive = torch.ones(len(worlds_state.state.q), dtype=torch.bool, device=worlds_state.state.q.device)
         self._frame, self.weight = 0, 1.0
 
     def acting(self, action: Tensor, ahead: int = 0) -> Tensor:
         """Return the action of the next frame, or of one `ahead`, for a planned action, shape [rows, actions]."""
         frame = self._frame + ahead
-        return self._pending[:, frame] if self._pending is not None and frame < self._of.fixed else action
+        return self._pending[:, frame] if self._pending is not None and frame < self._imagination.fixed else action
 
     def step(self, action: Tensor) -> Tensor:
         """Act for one frame; return its contribution to the return of each row, shape [rows]."""
-        of, action = self._of, self.acting(action)
-        then, step, end = of.frames.frame(self.moment, action, of.generator, tracked=self._tracked)
-        gain = self._added(self._earned(step, end)[None], end.failed[None], then)[0]
+        imagination, action = self._imagination, self.acting(action)
+        after, step, end = imagination.frames.frame(
+            self.worlds_state, action, imagination.generator, tracked=self._tracked
+        )
+        gain = self._added(self._earned(step, end)[None], end.failed[None], after)[0]
         # Ended candidates stay at their start: their values no longer count, but must stay finite.
-        self.moment = replace(then, state=then.state.where(self.alive, self._first))
+        self.worlds_state = replace(after, state=after.state.where(self.alive, self._first))
         return gain
 
     @torch.no_grad()
@@ -157,38 +161,47 @@ class Roll:
 
         Candidates whose episode has ended continue without reward.
         """
-        of, before, after = self._of, [], []
-        acted = [self.acting(action, ahead).clamp(-of.limit, of.limit) for ahead, action in enumerate(actions)]
+        imagination, before, after = self._imagination, [], []
+        acted = [
+            self.acting(action, ahead).clamp(-imagination.limit, imagination.limit)
+            for ahead, action in enumerate(actions)
+        ]
         for action in acted:
-            before.append(self.moment.memory)
-            self.moment, step = of.frames.advance(self.moment, action, of.generator)
-            after.append((step, self.moment.now))
+            before.append(self.worlds_state.memory)
+            self.worlds_state, step = imagination.frames.advance(self.worlds_state, action, imagination.generator)
+            after.append((step, self.worlds_state.now))
         steps, now = Step.joined([step for step, _ in after]), Quantities.joined([now for _, now in after])
-        end = judge(of.frames.task, of.frames.bounds, steps, now, Memory.joined(before), torch.cat(acted))
+        end = judge(
+            imagination.frames.task, imagination.frames.bounds, steps, now, Memory.joined(before), torch.cat(acted)
+        )
         shape = len(acted), -1
-        return self._added(self._earned(steps, end).unflatten(0, shape), end.failed.unflatten(0, shape), self.moment)
+        return self._added(
+            self._earned(steps, end).unflatten(0, shape), end.failed.unflatten(0, shape), self.worlds_state
+        )
 
     def _earned(self, step: Step, end: FrameEnd) -> Tensor:
         """Return rewards less the penalty, shape [rows]."""
-        of, penalty = self._of, self._of._settings.penalty
-        uncertain = of.frames.disagreement(step) if penalty > 0 else None
+        imagination, penalty = self._imagination, self._imagination._settings.penalty
+        uncertain = imagination.frames.disagreement(step) if penalty > 0 else None
         if uncertain is None:
             return end.reward
-        return end.reward - penalty * of.frames.task.penalty_scale * uncertain.masked_fill(end.implausible, 0.0)
+        return end.reward - penalty * imagination.frames.task.penalty_scale * uncertain.masked_fill(
+            end.implausible, 0.0
+        )
 
-    def _added(self, earned: Tensor, failed: Tensor, then: Moment) -> Tensor:
+    def _added(self, earned: Tensor, failed: Tensor, after: WorldsState) -> Tensor:
         """Return the contributions of frames to the return, shape [frames, rows], from their rewards and failures."""
-        of, settings, gains = self._of, self._of._settings, []
+        imagination, settings, gains = self._imagination, self._imagination._settings, []
         for gain, fails in zip(earned, failed, strict=True):
             gains.append(self.weight * torch.where(self.alive, gain, 0.0))
             self.weight *= settings.discount
             self.alive = self.alive & ~fails
         self._frame += len(gains)
-        if self._frame == settings.horizon and of.value is not None:
-            seen = of.frames.task.observe(then.now, then.memory)
-            gains[-1] = gains[-1] + self.weight * torch.where(self.alive, of.value(seen), 0.0)
-        of.spent.frames += failed.numel()
-        of.spent.gradients += failed.numel() if self._tracked else 0
+        if self._frame == settings.horizon and imagination.value is not None:
+            seen = imagination.frames.task.observe(after.now, after.memory)
+            gains[-1] = gains[-1] + self.weight * torch.where(self.alive, imagination.value(seen), 0.0)
+        imagination.spent.frames += failed.numel()
+        imagination.spent.gradients += failed.numel() if self._tracked else 0
         return torch.stack(gains)
 
 

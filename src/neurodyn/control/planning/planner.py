@@ -177,13 +177,13 @@ class Planner:
         plan = self._shifted(state)
         if self._pending is None and self.delay:  # nothing acts before the first decision takes effect
             self._pending = plan.new_zeros(len(plan), self.delay, plan.shape[2])
-        found = torch.empty_like(plan)
+        better = torch.empty_like(plan)
         for rows, context, first in self._history.groups():
             imagined = self._imagination(rows, context, self._memory)
-            found[rows] = self._optimiser.improve(imagined, plan[rows], first=first)
-        finite = found.isfinite().flatten(1).all(1)
+            better[rows] = self._optimiser.improve(imagined, plan[rows], first=first)
+        finite = better.isfinite().flatten(1).all(1)
         self.fallbacks += int((~finite).sum())
-        self._plan = torch.where(finite[:, None, None], found, plan)
+        self._plan = torch.where(finite[:, None, None], better, plan)
         self.decided = self._plan[:, self.delay].clamp(-self.task.limit, self.task.limit)
         self.action = self._acting(self.decided)
         self._torque = self._logged(state, self.task.control(self.action, now, self._memory))

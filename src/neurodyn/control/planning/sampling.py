@@ -29,9 +29,9 @@ def smooth_noise(shape: tuple[int, ...], knot: int, generator: torch.Generator, 
         return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
     count = -(-(frames - 1) // knot) + 1
     knots = torch.randn(*shape[:-2], count, shape[-1], generator=generator, dtype=like.dtype, device=like.device)
-    place = torch.arange(frames, dtype=like.dtype, device=like.device) / knot
-    before = place.floor().long().clamp_max(max(0, count - 2))
-    share = (place - before)[:, None]
+    position = torch.arange(frames, dtype=like.dtype, device=like.device) / knot
+    before = position.floor().long().clamp_max(max(0, count - 2))
+    share = (position - before)[:, None]
     return torch.lerp(knots[..., before, :], knots[..., before + (count > 1), :], share)
 
 
@@ -215,17 +215,20 @@ class Gradient(PlanOptimiser):
         )  # fmt: skip
         drawn[:, 0] = 0.0
         plans = (plan[:, None] + settings.noise * limit * drawn).clamp(-limit, limit)
-        found, record = plans, torch.full(plans.shape[:2], -math.inf, dtype=plan.dtype, device=plan.device)
+        best_plans, record = plans, torch.full(plans.shape[:2], -math.inf, dtype=plan.dtype, device=plan.device)
         moments = torch.zeros(2, *plans.shape, dtype=plan.dtype, device=plan.device)
         steps = settings.first_steps if first else settings.steps
         for number in range(1, steps + 1):
             returns, gradient = self._differentiated(imagination, plans)
             better = returns > record
-            record, found = torch.where(better, returns, record), torch.where(better[..., None, None], plans, found)
+            record, best_plans = (
+                torch.where(better, returns, record),
+                torch.where(better[..., None, None], plans, best_plans),
+            )
             plans = self._moved(plans, gradient, moments, number, settings.rate * limit).clamp(-limit, limit)
         returns = imagination.returns(plans)
         better = returns > record
-        return best(torch.where(better, returns, record), torch.where(better[..., None, None], plans, found))
+        return best(torch.where(better, returns, record), torch.where(better[..., None, None], plans, best_plans))
 
     def _differentiated(self, imagination: Imagination, plans: Tensor) -> tuple[Tensor, Tensor]:
         """Return returns and clipped gradients; zero where they are not finite."""

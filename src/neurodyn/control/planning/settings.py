@@ -82,7 +82,7 @@ def load_settings(kind: type[S], planner: str, task: str, path: Path | None = No
     Raises:
         InputError: The file is missing or bad, or a value is not valid or not for this planner.
     """
-    found = load_preset(kind, path, (_PRESETS / f"{planner}-{task.partition('@')[0]}.yaml",)) or kind()
+    settings = load_preset(kind, path, (_PRESETS / f"{planner}-{task.partition('@')[0]}.yaml",)) or kind()
     given = {name: value for name, value in flags.items() if value is not None}
     strange = sorted(given.keys() - set(kind.__struct_fields__))
     if strange:
@@ -90,6 +90,6 @@ def load_settings(kind: type[S], planner: str, task: str, path: Path | None = No
             f"{strange[0]} is not a setting of the planner {planner!r}; it has {', '.join(kind.__struct_fields__)}"
         )
     try:
-        return from_dict({**to_dict(found), **given}, kind, "planner settings")
+        return from_dict({**to_dict(settings), **given}, kind, "planner settings")
     except InputError as error:
         raise InputError(str(error).removeprefix("planner settings: ")) from None

@@ -113,8 +113,8 @@ class RobotLog:
     def _go_on(self, head: list[str]) -> None:
         """Read the number of the last episode, and remove an incomplete last line."""
         with self.path.open("r+b") as file:
-            found = file.readline().decode("utf-8", "replace").strip().split(",")
-            if found != head:
+            written_head = file.readline().decode("utf-8", "replace").strip().split(",")
+            if written_head != head:
                 raise InputError(f"{self.path}: is a log of other values; valid: another file, or the same robot")
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL))
@@ -331,16 +331,16 @@ class RobotDynamics(Dynamics):
         self._write(sent)
         self._sent = sent
         self._frame += 1
-        before, found = self._clock, state
+        before, measured = self._clock, state
         for _ in range(self._repeats):
-            found = self._measured(self.process.command(sent))
-            if bool(self.limits.bounds.outside(found.q, found.qd)):
+            measured = self._measured(self.process.command(sent))
+            if bool(self.limits.bounds.outside(measured.q, measured.qd)):
                 self.stop()
                 self._rests = True
                 break
         assert self.robot is not None
         self.late = self.process.settings.realtime and self._clock - before > _LONG * self.robot.dt
-        return carry, Step(state=found, applied=command[None])
+        return carry, Step(state=measured, applied=command[None])
 
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Return the carry unchanged; see `begin`."""
@@ -352,8 +352,8 @@ class RobotDynamics(Dynamics):
         if self._unlogged:
             assert self._seen is not None
             control = self.process.settings.control
-            held = [0.0 if control == "torque" else self._seen[1][place] for place in self._hold]
-            self._write(self._sent if control == "command" else held)  # the effect of `stop` on actuators is unknown
+            command = [0.0 if control == "torque" else self._seen[1][place] for place in self._hold]
+            self._write(self._sent if control == "command" else command)  # the effect of `stop` on actuators is unknown
             if self._late > max(1.0, _LATE * self._ticks):
                 notice(f"{self.process.name}: {self._late} of {self._ticks - 1} frames of an episode began late; give "
                        "faster decisions, or a lower rate")  # fmt: skip
@@ -396,17 +396,17 @@ class RobotDynamics(Dynamics):
 
     def _checked(self, values: dict[str, list[float]], name: str, width: int) -> list[float]:
         """Return measured values if their number is right and all are finite; else stop the robot."""
-        found = values.get(name)
+        numbers = values.get(name)
         wrong = None
-        if found is None:
+        if numbers is None:
             wrong = f"has no {name!r}"
-        elif len(found) != width:
-            wrong = f"{name!r} has {len(found)} values"
-        elif not all(map(math.isfinite, found)):
+        elif len(numbers) != width:
+            wrong = f"{name!r} has {len(numbers)} values"
+        elif not all(map(math.isfinite, numbers)):
             wrong = f"{name!r} has a value that is not finite"
         if wrong is None:
-            assert found is not None
-            return found
+            assert numbers is not None
+            return numbers
         self.process.stop()
         names = {"q": self.spec.q_names, "qd": self.spec.qd_names}.get(name, (name,))
         raise RobotStoppedError(

@@ -207,6 +207,6 @@ class RobotProcess:
             return
         self._replaced = True
         with suppress(InputError):
-            other = RobotProcess(self.name, self._hold)
-            other._replaced = True
-            other.close()
+            replacement = RobotProcess(self.name, self._hold)
+            replacement._replaced = True
+            replacement.close()

@@ -226,9 +226,9 @@ def _settings(robot: Any) -> dict[str, Any]:
         raise InputError("control is 'command' without a method stop; valid: one that makes the robot safe")
     patience = max(_LEAST_PATIENCE, _FRAMES / rate) if realtime else _SIMULATED_PATIENCE
     given = {"patience": patience, "reset_seconds": 60.0, "velocity_filter": 1.0 / rate}
-    for name, usual in given.items():
+    for name, default in given.items():
         value = getattr(robot, name, None)
-        given[name] = usual if value is None else value
+        given[name] = default if value is None else value
         if not _positive(given[name]):
             raise InputError(f"{name} is {value!r}; valid: a time above 0 [s]")
     return {"rate": float(rate), "realtime": realtime, "control": control, **given}
@@ -242,7 +242,7 @@ def _plain(seen: Any) -> dict[str, Any]:
     """Return measured values as lists, scalars as lists of one; raises an InputError for invalid values."""
     if not hasattr(seen, "items"):
         raise InputError(f"observe() returned {type(seen).__name__}; valid: a dict with at least 'q'")
-    found = {}
+    plain = {}
     for name, value in seen.items():
         if value is None:
             continue
@@ -252,8 +252,8 @@ def _plain(seen: Any) -> dict[str, Any]:
             raise InputError(f"observe(): {name!r} is {type(value).__name__}; valid: numbers") from None
         if array.ndim > 1:
             raise InputError(f"observe(): {name!r} has shape {list(array.shape)}; valid: a number, or 1-D")
-        found[str(name)] = array.reshape(-1).tolist()
-    return found
+        plain[str(name)] = array.reshape(-1).tolist()
+    return plain
 
 
 def make(file: str, kind: str) -> Any:
@@ -272,13 +272,13 @@ def make(file: str, kind: str) -> Any:
         raise InputError(f"{path}: {kind} cannot be made without arguments ({error})") from None
 
 
-def said(error: BaseException) -> str:
+def described_error(error: BaseException) -> str:
     """Return an exception of the user's class in a line, with its location."""
     if isinstance(error, InputError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{location}"
 
 
 def _read(orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
@@ -304,7 +304,7 @@ def main() -> None:
     try:
         worker = Worker(make(file, kind), json.loads(hold), answer)
     except Exception as error:  # the user's file may raise anything
-        answer({"is": "refused", "why": said(error)})
+        answer({"is": "refused", "why": described_error(error)})
         return
     orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()  # signal handlers may put into it
     signal.signal(signal.SIGTERM, lambda *_: orders.put(_END))
@@ -315,7 +315,7 @@ def main() -> None:
     except Exception as error:  # so may its methods
         with suppress(Exception):
             worker.stop()
-        answer({"is": "failed", "why": said(error)})
+        answer({"is": "failed", "why": described_error(error)})
 
 
 if __name__ == "__main__":

@@ -94,11 +94,13 @@ def check_log(subject: Subject) -> CheckResult:
     split, frames, context = chosen_split(store, None), max(1, round(_SECONDS / robot.dt)), dynamics.spec.context
     starts = Recorded.along(store, split, context, frames, _STARTS)
     truth = starts.truth
-    found = compare(robot, roll_out(dynamics, starts.batches(context)).path, truth, simulated=False)
-    horizon, words = min(found.by_horizon, key=int), split_name(split)
+    comparison = compare(robot, roll_out(dynamics, starts.batches(context)).path, truth, simulated=False)
+    horizon, words = min(comparison.by_horizon, key=int), split_name(split)
     findings = []
-    for name in found.summary.percentiles:
-        mine, still = (table[horizon].means[name] for table in (found.by_horizon, found.baselines.persistence))
+    for name in comparison.summary.percentiles:
+        mine, still = (
+            table[horizon].means[name] for table in (comparison.by_horizon, comparison.baselines.persistence)
+        )
         share = None if mine is None or still is None else mine / max(still, 1e-12)
         findings.append(
             judged(
@@ -108,6 +110,6 @@ def check_log(subject: Subject) -> CheckResult:
             )
         )  # fmt: skip
     figures = LogErrors(
-        split=words, rollouts=truth.worlds, by_horizon=found.by_horizon, baselines=found.baselines
+        split=words, rollouts=truth.worlds, by_horizon=comparison.by_horizon, baselines=comparison.baselines
     )  # fmt: skip
     return CheckResult(findings=findings, figures=figures)

@@ -88,16 +88,16 @@ def check_joint_limits(subject: Subject) -> CheckResult:
 
 def _presses(robot: Robot) -> list[_Press]:
     joints, q_names = {joint.name: joint for joint in robot.joints}, robot.spec.q_names
-    found = []
+    presses = []
     if robot.command == "command":  # a servo chooses its own effort
-        return found
+        return presses
     for control, (name, effort) in enumerate(robot.actuated.items()):
         joint = joints[name]
         if joint.lower is not None and joint.upper is not None:
             for side, limit in ((-1, joint.lower), (1, joint.upper)):
                 width = joint.upper - joint.lower
-                found.append(_Press(joint, control, q_names.index(name), side, effort, limit, width))
-    return found
+                presses.append(_Press(joint, control, q_names.index(name), side, effort, limit, width))
+    return presses
 
 
 def _pressed(subject: Subject, presses: list[_Press]) -> list[LimitTest]:

@@ -150,11 +150,11 @@ def check_rest(subject: Subject) -> CheckResult:
         soles = [pattern for foot in robot.legs.feet for pattern in robot.contacts[foot]]
         if all(matching(point.shape, soles) for point in layout.contact_points):
             return CheckResult(findings=[Finding(what="rest on a ground: its feet alone touch it", verdict="ok")])
-    found = {where.name or "": _settled(subject, where) for where in _grounds(subject)}
-    if not found:
+    by_ground = {where.name or "": _settled(subject, where) for where in _grounds(subject)}
+    if not by_ground:
         return CheckResult(findings=[Finding(what="rest on a ground: none is declared", verdict="ok")])
-    figures = AtRest(grounds=found)
-    return CheckResult(findings=[_depth(found), _jitter(robot, found)], figures=figures)
+    figures = AtRest(grounds=by_ground)
+    return CheckResult(findings=[_depth(by_ground), _jitter(robot, by_ground)], figures=figures)
 
 
 def _grounds(subject: Subject) -> list[Scenario]:
@@ -183,14 +183,14 @@ def _settled(subject: Subject, where: Scenario) -> Rest:
     )  # fmt: skip
 
 
-def _depth(found: dict[str, Rest]) -> Finding:
-    name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].depth))
+def _depth(by_ground: dict[str, Rest]) -> Finding:
+    name, worst = max(by_ground.items(), key=lambda entry: or_infinite(entry[1].depth))
     advice = "raise material.stiffness, and material.damping with its square root; more substeps if it jitters then"
     return judged("depth in the ground at rest", worst.depth, DEEP, unit="m", note=name, advice=advice)
 
 
-def _jitter(robot: Robot, found: dict[str, Rest]) -> Finding:
-    name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].jitter))
+def _jitter(robot: Robot, by_ground: dict[str, Rest]) -> Finding:
+    name, worst = max(by_ground.items(), key=lambda entry: or_infinite(entry[1].jitter))
     advice, spec = more_substeps(robot), robot.spec
     if robot.gains is not None:
         advice += ", or lower the stiffness in gains.hold"
@@ -227,9 +227,9 @@ def check_random_control(subject: Subject) -> CheckResult:
     speeds = greatest_speeds(robot.spec, bounds, path.qd)
     whole = finite_worlds(path)
 
-    def row(what: str, bounds: tuple[float, float], found: list[Departure], advice: str) -> Finding:
-        share = sum(departure.trajectories for departure in found) / subject.worlds
-        note = found[0].words if found else ""
+    def row(what: str, bounds: tuple[float, float], departures: list[Departure], advice: str) -> Finding:
+        share = sum(departure.trajectories for departure in departures) / subject.worlds
+        note = departures[0].words if departures else ""
         return judged(what, share, bounds, unit="%", scale=100.0, note=note, advice=advice)
 
     physical = [departure for departure in tally.departures if not departure.declared]
@@ -266,15 +266,15 @@ def greatest_speeds(spec: StateSpec, bounds: PlausibleBounds, qd: Tensor) -> dic
     """Return the largest speeds of joints, slides and a floating base from velocities [..., nv]."""
     fastest = qd.abs().nan_to_num(nan=math.inf).flatten(0, -2).amax(0).tolist()
     names = [name for joint in spec.joints for name in [joint.name] * joint.nv]
-    found: dict[str, Speed] = {}
+    speeds: dict[str, Speed] = {}
     for dof, (joint, unit, value) in enumerate(zip(names, spec.qd_units, fastest, strict=True)):
         base = spec.floating and joint == spec.joints[0].name
         kind = ("base" if base else "joint") if unit == "rad/s" else ("base linear" if base else "slide")
         kind = "base angular" if kind == "base" else kind
         speed = Speed(value, bounds.qd[dof][1], unit, spec.qd_names[dof])
-        if kind not in found or speed.value > found[kind].value:
-            found[kind] = speed
-    return found
+        if kind not in speeds or speed.value > speeds[kind].value:
+            speeds[kind] = speed
+    return speeds
 
 
 def _advice(subject: Subject) -> str:
@@ -322,16 +322,16 @@ class StepConvergence(Figures, frozen=True):
 def check_convergence(subject: Subject) -> CheckResult:
     """Compare the declared step with half and a quarter of it."""
     robot, frames = subject.robot, max(JUDGED, max((h for h in HORIZONS if h <= subject.frames), default=JUDGED))
-    found: dict[str, StepErrors] = {}
+    by_motion: dict[str, StepErrors] = {}
     for name, starts in (("driven", "sampling"), ("settling", "reset")):
         rng = generator(subject.seed, "check", "convergence", name)
         state, environment = replace(subject.scenario, starts=starts).begin(robot, subject.few, rng)
         drive = driven_at_random(robot, subject.few, frames, rng) if name == "driven" else None
         recording = subject.record(state, environment, drive or passive(robot, subject.few, frames))
-        found[name] = _errors(subject, recording, frames)
+        by_motion[name] = _errors(subject, recording, frames)
     words = {"driven": "step error of motion, random", "settling": "step error of motion, resets"}
-    findings = [_row(subject, words[name], errors) for name, errors in found.items()]
-    return CheckResult(findings=findings, figures=StepConvergence(**found))
+    findings = [_row(subject, words[name], errors) for name, errors in by_motion.items()]
+    return CheckResult(findings=findings, figures=StepConvergence(**by_motion))
 
 
 def _errors(subject: Subject, recording: SimulatedMotion, frames: int) -> StepErrors:
@@ -384,15 +384,17 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     engine = HybridDynamics(robot.spec, tree, config, declaration=locate(robot))
     state = inside(robot, subject.draw("engine", subject.few))
     torque = _torques(subject)
-    free, where = _difference(subject, engine, state, torque)
+    free, velocity_name = _difference(subject, engine, state, torque)
     advice = f"{more_substeps(robot)}: their integrators differ by the step"
-    findings = [judged("hybrid engine, one free frame", free, FREE, unit="%", scale=100.0, note=where, advice=advice)]
+    findings = [
+        judged("hybrid engine, one free frame", free, FREE, unit="%", scale=100.0, note=velocity_name, advice=advice)
+    ]
     pressed, touching = _against_limits(subject, state), None
     if pressed is not None:
-        touching, where = _difference(subject, engine, pressed, torch.zeros_like(torque))
+        touching, velocity_name = _difference(subject, engine, pressed, torch.zeros_like(torque))
         advice = "identify the limits before a hybrid model is used at them"
         what, bounds = "hybrid engine, one frame at limits", (AT_LIMITS, math.inf)
-        findings.append(judged(what, touching, bounds, unit="%", scale=100.0, note=where, advice=advice))
+        findings.append(judged(what, touching, bounds, unit="%", scale=100.0, note=velocity_name, advice=advice))
     return CheckResult(findings=findings, figures=EngineAgreement(free=free, at_limits=touching))
 
 

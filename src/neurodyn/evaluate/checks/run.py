@@ -183,14 +183,14 @@ def _checked(request: CheckRequest, names: tuple[str, ...]) -> RobotCheck:
         open_robot_log(robot, request.data)  # refused before any check
     _ = subject.scenario, subject.built  # refuse a robot that cannot be built before any check
     subject.draw("states", 1)
-    found = {}
+    results = {}
     with torch_threads(request.threads):
         for number, name in enumerate(names):
             with stage(number / len(names), (number + 1) / len(names), name.replace("_", " ")):
-                found[name] = _run(CHECKS[name], subject)
+                results[name] = _run(CHECKS[name], subject)
     return RobotCheck(
         robot=robot.name, ground=subject.scenario.name, worlds=request.worlds, frames=request.frames,
-        seed=request.seed, dt=robot.dt, simulator=to_dict(robot.simulator), checks=found,
+        seed=request.seed, dt=robot.dt, simulator=to_dict(robot.simulator), checks=results,
     )  # fmt: skip
 
 

@@ -91,10 +91,10 @@ class PolicyRolloutTerm:
         for number, actor in enumerate(actors):
             if actor.log not in data.names:
                 raise InputError(f"policy of {actor.log!r}: no such data; valid: {choices(data.names)}")
-            place = data.names.index(actor.log)
+            log_index = data.names.index(actor.log)
             lead = max(model.spec.context, 0 if actor.beginnings else LEAD)
             frames = lead + settings.frames
-            store, episodes = _episodes(data.stores[place], actor, frames)
+            store, episodes = _episodes(data.stores[log_index], actor, frames)
             if not len(episodes):
                 notice(f"{actor.log}: no episode without noise has {frames} frames; its policy is not rolled out")
                 continue
@@ -106,7 +106,7 @@ class PolicyRolloutTerm:
                     device=device, episodes=episodes,
                 )
             )  # fmt: skip
-            shares.append(data.shares[place])
+            shares.append(data.shares[log_index])
         self._shares = torch.tensor(shares, dtype=torch.float64)
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "policy rollouts"))
 
@@ -143,26 +143,28 @@ class PolicyRolloutTerm:
         """Return the distance from the log at each comparison, shape [], for the drawn roll-outs."""
         windows, model, lead = self._windows, self._model, self._leads[self._chosen]
         q, qd = (x[:, lead :: self._settings.cut].flatten(0, 1) for x in (windows.q, windows.qd))
-        usual = compared(model, State(q, qd))
-        center, scale = usual.mean(0), usual.std(0).clamp_min(_LEAST)
+        logged_quantities = compared(model, State(q, qd))
+        center, scale = logged_quantities.mean(0), logged_quantities.std(0).clamp_min(_LEAST)
         for state, logged, kept in self.rolled():
-            own, its = (((compared(model, x)[kept] - center) / scale).clamp(-_FAR, _FAR) for x in (state, logged))
-            spread = (_spread(own) - _spread(its)).square()
-            yield ((own.mean(0) - its.mean(0)).square() + self._settings.spread * spread).sum()
+            predicted, truth = (
+                ((compared(model, x)[kept] - center) / scale).clamp(-_FAR, _FAR) for x in (state, logged)
+            )
+            spread = (_spread(predicted) - _spread(truth)).square()
+            yield ((predicted.mean(0) - truth.mean(0)).square() + self._settings.spread * spread).sum()
 
     def gradients(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients of the sum of the distances; comparisons with a non-finite gradient are left out."""
-        found, far = [torch.zeros_like(p) for p in parameters], []
+        gradients, distances = [torch.zeros_like(p) for p in parameters], []
         for loss in self.losses():
-            own = torch.autograd.grad(loss, parameters, allow_unused=True)
-            norm = torch.stack([g.norm() for g in own if g is not None])
-            far.append(loss.detach())
+            loss_gradient = torch.autograd.grad(loss, parameters, allow_unused=True)
+            norm = torch.stack([g.norm() for g in loss_gradient if g is not None])
+            distances.append(loss.detach())
             if bool(norm.isfinite().all()):
-                for total, gradient in zip(found, own, strict=True):
+                for total, gradient in zip(gradients, loss_gradient, strict=True):
                     if gradient is not None:
                         total += gradient
-        self.mismatch = float(torch.stack(far).mean()) if far else math.nan
-        return found
+        self.mismatch = float(torch.stack(distances).mean()) if distances else math.nan
+        return gradients
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws."""

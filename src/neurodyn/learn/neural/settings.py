@@ -149,10 +149,10 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     if size not in _SUITING and path is None:
         raise unknown("size", size, _SUITING, "the path of a settings file")
     suiting = "log" if log and size == "small" else _SUITING.get(size)
-    own = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
-    found = load_preset(Settings, path, (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"))
-    if found is not None:
-        return found
+    declared_file = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
+    preset = load_preset(Settings, path, (declared_file, _GENERAL / f"train-{size}-{net or suiting}.yaml"))
+    if preset is not None:
+        return preset
     if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
         kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
         raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
@@ -167,10 +167,10 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None, membe
     declaration. In the general ones the context of all phases is the network's memory: with less history, weights that
     read the history of a log would unlearn it.
     """
-    own = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
-    found = load_preset(Settings, None if size == "finetune" else Path(size), own)
-    if found is not None:
-        return msgspec.structs.replace(found, net=net, members=members)
+    declared_file = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
+    preset = load_preset(Settings, None if size == "finetune" else Path(size), declared_file)
+    if preset is not None:
+        return msgspec.structs.replace(preset, net=net, members=members)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
     phases = tuple(msgspec.structs.replace(phase, context=net.memory) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, members=members, phases=phases)

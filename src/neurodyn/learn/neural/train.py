@@ -86,8 +86,10 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
 
 def _constrained(mechanism: Mechanism, values: Mapping[str, float]) -> bool:
     """Return whether joints have limits or friction."""
-    found = {**mechanism.quantities(), **values}
-    return any(name.endswith(_LIMITS) or (name.endswith(".friction") and value > 0) for name, value in found.items())
+    quantities = {**mechanism.quantities(), **values}
+    return any(
+        name.endswith(_LIMITS) or (name.endswith(".friction") and value > 0) for name, value in quantities.items()
+    )
 
 
 def _base_model(run: str, header: StoreHeader) -> HybridDynamics:
@@ -204,14 +206,14 @@ def _commanded(robot: Robot, mixture: Mixture) -> Robot:
     Raises:
         InputError: Data are of another robot, or logs are of different controllers.
     """
-    found = [as_logged(robot, part.header) for part in mixture.stores]
-    for part, one in zip(mixture.stores, found, strict=True):
+    robots = [as_logged(robot, part.header) for part in mixture.stores]
+    for part, one in zip(mixture.stores, robots, strict=True):
         require_data(one, part)
-        if one != found[0]:
+        if one != robots[0]:
             raise InputError(
                 f"data of robot {robot.name!r}: the logs have different controllers; valid: one, or a model for each"
             )
-    return found[0]
+    return robots[0]
 
 
 def require_data(robot: Robot, store: Store, spec: StateSpec | None = None) -> None:
@@ -298,7 +300,7 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
         impulses.change.copy_(wanted.double().std(0).clamp_min(1e-12))
         wanted = wanted[:, impulses.known]
     untold = 0 if impulses is None else impulses.untold
-    model.predictor.fit(torch.cat(inputs), wanted, silent=model.encoding.base_is_whole, untold=untold)
+    model.predictor.fit(torch.cat(inputs), wanted, start_at_zero=model.encoding.base_is_whole, missing_outputs=untold)
     if model.members > 1:
         states = torch.cat([torch.cat([sample.q, sample.qd], -1) for sample in samples])
         model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))

@@ -251,12 +251,12 @@ class NeuralLearner(WindowLearner):
     @cached_property
     def _alike(self) -> bool:
         """Whether all stores share the first one's scene, gravity and window fields."""
-        found = []
+        stores = []
         for store in self._data.stores:
             own = store.header.fingerprint
             fields = store.ground is None, bool((store.status == Status.TERMINATED).any())
-            found.append((store.header.scene, None if own is None else own.gravity, fields))
-        return all(one == found[0] for one in found)
+            stores.append((store.header.scene, None if own is None else own.gravity, fields))
+        return all(one == stores[0] for one in stores)
 
     def _loss_of(self, environments: Sequence[RecordedEnvironments], batches: Sequence[Batch]) -> Callable[[], Tensor]:
         """Return the loss as a function of the batches' current contents."""
@@ -281,23 +281,23 @@ class NeuralLearner(WindowLearner):
             members = torch.zeros(len(part.batch.q), dtype=torch.int64) if part.members is None else part.members
             places = torch.empty_like(members)
             for m in range(self._model.members):
-                own = members == m
-                count = int(own.sum())
-                places[own] = torch.arange(before[m], before[m] + count)
+                of_member = members == m
+                count = int(of_member.sum())
+                places[of_member] = torch.arange(before[m], before[m] + count)
                 before[m] += count
-            own = wanted[places].nonzero()[:, 0]
-            if len(own):
-                environment = None if part.environment is None else part.environment.rows(own)
-                kept = None if part.members is None else part.members[own]
-                parts.append(LossPart(part.batch.rows(own), environment, kept, part.store))
+            of_member = wanted[places].nonzero()[:, 0]
+            if len(of_member):
+                environment = None if part.environment is None else part.environment.rows(of_member)
+                kept = None if part.members is None else part.members[of_member]
+                parts.append(LossPart(part.batch.rows(of_member), environment, kept, part.store))
         self._batch = parts
 
     @torch.no_grad()
     def broken(self, row: int) -> None:
         """Report a window on which the roll-out or its gradient breaks down."""
         self.take(torch.tensor([row]))
-        found = [(part, self._fault(part)) for part in self._batch]
-        part, fault = next(((part, fault) for part, fault in found if fault is not None), (self._batch[0], None))
+        faults = [(part, self._fault(part)) for part in self._batch]
+        part, fault = next(((part, fault) for part, fault in faults if fault is not None), (self._batch[0], None))
         batch, world = part.batch, 0 if fault is None else fault.world
         frames = batch.control.shape[1]
         if fault is None:

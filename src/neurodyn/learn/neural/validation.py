@@ -118,8 +118,8 @@ class RolloutValidation:
     @torch.no_grad()
     def _rolled_out(self, model: NeuralDynamics) -> tuple[Tensor, Tensor, Tensor]:
         """Return the error of each roll-out [rollouts], and of its positions and velocities [rollouts, T, nv]."""
-        found = [self._errors(model, batch, environment) for batch, environment in self._parts]
-        q, qd = (torch.cat(parts) for parts in zip(*found, strict=True))
+        errors = [self._errors(model, batch, environment) for batch, environment in self._parts]
+        q, qd = (torch.cat(parts) for parts in zip(*errors, strict=True))
         errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
         return errors.nan_to_num(WORST, WORST).clamp_max(WORST), q, qd
 

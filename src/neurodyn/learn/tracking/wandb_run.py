@@ -71,8 +71,11 @@ class WandbRun(Tracker):
         """Return the identifiers of the run in W&B, and its page."""
         run = self._run
         offline = bool(run.offline)
-        found = {"id": run.id, "project": run.project, "entity": run.entity, "url": None if offline else run.url}
-        return {**{name: value for name, value in found.items() if value}, "mode": "offline" if offline else "online"}
+        identity = {"id": run.id, "project": run.project, "entity": run.entity, "url": None if offline else run.url}
+        return {
+            **{name: value for name, value in identity.items() if value},
+            "mode": "offline" if offline else "online",
+        }
 
     def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
         """Show configuration and manifest as the run's config, and the state of the code as files."""

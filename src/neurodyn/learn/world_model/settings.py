@@ -87,11 +87,11 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
         size: "small", "paper", "short" or "long" (memory), "online" (`policy online`), or the path of a settings file.
     """
     presets = (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml")
-    found = load_preset(WorldSettings, settings_file(size), presets)
-    if found is None:
+    preset = load_preset(WorldSettings, settings_file(size), presets)
+    if preset is None:
         sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
         raise unknown("size", size, sizes, "the path of a settings file")
-    return found
+    return preset
 
 
 def load_world_finetuning(size: str, net: EnsembleConfig, context: int) -> WorldSettings:

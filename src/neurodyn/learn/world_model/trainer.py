@@ -77,15 +77,15 @@ def _whole_loss(
     if first:
         inputs, top, hidden = model.read(states[:, :, :first], batch.control[:, :, :first])
         if phase.teach:
-            found = one_frame(model, states[:, :, :first], inputs, top)
+            forecasts = one_frame(model, states[:, :, :first], inputs, top)
             loss = loss + phase.teach * _frames_loss(
-                model, found, batch, slice(1, first + 1), False, phase, settings, change, weights
+                model, forecasts, batch, slice(1, first + 1), False, phase, settings, change, weights
             )
     else:
         hidden = model.net.begin(states.shape[1], states)
     isolate = phase.loss == "absolute"
-    found = model.follow(hidden, states[:, :, first], batch.control[:, :, first:], isolate=isolate)
-    return loss + _frames_loss(model, found, batch, slice(first + 1, None), True, phase, settings, change, weights)
+    forecasts = model.follow(hidden, states[:, :, first], batch.control[:, :, first:], isolate=isolate)
+    return loss + _frames_loss(model, forecasts, batch, slice(first + 1, None), True, phase, settings, change, weights)
 
 
 def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> MemberForecasts:
@@ -107,7 +107,7 @@ def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) ->
 
 def _frames_loss(
     model: WorldModel,
-    found: MemberForecasts,
+    forecasts: MemberForecasts,
     batch: Batch,
     frames: slice,
     forecast: bool,
@@ -116,18 +116,18 @@ def _frames_loss(
     change: Tensor,
     weights: EventWeights,
 ) -> Tensor:
-    """Return the losses of the members over the frames of windows that `found` predicts, shape [members]."""
+    """Return the losses of the members over the frames of windows that `forecasts` predicts, shape [members]."""
     states = model.observation.join(batch.q, batch.qd, batch.channels)
-    error = (found.states - states[:, :, frames]) / model.scale
-    log_std = model.bounded(found.log_std, grows=forecast)
+    error = (forecasts.states - states[:, :, frames]) / model.scale
+    log_std = model.bounded(forecasts.log_std, grows=forecast)
     unit = model.scale / change
     if phase.loss == "absolute":
         values = (error * unit).abs() + negative_log_likelihood(error.detach(), log_std, 0.0)
     else:
         values = negative_log_likelihood(error, log_std, settings.beta, unit)
     loss = values[..., model.varying].mean((1, 2, 3))
-    if found.logits is not None:
-        loss = loss + _event_loss(model, found.logits, batch, frames, weights)
+    if forecasts.logits is not None:
+        loss = loss + _event_loss(model, forecasts.logits, batch, frames, weights)
     return loss
 
 
@@ -246,7 +246,7 @@ class WorldModelLearner(WindowLearner):
         self.take(torch.tensor([row]))
         batch, ends = self._batch
         windows = batch if batch.q.shape[1] else ends.windows
-        where, frames = f"training of a world model of {self._model.spec.robot!r}", windows.control.shape[2]
+        run_name, frames = f"training of a world model of {self._model.spec.robot!r}", windows.control.shape[2]
         control = windows.control[..., : self._model.spec.nu]  # without the conditions
         parts = (windows.q, windows.qd, control, windows.channels)
         # The first of the members' windows at this index that is not finite, or the first if all are.
@@ -254,7 +254,7 @@ class WorldModelLearner(WindowLearner):
         m = int(sound.int().argmin())
         q, qd, control, channels = (None if x is None else x[m] for x in parts)
         window = Window(q, qd, control, channels)  # pyright: ignore[reportArgumentType]
-        fault = Fault(where, row, frames, "the gradient", None, None, None)
+        fault = Fault(run_name, row, frames, "the gradient", None, None, None)
         report(fault, Before(self._model.spec, window))
 
     def zero_gradients(self) -> None:
@@ -363,9 +363,9 @@ class WorldValidation:
         channels = None if batch.channels is None else batch.channels[:, : first + 1]
         past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first], channels)
         around = world_parameters(model.conditions, batch.parameters)
-        found = model.rollout(past, batch.control[:, first:], around)
+        predicted = model.rollout(past, batch.control[:, first:], around)
         truth = model.observation.join(batch.q, batch.qd, batch.channels)[:, first + 1 :]
-        error = model.observation.join(found.q, found.qd, found.channels)[:, 1:] - truth
-        assert found.aleatoric is not None  # world models predict both
-        assert found.epistemic is not None
-        return error, torch.hypot(found.aleatoric, found.epistemic)
+        error = model.observation.join(predicted.q, predicted.qd, predicted.channels)[:, 1:] - truth
+        assert predicted.aleatoric is not None  # world models predict both
+        assert predicted.epistemic is not None
+        return error, torch.hypot(predicted.aleatoric, predicted.epistemic)

@@ -13,7 +13,7 @@ import torch
 
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.robot.in_loop import RobotDynamics
-from neurodyn.control.task_frames import Moment, TaskFrames
+from neurodyn.control.task_frames import TaskFrames, WorldsState
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress, showing
@@ -413,13 +413,13 @@ def logged_actor(task: Task, log: str, policy: str | Path) -> LoggedActor:
     return LoggedActor(log, 0, PolicyInModel(task, load_policy(policy)[1]), beginnings=commanded)
 
 
-def _cut(frames: TaskFrames, at: Moment, truth: State) -> Moment:
+def _cut(frames: TaskFrames, at: WorldsState, truth: State) -> WorldsState:
     """Detach gradients, and restart from the logged state in worlds with an implausible one."""
     carry, state, torque, memory = detached((at.carry, at.state, at.torque, at.memory))
     lost = frames.bounds.outside(state.q, state.qd)
     if bool(lost.any()):
         state, carry = truth.where(lost, state), frames.dynamics.reset(carry, truth, lost)
-    return Moment(carry, state, torque, memory, frames.quantities(state, None, torque))
+    return WorldsState(carry, state, torque, memory, frames.quantities(state, None, torque))
 
 
 def _train_or_finetune(fit: Fit, kind: str) -> None:

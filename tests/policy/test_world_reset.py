@@ -12,7 +12,7 @@ from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.batch import Control, Window, present_state
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.renewal import WarmStartPool
+from neurodyn.policy.world_reset import WarmStartPool
 
 _SPEC = StateSpec(
     robot="slider",

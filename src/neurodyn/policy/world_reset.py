@@ -26,24 +26,24 @@ _SHARE = 4
 """Worlds per prepared start; starts are reused if more episodes end within `REFILL` frames."""
 
 
-class Renewal(ABC):
+class WorldReset(ABC):
     """Resets some of the worlds.
 
     Attributes:
-        turn: Row of the last used start, as a tensor; advanced by `renew`.
+        last_row: Row of the last used start, as a tensor; advanced by `renew`.
     """
 
     def __init__(self, starts: Starts, worlds: int, device: torch.device, *, ahead: bool) -> None:
         """Prepare for `worlds` worlds on a device; with `ahead`, draw starts in advance."""
         self._starts = starts
         self._count = max(WARM_STARTS, worlds // _SHARE)
-        self._counts = not ahead
+        self._on_demand = not ahead
         self._frames = 0
-        self.turn = torch.zeros(1, dtype=torch.long, device=device)
+        self.last_row = torch.zeros(1, dtype=torch.long, device=device)
 
     def prepare(self) -> None:
         """Draw starts in advance, every `REFILL` frames; called before each frame."""
-        if self._counts:
+        if self._on_demand:
             return
         if self._frames % REFILL == 0:
             self._refill(self._count)
@@ -64,14 +64,14 @@ class Renewal(ABC):
     def _refill(self, count: int) -> None:
         """Draw starts in advance."""
 
-    def _next(self, done: Tensor, pool: int) -> Tensor:
+    def _next_rows(self, done: Tensor, pool: int) -> Tensor:
         """Return the pool row that each world uses if it is reset, shape [worlds]."""
-        rows = (self.turn + done.cumsum(0)) % pool
-        self.turn = rows[-1:]
+        rows = (self.last_row + done.cumsum(0)) % pool
+        self.last_row = rows[-1:]
         return rows
 
 
-class StateRenewal(Renewal):
+class StateReset(WorldReset):
     """Resets in dynamics whose state is complete, or whose memory is empty at a start."""
 
     def __init__(self, dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool = False) -> None:
@@ -82,19 +82,19 @@ class StateRenewal(Renewal):
 
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
         """Reset the worlds where `done` is true."""
-        if self._counts:
+        if self._on_demand:
             rows = done.nonzero()[:, 0]
             context = widened(self._starts.draw(len(rows)), rows, self._worlds)
         else:
             assert self._pool is not None
-            context = self._pool.rows(self._next(done, self._pool.worlds))
+            context = self._pool.rows(self._next_rows(done, self._pool.worlds))
         return self._dynamics.reset(carry, context, done), present_state(context).where(done, state)
 
     def _refill(self, count: int) -> None:
-        self._pool = _kept(self._pool, present_state(self._starts.draw(count)))
+        self._pool = _into_pool(self._pool, present_state(self._starts.draw(count)))
 
 
-class WarmStartPool(Renewal):
+class WarmStartPool(WorldReset):
     """Resets in models of logs, from starts warmed up in batches, each used once."""
 
     def __init__(
@@ -109,7 +109,7 @@ class WarmStartPool(Renewal):
         """Prepare to reset worlds of a model; `count` starts are read at once (default: at least `WARM_STARTS`)."""
         super().__init__(starts, worlds, torch.device(model.device), ahead=ahead)
         self._model = model
-        self._count = count or (WARM_STARTS if self._counts else self._count)
+        self._count = count or (WARM_STARTS if self._on_demand else self._count)
         self._state: State | None = None
         self._left = 0
 
@@ -129,7 +129,7 @@ class WarmStartPool(Renewal):
 
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
         """Reset the worlds where `done` is true."""
-        if self._counts:
+        if self._on_demand:
             needed = int(done.sum())
             if self._left < needed:
                 self._refill(max(self._count, needed))
@@ -137,26 +137,26 @@ class WarmStartPool(Renewal):
             chosen = (self._left - 1 + done.cumsum(0)).clamp_min(0)
         else:
             assert self._state is not None
-            chosen = self._next(done, self._state.worlds)
+            chosen = self._next_rows(done, self._state.worlds)
         assert self._state is not None
         return self._model.graft(carry, done, self._carry, chosen), self._state.rows(chosen).where(done, state)
 
     def _refill(self, count: int) -> None:
         context = self._starts.draw(count)
         fresh = self._model.begin(context), present_state(context)
-        known = None if self._state is None or self._counts else (self._carry, self._state)
-        self._carry, self._state = _kept(known, fresh)
+        known = None if self._state is None or self._on_demand else (self._carry, self._state)
+        self._carry, self._state = _into_pool(known, fresh)
         self._left = count
 
 
-def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) -> Renewal:
+def world_reset_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) -> WorldReset:
     """Return the resets for worlds of some dynamics; with `ahead`, from starts drawn in advance."""
     if dynamics.measured:
         return WarmStartPool(cast(MeasuredDynamics, dynamics), starts, worlds, ahead=ahead)
-    return StateRenewal(dynamics, starts, worlds, ahead=ahead)
+    return StateReset(dynamics, starts, worlds, ahead=ahead)
 
 
-def _kept(pool: Any, fresh: Any) -> Any:
+def _into_pool(pool: Any, fresh: Any) -> Any:
     """Copy fresh starts into the memory of an earlier pool, which recorded frames refer to, and return it."""
     if pool is None:
         return copied(fresh)
