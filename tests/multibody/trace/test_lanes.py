@@ -180,6 +180,15 @@ def test_what_no_vector_can_do_runs_one_world_at_a_time_and_says_so():
     assert "one world at a time" in lines[0]
 
 
+def test_forward_and_adjoint_are_compiled_side_by_side_once(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(program, "load_side_by_side", lambda kernels: loaded.append(len(set(kernels))))
+    one = TracedProgram(test_program.SIZES, test_program.step, lanes=4)
+    for _ in range(2):
+        gradients(one, test_program.given(5), frames=5)
+    assert loaded == [2]
+
+
 def test_few_worlds_run_one_by_one_and_many_fill_vectors():
     compiled = TracedProgram(ProgramSizes(state=1), lambda inputs: [0.5 * inputs.state[0]])
     lanes = vector_lanes(False)

@@ -5,6 +5,7 @@ import ctypes
 import struct
 import threading
 import weakref
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -53,6 +54,13 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
 
     give_room(loop, room)
     return loop
+
+
+def load_side_by_side(kernels: Sequence[Any]) -> None:
+    """Compile kernels for the CPU in a thread each, where they are not in Warp's cache."""
+    import warp as wp
+
+    wp.force_load("cpu", [kernel.module for kernel in kernels], max_workers=len(kernels))
 
 
 def recorded_launch(kernel: Any, words: list[int], threads: int, blocks: int, device: str, block_dim: int = 0) -> Any:

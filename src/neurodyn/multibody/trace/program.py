@@ -9,7 +9,7 @@ the lanes of a vector, and large batches on several threads; see `target`.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
 from itertools import count
@@ -33,6 +33,7 @@ from neurodyn.multibody.trace.native import (
     CpuLaunch,
     CudaLaunch,
     block_kernel,
+    load_side_by_side,
     recorded_launch,
     rollout_operator,
     tape_memory,
@@ -267,6 +268,7 @@ class TracedProgram(OperatorHandle):
     def record(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states at the frames and the tape for `adjoint`."""
         if run.on_cpu and run.lanes > 1:
+            self._compile_both(run)
             self._cpu_launch(1, run)  # may fall back to one world at a time, which the tape's layout depends on
         padded = -(-run.worlds // run.lanes) * run.lanes
         tape = tape_memory(state, padded * run.frames * run.substeps * self._texts.taped)
@@ -372,6 +374,14 @@ class TracedProgram(OperatorHandle):
         work()
         for other in others:
             other.result()
+
+    def _compile_both(self, run: "ProgramRun") -> None:
+        """Compile forward kernel and adjoint on two cores; `_cpu_launch` would compile one after the other."""
+        if any((which, run.single, run.lanes) in self._cpu for which in (0, 1)):
+            return
+        kernels = [self.kernel(which, Target("cpu", run.single, run.lanes)) for which in (0, 1)]
+        with native_stderr_dropped(), suppress(Exception):
+            load_side_by_side(kernels)  # `_cpu_launch` compiles what failed once more, and reports it
 
     def _cpu_launch(self, which: int, run: "ProgramRun") -> CpuLaunch:
         """Return a compiled kernel; if it does not compile for vectors, the run continues with one world at a time."""
