@@ -36,16 +36,8 @@ def vector_at(qd: wp.array2d[Any], world: int, start: int):
 
 @wp.func
 def advance(
-    kind: int,
+    joint: Any,
     world: int,
-    q_start: int,
-    qd_start: int,
-    anchor: Any,
-    frame: Any,
-    turn: Any,
-    axis: Any,
-    offset: Any,
-    centre: Any,
     q: wp.array2d[Any],
     qd: wp.array2d[Any],
     rotation: Any,
@@ -60,35 +52,35 @@ def advance(
 
     $$R_c = R\,F\,e^{[a]q}\,T, \quad p_c = p + R\,r_{anchor} - R_c\,r_{offset}, \quad w_c = w + R F a\,\dot q$$
 
-    The arguments are the joint's constants (F: `frame`, T: `turn`), the index of its first coordinate in `q` (shape
-    [worlds, nq]) and `qd` (shape [worlds, nv]), and the parent's rotation to the world, origin, velocity of the origin
-    and angular velocity.
+    The arguments are the joint (`device_arrays.Precision`; F: `frame`, T: `turn`), positions, shape [worlds, nq],
+    velocities, shape [worlds, nv], and the parent's rotation to the world, origin, velocity of the origin and angular
+    velocity.
 
     Returns:
         Rotation, origin, velocity of the origin and angular velocity of the child body.
     """
-    arm = wp.quat_rotate(rotation, anchor)
-    joint = rotation * frame
+    arm = wp.quat_rotate(rotation, joint.anchor)
+    rest = rotation * joint.frame
     place = origin + arm
-    if kind == REVOLUTE:
-        child = joint * wp.quat_from_axis_angle(axis, q[world, q_start]) * turn
-        lever = -wp.quat_rotate(child, offset)
-        child_spin = spin + wp.quat_rotate(joint, axis) * qd[world, qd_start]
+    if joint.kind == REVOLUTE:
+        child = rest * wp.quat_from_axis_angle(joint.axis, q[world, joint.q]) * joint.turn
+        lever = -wp.quat_rotate(child, joint.offset)
+        child_spin = spin + wp.quat_rotate(rest, joint.axis) * qd[world, joint.qd]
         return child, place + lever, velocity + wp.cross(spin, arm) + wp.cross(child_spin, lever), child_spin
-    if kind == PRISMATIC:
-        child = joint * turn
-        along = wp.quat_rotate(joint, axis)
-        lever = arm + along * q[world, q_start] - wp.quat_rotate(child, offset)
-        return child, origin + lever, velocity + wp.cross(spin, lever) + along * qd[world, qd_start], spin
-    if kind == BALL:
-        child = joint * unit_quaternion(q, world, q_start) * turn
-        lever = -wp.quat_rotate(child, offset)
-        child_spin = spin + wp.quat_rotate(joint, vector_at(qd, world, qd_start))
+    if joint.kind == PRISMATIC:
+        child = rest * joint.turn
+        along = wp.quat_rotate(rest, joint.axis)
+        lever = arm + along * q[world, joint.q] - wp.quat_rotate(child, joint.offset)
+        return child, origin + lever, velocity + wp.cross(spin, lever) + along * qd[world, joint.qd], spin
+    if joint.kind == BALL:
+        child = rest * unit_quaternion(q, world, joint.q) * joint.turn
+        lever = -wp.quat_rotate(child, joint.offset)
+        child_spin = spin + wp.quat_rotate(rest, vector_at(qd, world, joint.qd))
         return child, place + lever, velocity + wp.cross(spin, arm) + wp.cross(child_spin, lever), child_spin
-    child = joint * unit_quaternion(q, world, q_start + 3) * turn
-    lever = arm + wp.quat_rotate(joint, vector_at(q, world, q_start)) - wp.quat_rotate(child, offset)
-    own_spin = wp.quat_rotate(joint, vector_at(qd, world, qd_start + 3))
-    own = wp.quat_rotate(joint, vector_at(qd, world, qd_start)) - wp.cross(own_spin, wp.quat_rotate(child, centre))
+    child = rest * unit_quaternion(q, world, joint.q + 3) * joint.turn
+    lever = arm + wp.quat_rotate(rest, vector_at(q, world, joint.q)) - wp.quat_rotate(child, joint.offset)
+    own_spin = wp.quat_rotate(rest, vector_at(qd, world, joint.qd + 3))
+    own = wp.quat_rotate(rest, vector_at(qd, world, joint.qd)) - wp.cross(own_spin, wp.quat_rotate(child, joint.centre))
     return child, origin + lever, velocity + wp.cross(spin, lever) + own, spin + own_spin
 
 
@@ -130,13 +122,10 @@ def add_pose_gradient(
 
 @wp.func
 def accumulate(
-    kind: int,
-    world: int,
-    q_start: int,
-    qd_start: int,
-    axis: Any,
-    q: wp.array2d[Any],
     joint: Any,
+    world: int,
+    q: wp.array2d[Any],
+    turn: Any,
     place: Any,
     centre: Any,
     parent_spin: Any,
@@ -155,33 +144,33 @@ def accumulate(
     relative to the joint's child body changes by $a \times u$. The velocity due to the child body's motion changes with
     the point, by $w \times (a \times r)$.
 
-    All arguments are in the world. `joint` is the rotation of the joint's frame in the parent, `place` the centre of
+    All arguments are in the world. `turn` is the rotation of the joint's frame in the parent, `place` the centre of
     the joint's rotation, `centre` the centre of mass of a free joint's child body, `child_velocity` the point's
     velocity if it were fixed to the child body. `point` and `velocity` are the point's position and velocity,
     `by_point` and `by_velocity` the gradients with respect to them.
     """
     arm = point - place
     relative = wp.cross(velocity - child_velocity, by_velocity)
-    if kind == PRISMATIC:
-        along = wp.quat_rotate(joint, axis)
-        wp.atomic_add(grad_q, world, q_start, wp.dot(along, by_point + wp.cross(by_velocity, child_spin)))
-        wp.atomic_add(grad_qd, world, qd_start, wp.dot(along, by_velocity))
-    elif kind == FREE:
+    if joint.kind == PRISMATIC:
+        along = wp.quat_rotate(turn, joint.axis)
+        wp.atomic_add(grad_q, world, joint.q, wp.dot(along, by_point + wp.cross(by_velocity, child_spin)))
+        wp.atomic_add(grad_qd, world, joint.qd, wp.dot(along, by_velocity))
+    elif joint.kind == FREE:
         force = by_point + wp.cross(by_velocity, parent_spin)
         own_spin = child_spin - parent_spin
         moment = wp.cross(arm, force) + wp.cross(point - centre, wp.cross(by_velocity, own_spin)) + relative
-        add_pose_gradient(world, q_start, q, joint, force, moment, grad_q)
-        _add_vector(grad_qd, world, qd_start, wp.quat_rotate_inv(joint, by_velocity))
+        add_pose_gradient(world, joint.q, q, turn, force, moment, grad_q)
+        _add_vector(grad_qd, world, joint.qd, wp.quat_rotate_inv(turn, by_velocity))
         spun = wp.cross(point - centre, by_velocity)
-        _add_vector(grad_qd, world, qd_start + 3, wp.quat_rotate_inv(joint, spun))
+        _add_vector(grad_qd, world, joint.qd + 3, wp.quat_rotate_inv(turn, spun))
     else:
         moment = wp.cross(arm, by_point + wp.cross(by_velocity, child_spin)) + relative
         spun = wp.cross(arm, by_velocity)
-        if kind == REVOLUTE:
-            along = wp.quat_rotate(joint, axis)
-            wp.atomic_add(grad_q, world, q_start, wp.dot(along, moment))
-            wp.atomic_add(grad_qd, world, qd_start, wp.dot(along, spun))
+        if joint.kind == REVOLUTE:
+            along = wp.quat_rotate(turn, joint.axis)
+            wp.atomic_add(grad_q, world, joint.q, wp.dot(along, moment))
+            wp.atomic_add(grad_qd, world, joint.qd, wp.dot(along, spun))
         else:
-            turned = quaternion_gradient(q, world, q_start, wp.quat_rotate_inv(joint, moment))
-            _add_quaternion(grad_q, world, q_start, turned)
-            _add_vector(grad_qd, world, qd_start, wp.quat_rotate_inv(joint, spun))
+            turned = quaternion_gradient(q, world, joint.q, wp.quat_rotate_inv(turn, moment))
+            _add_quaternion(grad_q, world, joint.q, turned)
+            _add_vector(grad_qd, world, joint.qd, wp.quat_rotate_inv(turn, spun))

@@ -22,25 +22,51 @@ from neurodyn.geometry.solids import Solid, block_ranges, pseudo_normals, solids
 
 @dataclass(frozen=True)
 class Precision:
-    """Warp types of one floating-point precision."""
+    """Warp types of one floating-point precision.
+
+    Attributes:
+        scalar: A number; `vec2` to `transform` are of such numbers.
+        joint: A joint of a chain: its kind, the indices of its first coordinates in q and qd, `anchor` and `frame` in
+            the parent, rotation `turn` from its frame to the child, its `axis`, `offset` of its frame in the child, and
+            `centre` of mass of a free joint's child.
+        shape: A shape of a scene: kind, origin, rotation, size (the third of a heightfield is its lowest height),
+            bounding `ball`, Warp `mesh` with the row of its `first_face` among the normals, and `grid` of a
+            heightfield (first height, rows, columns, first block).
+    """
 
     scalar: Any
     vec2: Any
     vec3: Any
-    vec4: Any
-    quat: Any
-    mat33: Any
     transform: Any
+    joint: Any
+    shape: Any
+
+    @classmethod
+    def of(cls, scalar: Any, vec2: Any, vec3: Any, vec4: Any, quat: Any, mat33: Any, transform: Any) -> "Precision":
+        """Return the types with numbers of one kind."""
+        joint = _struct(
+            "Joint", kind=wp.int32, q=wp.int32, qd=wp.int32, anchor=vec3, frame=quat, turn=quat, axis=vec3, offset=vec3,
+            centre=vec3,
+        )  # fmt: skip
+        shape = _struct(
+            "Shape", kind=wp.int32, origin=vec3, rotation=mat33, size=vec3, ball=vec4, mesh=wp.uint64,
+            first_face=wp.int32, grid=wp.vec4i,
+        )  # fmt: skip
+        return cls(scalar, vec2, vec3, transform, joint, shape)
+
+
+def _struct(name: str, **fields: Any) -> Any:
+    return wp.struct(type(name, (), {"__annotations__": fields, "__module__": __name__}))
 
 
 PRECISIONS = {
-    torch.float32: Precision(wp.float32, wp.vec2f, wp.vec3f, wp.vec4f, wp.quatf, wp.mat33f, wp.transformf),
-    torch.float64: Precision(wp.float64, wp.vec2d, wp.vec3d, wp.vec4d, wp.quatd, wp.mat33d, wp.transformd),
+    torch.float32: Precision.of(wp.float32, wp.vec2f, wp.vec3f, wp.vec4f, wp.quatf, wp.mat33f, wp.transformf),
+    torch.float64: Precision.of(wp.float64, wp.vec2d, wp.vec3d, wp.vec4d, wp.quatd, wp.mat33d, wp.transformd),
 }
 
 
 def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
-    """Return the kernel arguments `start`, `chain_start` ... `joint_centre`.
+    """Return the kernel arguments `start`, `chain_start`, `chain`, `contact_point_point` and `joints`.
 
     With `one_by_one`, the chain of every contact point starts at the root. Otherwise it starts at the body of the
     previous contact point if that is on the path, or at the body of joint 0.
@@ -67,23 +93,19 @@ def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision,
     def integers(values: Sequence[Any]) -> Any:
         return wp.array(np.array(values, dtype=np.int32), dtype=wp.int32, device=device)
 
-    def real(values: Any, kind: Any, width: int) -> Any:
-        return wp.array(np.asarray(values, dtype=np.float64).reshape(-1, width), dtype=kind, device=device)
-
+    points = np.array([point.point for point in layout.contact_points], dtype=np.float64).reshape(-1, 3)
+    joints: Any = np.zeros(len(layout.joints), precision.joint.numpy_dtype())
+    joints["kind"] = [JOINT_KINDS[joint.kind] for joint in layout.joints]
+    joints["q"], joints["qd"] = [place.q.start for place in at], [place.qd.start for place in at]
+    joints["anchor"], joints["frame"] = frames[:, :3], frames[:, 3:]
+    joints["turn"], joints["offset"] = children[:, 3:] * [-1, -1, -1, 1], children[:, :3]
+    joints["axis"], joints["centre"] = [joint.axis for joint in layout.joints], centres
     return [
         integers(start),
         integers(np.cumsum([0, *map(len, chains)]).tolist()),
         integers([joint for chain in chains for joint in chain]),
-        real([contact_point.point for contact_point in layout.contact_points], precision.vec3, 3),
-        integers([JOINT_KINDS[joint.kind] for joint in layout.joints]),
-        integers([place.q.start for place in at]),
-        integers([place.qd.start for place in at]),
-        real(frames[:, :3], precision.vec3, 3),
-        real(frames[:, 3:], precision.quat, 4),
-        real(children[:, 3:] * [-1, -1, -1, 1], precision.quat, 4),
-        real([joint.axis for joint in layout.joints], precision.vec3, 3),
-        real(children[:, :3], precision.vec3, 3),
-        real(centres, precision.vec3, 3),
+        wp.array(points, dtype=precision.vec3, device=device),
+        wp.array(joints, dtype=precision.joint, device=device),
     ]
 
 
@@ -96,7 +118,7 @@ def _chain(layout: ContactPointLayout, joint: int) -> list[int]:
 
 
 class ShapeArrays:
-    """Shapes as the kernel arguments `shape_start` ... `ranges`; the third size of a heightfield is its lowest height.
+    """Shapes as the kernel arguments `shape_start`, `shapes`, `pseudo_normals`, `heights` and `ranges`.
 
     `worlds` is the number of worlds with individual shapes; 0 if all shapes are shared.
     """
@@ -108,23 +130,22 @@ class ShapeArrays:
         count = max(len(solids), 1)  # Warp needs arrays of nonzero length
         starts = np.cumsum([len(shared), *map(len, own)])
         self.worlds = len(own)
-        kind, first_face, grid = np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros((count, 4), np.int32)
-        place, size, ball = np.zeros((count, 7)), np.zeros((count, 3)), np.zeros((count, 4))
-        mesh_ids = np.zeros(count, np.uint64)
+        rows: Any = np.zeros(count, precision.shape.numpy_dtype())
         self._meshes: dict[int, tuple[Any, int]] = {}
         self._normals: list[np.ndarray] = []
         self._grids: dict[int, tuple[int, int]] = {}
         self._heights: list[np.ndarray] = []
         self._ranges: list[np.ndarray] = []
-        for i, solid in enumerate(solids):
-            kind[i], place[i], size[i], ball[i] = SHAPE_KINDS[solid.kind], solid.place, solid.size, solid.ball()
+        for row, solid in zip(rows, solids, strict=False):
+            row["kind"], row["size"], row["ball"] = SHAPE_KINDS[solid.kind], solid.size, solid.ball()
+            row["origin"], row["rotation"] = solid.place[:3], quaternion_matrix(solid.place[3:])
             if solid.mesh is not None:
-                mesh, first_face[i] = self._add_mesh(solid, device)
-                mesh_ids[i] = mesh.id
+                mesh, row["first_face"] = self._add_mesh(solid, device)
+                row["mesh"] = mesh.id
             if solid.heights is not None:
                 start, block = self._add_heights(solid.heights)
-                grid[i] = (start, *solid.heights.shape, block)
-                size[i, 2] = solid.heights.min()
+                row["grid"] = (start, *solid.heights.shape, block)
+                row["size"][2] = solid.heights.min()
 
         def array(values: np.ndarray, dtype: Any) -> Any:
             return wp.array(values, dtype=dtype, device=device)
@@ -134,15 +155,8 @@ class ShapeArrays:
         ranges = np.concatenate(self._ranges) if self._ranges else np.zeros((1, 2))
         self.arrays = [
             array(starts.astype(np.int32), wp.int32),
-            array(kind, wp.int32),
-            array(place[:, :3], precision.vec3),
-            array(np.array([quaternion_matrix(quaternion) for quaternion in place[:, 3:]]), precision.mat33),
-            array(size, precision.vec3),
-            array(ball, precision.vec4),
-            array(mesh_ids, wp.uint64),
-            array(first_face, wp.int32),
+            array(rows, precision.shape),
             array(normals.astype(np.float32), wp.vec3f),
-            array(grid, wp.vec4i),
             array(heights, precision.scalar),
             array(ranges, precision.vec2),
         ]

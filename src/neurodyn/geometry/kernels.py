@@ -103,25 +103,10 @@ def proximity_kernel(
     chain_start: wp.array[int],
     chain: wp.array[int],
     contact_point_point: wp.array[Any],
-    joint_kind: wp.array[int],
-    joint_q: wp.array[int],
-    joint_qd: wp.array[int],
-    joint_anchor: wp.array[Any],
-    joint_frame: wp.array[Any],
-    joint_turn: wp.array[Any],
-    joint_axis: wp.array[Any],
-    joint_offset: wp.array[Any],
-    joint_centre: wp.array[Any],
+    joints: wp.array[Any],
     shape_start: wp.array[int],
-    shape_kind: wp.array[int],
-    shape_origin: wp.array[Any],
-    shape_rotation: wp.array[Any],
-    shape_size: wp.array[Any],
-    shape_ball: wp.array[Any],
-    shape_mesh: wp.array[wp.uint64],
-    shape_first_face: wp.array[int],
+    shapes: wp.array[Any],
     pseudo_normals: wp.array2d[wp.vec3f],
-    shape_grid: wp.array[wp.vec4i],
     heights: wp.array[Any],
     ranges: wp.array[Any],
     distance: wp.array2d[Any],
@@ -180,10 +165,7 @@ def proximity_kernel(
             spin = wp.copy(base_spin)
         for i in range(chain_start[contact_point], chain_start[contact_point + 1]):
             j = chain[i]
-            rotation, origin, speed, spin = advance(
-                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
-                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
-            )  # fmt: skip
+            rotation, origin, speed, spin = advance(joints[j], world, q, qd, rotation, origin, speed, spin)
             if j == 0:
                 base_rotation = wp.copy(rotation)
                 base_origin = wp.copy(origin)
@@ -202,17 +184,17 @@ def proximity_kernel(
             shape = number
             if number >= shape_start[0]:
                 shape = number - shape_start[0] + shape_start[world]
-            ball = shape_ball[shape]
+            ball = shapes[shape].ball
             reach = wp.length(seen - type(seen)(ball[0], ball[1], ball[2])) - ball[3]
             if ball[3] >= zero and reach >= best:
                 continue
-            turn = shape_rotation[shape]
-            local = (seen - shape_origin[shape]) @ turn
-            gap, outward = primitive_distance(shape_kind[shape], local, shape_size[shape])
-            if shape_kind[shape] == MESH:
-                gap, outward = mesh_distance(shape_mesh[shape], pseudo_normals, shape_first_face[shape], local, far)
-            elif shape_kind[shape] == HEIGHTFIELD:
-                gap, outward = heightfield_distance(heights, ranges, shape_grid[shape], shape_size[shape], local, far)
+            turn = shapes[shape].rotation
+            local = (seen - shapes[shape].origin) @ turn
+            gap, outward = primitive_distance(shapes[shape].kind, local, shapes[shape].size)
+            if shapes[shape].kind == MESH:
+                gap, outward = mesh_distance(shapes[shape].mesh, pseudo_normals, shapes[shape].first_face, local, far)
+            elif shapes[shape].kind == HEIGHTFIELD:
+                gap, outward = heightfield_distance(heights, ranges, shapes[shape].grid, shapes[shape].size, local, far)
             if gap < best:
                 best = gap
                 gradient = turn @ outward
@@ -251,15 +233,7 @@ def proximity_adjoint_kernel(
     chain_start: wp.array[int],
     chain: wp.array[int],
     contact_point_point: wp.array[Any],
-    joint_kind: wp.array[int],
-    joint_q: wp.array[int],
-    joint_qd: wp.array[int],
-    joint_anchor: wp.array[Any],
-    joint_frame: wp.array[Any],
-    joint_turn: wp.array[Any],
-    joint_axis: wp.array[Any],
-    joint_offset: wp.array[Any],
-    joint_centre: wp.array[Any],
+    joints: wp.array[Any],
     normal: wp.array2d[Any],
     point: wp.array2d[Any],
     position: wp.array2d[Any],
@@ -295,10 +269,7 @@ def proximity_adjoint_kernel(
         first = chain_start[contact_point]
         if base_frame != 0:
             j = chain[first]
-            rotation, origin, speed, spin = advance(
-                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
-                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
-            )  # fmt: skip
+            rotation, origin, speed, spin = advance(joints[j], world, q, qd, rotation, origin, speed, spin)
             # y' = R^T y changes by R^T (y x a) under a rotation a of the base, so its moment is (gradient x y);
             # in the base's axes gradient and y are as stored.
             moment = wp.cross(force, place) + wp.cross(push, moving) + wp.cross(by_normal[world, contact_point], upward)
@@ -306,11 +277,11 @@ def proximity_adjoint_kernel(
             if valid[world, contact_point]:
                 moment += wp.cross(by_point[world, contact_point], point[world, contact_point])
                 pull += by_point[world, contact_point]
-            joint_rotation = joint_frame[j]
-            centre = origin + wp.quat_rotate(rotation, joint_offset[j])
+            joint_rotation = joints[j].frame
+            centre = origin + wp.quat_rotate(rotation, joints[j].offset)
             pulled = -wp.quat_rotate(rotation, pull)
             twisted = wp.quat_rotate(rotation, moment) + wp.cross(origin - centre, pulled)
-            add_pose_gradient(world, joint_q[j], q, joint_rotation, pulled, twisted, grad_q)
+            add_pose_gradient(world, joints[j].q, q, joint_rotation, pulled, twisted, grad_q)
             upward = wp.quat_rotate(rotation, upward)
             place = origin + wp.quat_rotate(rotation, place)
             moving = wp.quat_rotate(rotation, moving)
@@ -324,14 +295,11 @@ def proximity_adjoint_kernel(
 
         for i in range(first, chain_start[contact_point + 1]):
             j = chain[i]
-            joint_rotation = rotation * joint_frame[j]
+            joint_rotation = rotation * joints[j].frame
             parent_spin = spin
-            rotation, origin, speed, spin = advance(
-                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
-                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
-            )  # fmt: skip
+            rotation, origin, speed, spin = advance(joints[j], world, q, qd, rotation, origin, speed, spin)
+            turning, mass = wp.quat_rotate(rotation, joints[j].offset), wp.quat_rotate(rotation, joints[j].centre)
             accumulate(
-                joint_kind[j], world, joint_q[j], joint_qd[j], joint_axis[j], q, joint_rotation,
-                origin + wp.quat_rotate(rotation, joint_offset[j]), origin + wp.quat_rotate(rotation, joint_centre[j]),
-                parent_spin, spin, speed + wp.cross(spin, place - origin), place, moving, force, push, grad_q, grad_qd,
+                joints[j], world, q, joint_rotation, origin + turning, origin + mass, parent_spin, spin,
+                speed + wp.cross(spin, place - origin), place, moving, force, push, grad_q, grad_qd,
             )  # fmt: skip

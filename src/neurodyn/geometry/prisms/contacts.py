@@ -241,15 +241,7 @@ def prism_contacts_kernel(
     pose: wp.array[wp.transformd],
     chain_start: wp.array[int],
     chain: wp.array[int],
-    joint_kind: wp.array[int],
-    joint_q: wp.array[int],
-    joint_qd: wp.array[int],
-    joint_anchor: wp.array[wp.vec3d],
-    joint_frame: wp.array[wp.quatd],
-    joint_turn: wp.array[wp.quatd],
-    joint_axis: wp.array[wp.vec3d],
-    joint_offset: wp.array[wp.vec3d],
-    joint_centre: wp.array[wp.vec3d],
+    joints: wp.array[Any],
     link_joint: wp.array[int],
     link_shapes: wp.array[int],
     link_slots: wp.array[int],
@@ -257,10 +249,7 @@ def prism_contacts_kernel(
     body_half: wp.array[wp.vec3d],
     body_radius: wp.array[wp.float64],
     shape_start: wp.array[int],
-    shape_origin: wp.array[wp.vec3d],
-    shape_rotation: wp.array[wp.mat33d],
-    shape_size: wp.array[wp.vec3d],
-    shape_grid: wp.array[wp.vec4i],
+    shapes: wp.array[Any],
     heights: wp.array[wp.float64],
     ranges: wp.array[wp.vec2d],
     out: wp.array3d[wp.float64],
@@ -279,37 +268,34 @@ def prism_contacts_kernel(
     spin = wp.vec3d()
     for i in range(chain_start[link], chain_start[link + 1]):
         j = chain[i]
-        rotation, origin, speed, spin = advance(
-            joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
-            joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
-        )  # fmt: skip
+        rotation, origin, speed, spin = advance(joints[j], world, q, qd, rotation, origin, speed, spin)
     own = link_joint[link]
     # The link's frame is its joint's frame, not its body frame.
-    origin = origin + wp.quat_rotate(rotation, joint_offset[own])
-    turn = wp.quat_to_matrix(rotation * wp.quat_inverse(joint_turn[own]))
+    origin = origin + wp.quat_rotate(rotation, joints[own].offset)
+    turn = wp.quat_to_matrix(rotation * wp.quat_inverse(joints[own].turn))
     field = int(0)
     if shape_start[0] == 0:
         field = shape_start[world]
     scene = pose[wp.min(world, pose.shape[0] - 1)]
     scene_turn = wp.quat_to_matrix(wp.transform_get_rotation(scene))
-    ground_turn = scene_turn @ shape_rotation[field]
-    ground_origin = wp.transform_get_translation(scene) + scene_turn @ shape_origin[field]
+    ground_turn = scene_turn @ shapes[field].rotation
+    ground_origin = wp.transform_get_translation(scene) + scene_turn @ shapes[field].origin
     to_ground = wp.transpose(ground_turn)
     to_link = wp.transpose(turn) @ ground_turn
     slot = link_slots[link]
     for number in range(link_shapes[link], link_shapes[link + 1]):
         place = body_place[number]
         body = Body()
-        arm = wp.quat_rotate(rotation, wp.transform_get_translation(place) - joint_offset[own])
+        arm = wp.quat_rotate(rotation, wp.transform_get_translation(place) - joints[own].offset)
         body.centre = to_ground @ (origin + arm - ground_origin)
         body.turn = to_ground @ wp.quat_to_matrix(rotation * wp.transform_get_rotation(place))
         body.half = body_half[number]
         body.radius = body_radius[number]
-        if in_reach(ranges, shape_grid[field], shape_size[field], body):
-            chosen = chosen_prisms(heights, shape_grid[field], shape_size[field], body)
+        if in_reach(ranges, shapes[field].grid, shapes[field].size, body):
+            chosen = chosen_prisms(heights, shapes[field].grid, shapes[field].size, body)
             for i in range(CONTACTS):
                 if chosen[i] >= 0 and slot < link_slots[link + 1]:
-                    pair = on_prism(heights, shape_grid[field], shape_size[field], body, chosen[i])
+                    pair = on_prism(heights, shapes[field].grid, shapes[field].size, body, chosen[i])
                     out[world, slot, 0] = wp.float64(pair.kind)
                     out[world, slot, 1] = body.radius
                     core = ground_turn @ pair.core + ground_origin

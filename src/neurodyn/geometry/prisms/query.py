@@ -53,9 +53,8 @@ class PrismContacts(OperatorHandle):
         changing: list[Any] = [(q, None), (qd, None), (pose, wp.transformd)]
 
         def record() -> Launch:
-            start, _, origin, rotation, size, _, _, _, _, grid, heights, ranges = shapes.arrays
-            fields = [start, origin, rotation, size, grid, heights, ranges]
-            arguments = [*changing, *self._robot(q.device), *fields, (out, None)]
+            start, solids, _, heights, ranges = shapes.arrays
+            arguments = [*changing, *self._robot(q.device), start, solids, heights, ranges, (out, None)]
             from neurodyn.geometry.prisms.contacts import prism_contacts_kernel  # few robots touch heightfields
 
             return Launch(prism_contacts_kernel, (len(q), len(self._slots)), q.device, arguments, keep=shapes)
@@ -65,7 +64,7 @@ class PrismContacts(OperatorHandle):
     def _robot(self, device: torch.device) -> list[Any]:
         if device not in self._arrays:
             where, kinds = warp_device(device), PRECISIONS[torch.float64]
-            _start, chain_start, chain, _, *joints = layout_arrays(self._layout, where, kinds, one_by_one=True)
+            _start, chain_start, chain, _, joints = layout_arrays(self._layout, where, kinds, one_by_one=True)
             of = [shape.joint for shape in self._shapes]
             counts = [of.count(joint) for joint in self._slots]
 
@@ -73,7 +72,7 @@ class PrismContacts(OperatorHandle):
                 return wp.array(np.array(values), dtype=dtype, device=where)
 
             self._arrays[device] = [
-                chain_start, chain, *joints,
+                chain_start, chain, joints,
                 array(list(self._slots), wp.int32),
                 array([0, *accumulate(counts)], wp.int32),
                 array([0, *accumulate(self._slots.values())], wp.int32),
