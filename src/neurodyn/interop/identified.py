@@ -130,6 +130,16 @@ def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequ
     return nn.Sequential(*modules).eval().requires_grad_(False)
 
 
+def recurrent(network: TrainedNetwork) -> tuple[nn.GRU, nn.Linear]:
+    """Return the layers of a "gru", from scaled inputs to unscaled output."""
+    width = network.config.hidden[0]
+    layers = nn.GRU(network.config.inputs, width, batch_first=True), nn.Linear(width, 1)
+    for layer, prefix in zip(layers, ("gru.", "head."), strict=True):
+        own = {name.removeprefix(prefix): x for name, x in network.tensors.items() if name.startswith(prefix)}
+        layer.load_state_dict(own)
+    return layers
+
+
 class RecurrentUnit(nn.Module):
     """A "gru" with the interface of Isaac Lab's LSTM actuators: raw inputs, hidden and cell state in and out.
 
@@ -143,10 +153,7 @@ class RecurrentUnit(nn.Module):
     def __init__(self, network: TrainedNetwork) -> None:
         super().__init__()
         config = network.config
-        self.lstm = nn.GRU(config.inputs, config.hidden[0], batch_first=True)
-        self.head = nn.Linear(config.hidden[0], 1)
-        self.lstm.load_state_dict({n.removeprefix("gru."): x for n, x in network.tensors.items() if "gru." in n})
-        self.head.load_state_dict({n.removeprefix("head."): x for n, x in network.tensors.items() if "head." in n})
+        self.lstm, self.head = recurrent(network)
         order = [0, 1] if network.input_order == "pos_vel" else [1, 0]
         self.register_buffer("order", torch.tensor(order))
         self.register_buffer("scales", torch.tensor(config.scales, dtype=torch.float32))

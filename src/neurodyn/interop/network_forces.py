@@ -20,8 +20,9 @@ from msgspec import UNSET
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.interop.c_code.source import PRELUDE, assigned
-from neurodyn.interop.identified import ACTUATOR, IdentifiedRobot, TrainedNetwork, heading, replaced_drives
+from neurodyn.interop.c_code.networks import NetworkWriter
+from neurodyn.interop.c_code.source import PRELUDE, assigned, math_calls
+from neurodyn.interop.identified import ACTUATOR, IdentifiedRobot, TrainedNetwork, heading, recurrent, replaced_drives
 from neurodyn.interop.texts import docstring
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.drives.drive import passive_torque
@@ -193,11 +194,10 @@ def python_step(traced: NetworkForces, where: str) -> str:
             lines.append(f"v{index} = math.{kind}({', '.join(names)})")
     forces, after = (", ".join(_name(graph, i) for i in part) for part in (traced.forces, traced.after))
     body = "\n    ".join([*lines, f"return [{forces}], [{after}]"])
-    return _step_text(body)
+    return _PYTHON_STEP.format(body)
 
 
-def _step_text(body: str) -> str:
-    return f'def step(q, qd, u, m, w):\n    """Return forces, and the memory after a step."""\n    {body}\n'
+_PYTHON_STEP = 'def step(q, qd, u, m, w):\n    """Return forces, and the memory after a step."""\n    {}\n'
 
 
 def _element(traced: NetworkForces, places: Mapping[int, int], array: str, index: int, where: str) -> str:
@@ -234,9 +234,8 @@ def write_networks(identified: IdentifiedRobot, folder: Path, userdata: int) -> 
     else:
         traced = network_forces(identified.model, identified.free)
         weights = identified.model.weights.detach().cpu().numpy()
-        step = _Step(
-            python_step(traced, identified.run), _c_step(traced), weights, len(traced.slots), tuple(traced.drives)
-        )
+        c = _c_step(traced, weights)
+        step = _Step(python_step(traced, identified.run), c, weights, len(traced.slots), tuple(traced.drives))
     controls = robot.spec.controls if identified.model is None else identified.model.spec.controls
     settings: dict[str, Any] = {
         "joints": [_joint(identified, index) for index in range(len(identified.mechanism.links))],
@@ -256,8 +255,8 @@ class _Step:
 
     Attributes:
         python: Python function `step`.
-        c: C functions, `step` last.
-        weights: Weights that both read.
+        c: C functions and their weights, `step` last.
+        weights: Weights that Python reads.
         memory: Number of memory entries.
         drives: Joints whose complete drive is part of the forces.
     """
@@ -315,8 +314,6 @@ static const struct { const char *name; int direct; } commands[COMMANDS + 1] = {
 @COMMAND_TABLE
   {NULL, 0}
 };
-
-static const double weights[] = {@WEIGHTS};
 
 @STEP
 
@@ -457,7 +454,7 @@ def _write_plugin(identified: IdentifiedRobot, folder: Path, step: _Step, settin
         "NV": str(spec.nv), "MEMORY": str(step.memory), "DT": repr(float(settings["step"] or 0.0)),
         "JOINT_TABLE": "\n".join(joints),
         "COMMAND_TABLE": "\n".join(f"  {{{json.dumps(one)}, {int(direct)}}}," for one, direct in settings["commands"]),
-        "WEIGHTS": ", ".join(map(repr, step.weights.astype(float).tolist())) or "0", "STEP": step.c,
+        "STEP": step.c,
     }  # fmt: skip
     text = re.sub(r"@([A-Z_]+)", lambda found: parts[found[1]], _PLUGIN.replace("NAME", name))
     (folder / f"{name}.c").write_text(text.replace("ROBOT", robot.name), encoding="utf-8")
@@ -475,8 +472,9 @@ _C_STEP = (
 )
 
 
-def _c_step(traced: NetworkForces) -> str:
-    """Return the C function."""
+def _c_step(traced: NetworkForces, weights: np.ndarray) -> str:
+    """Return the C function, and the table of its weights."""
+    table = f"static const double weights[] = {{{', '.join(map(repr, weights.astype(float).tolist())) or '0'}}};\n\n"
     moving = traced.positions + traced.velocities
     values = [
         (name, [Expression(traced.graph, index) for index in found])
@@ -488,7 +486,7 @@ def _c_step(traced: NetworkForces) -> str:
     lines += [f"x[{slot}] = m[{place}];" for place, slot in enumerate(traced.slots)]
     body = assigned(traced.graph, values, {"x": "x", "u": "u"})
     unused = "(void)x, (void)u, (void)m, (void)after;"
-    return _C_STEP + "\n".join([*lines, unused, body]) + "\n}"
+    return table + _C_STEP + "\n".join([*lines, unused, body]) + "\n}"
 
 
 def variable_name(robot: str) -> str:
@@ -556,38 +554,18 @@ def _recurrent_step(identified: IdentifiedRobot, network: TrainedNetwork) -> _St
         native += [
             "if (again) {",
             f"const double x[] = {{{seen}}};",
-            f"gated({len(scaled)}, {width}, x, m + {first}, weights, after + {first});",
-            f"double sum = weights[{head + width}];",
-            f"for (int i = 0; i < {width}; ++i) sum += weights[{head} + i] * after[{first} + i];",
-            f"after[{first + width}] = sum * {config.effort_scale!r};",
+            f"network((networks_state *)(after + {first}), x, after + {first + width});",
+            f"after[{first + width}] *= {config.effort_scale!r};",
             "}",
             f"forces[{dof}] += after[{first + width}];",
         ]
     lines.append(f"return forces, [*after, (m[{clock}] + 1.0) % {float(held)!r}]")
     native.append(f"after[{clock}] = fmod(m[{clock}] + 1, {float(held)!r});")
-    body = "\n    ".join(lines)
-    text = (
-        f'def step(q, qd, u, m, w):\n    """Return the network\'s torques and its memory after a step."""\n    {body}\n'
-    )
+    text = _PYTHON_STEP.format("\n    ".join(lines))
     unused = "(void)q, (void)qd, (void)u;"
-    cell = _GATED + _C_STEP + "\n".join([unused, *native]) + "\n}"
-    return _Step(text, cell, np.concatenate(parts), clock + 1, config.joints)
-
-
-_GATED = """
-static void gated(int a, int n, const double *x, const double *h, const double *w, double *next) {
-  const double *of_h = w + 3 * n * a, *given = of_h + 3 * n * n, *kept = given + 3 * n;
-  double in[3 * n], own[3 * n];
-  for (int i = 0; i < 3 * n; ++i) {
-    in[i] = given[i];
-    own[i] = kept[i];
-    for (int j = 0; j < a; ++j) in[i] += w[i * a + j] * x[j];
-    for (int j = 0; j < n; ++j) own[i] += of_h[i * n + j] * h[j];
-  }
-  for (int i = 0; i < n; ++i) {
-    const double reset = 1 / (1 + exp(-in[i] - own[i])), update = 1 / (1 + exp(-in[n + i] - own[n + i]));
-    next[i] = (1 - update) * tanh(in[2 * n + i] + reset * own[2 * n + i]) + update * h[i];
-  }
-}
-
-"""
+    writer = NetworkWriter(config.inputs, identified.run)
+    cells, last = recurrent(network)
+    writer.loop(writer.perceptron(writer.recurrent("in", cells), [last], config.activation), 1)
+    state = f"typedef struct {{ real hidden_0[{width}]; }} networks_state;\n"
+    c = "\n".join([state, math_calls(writer.text()).replace("@", "networks"), _C_STEP, unused, *native, "}"])
+    return _Step(text, c, np.concatenate(parts), clock + 1, config.joints)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from neurodyn import robots
 from neurodyn.core.artifacts import (
@@ -26,7 +25,7 @@ from neurodyn.interop.c_code.networks import NetworkWriter, columns, modules_of
 from neurodyn.interop.c_code.policies import policy_unit
 from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned, identifier
 from neurodyn.interop.formats import CODE
-from neurodyn.interop.identified import TrainedNetwork, perceptron, read_network
+from neurodyn.interop.identified import TrainedNetwork, perceptron, read_network, recurrent
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.expression import apply_loop
 from neurodyn.walking.controller import LATE, SETTLED, affordable_swing
@@ -58,9 +57,8 @@ def drive_unit(network: TrainedNetwork) -> CUnit:
     result = CArray("effort", 1, "[N m or N]")
     memory: list[CArray] = []
     if config.network == "gru":
-        gru = torch.nn.GRU(config.inputs, config.hidden[0])
-        gru.load_state_dict({name.removeprefix("gru."): x for name, x in network.tensors.items() if "gru." in name})
-        last = writer.linear(writer.recurrent("in", gru), network.tensors["head.weight"], network.tensors["head.bias"])
+        cells, head = recurrent(network)
+        last = writer.perceptron(writer.recurrent("in", cells), [head], config.activation)
         seen: list[Scalar] = [*graph.inputs("signals", signals)]
         body = ""
     else:

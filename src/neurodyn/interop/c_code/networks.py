@@ -2,7 +2,7 @@
 """Networks as C functions: layers, recurrent cells and cached attention, with weights in tables."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -251,7 +251,7 @@ class NetworkWriter:
             self._add(x, self.linear(wide, block.narrow.weight, None), width)
         self.line(f"state->slot[0] = (slot + 1) % {window}; state->seen[0] = seen;")
         self.line(f"state->frame[0] = (state->frame[0] + 1) % {period};")
-        return self.perceptron(self._norm(x, net.norm), _linears(net.head), net.head.activation)
+        return self.perceptron(self._norm(x, net.norm), modules_of(net.head.layers), net.head.activation)
 
     def _norm(self, x: str, norm: nn.LayerNorm) -> str:
         y, width = self.array(norm.normalized_shape[0]), norm.normalized_shape[0]
@@ -271,16 +271,12 @@ def _single(value: np.float32) -> str:
     return f"{text if any(c in text for c in '.e') else text + '.0'}f"
 
 
-def _linears(net: MLP) -> list[nn.Linear]:
-    return [layer for layer in net.layers if isinstance(layer, nn.Linear)]
-
-
 def _write_mlp(writer: NetworkWriter, x: str, net: MLP) -> str:
-    return writer.perceptron(x, _linears(net), net.activation)
+    return writer.perceptron(x, modules_of(net.layers), net.activation)
 
 
 def _write_gru(writer: NetworkWriter, x: str, net: GRU) -> str:
-    return writer.perceptron(writer.recurrent(x, net.cells), _linears(net.head), net.head.activation)
+    return writer.perceptron(writer.recurrent(x, net.cells), modules_of(net.head.layers), net.head.activation)
 
 
 _NETWORKS: dict[type, Callable[[NetworkWriter, str, Any], str]] = {
@@ -297,8 +293,8 @@ def write_network(writer: NetworkWriter, x: str, net: SequenceNet) -> str:
     return _NETWORKS[type(net)](writer, x, net)
 
 
-def modules_of(layers: nn.Sequential) -> list[nn.Linear]:
-    """Return the layers of an MLP built from torch modules."""
+def modules_of(layers: Iterable[nn.Module]) -> list[nn.Linear]:
+    """Return the linear layers of an MLP."""
     return [layer for layer in layers if isinstance(layer, nn.Linear)]
 
 
