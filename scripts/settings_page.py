@@ -4,12 +4,15 @@
 python scripts/settings_page.py
 """
 
+import inspect
+import re
 from pathlib import Path
+from typing import Any
 
 from neurodyn.control.planning.ilqr import IlqrSettings
 from neurodyn.control.planning.sampling import AnnealedSettings, CemSettings, GradientSettings, MppiSettings
 from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
-from neurodyn.core.requests import settings_table
+from neurodyn.core.requests import arguments_of, documented
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
@@ -59,6 +62,37 @@ def text() -> str:
         parts += [f"## {title}\n", *([f"{lead}\n"] if lead else [])]
         parts += [f"{settings_table(struct)}\n" for struct in structs]
     return "\n".join(parts)
+
+
+def settings_table(settings: type) -> str:
+    """Return a Markdown table of a struct's own fields: key, default, and the first clause of the meaning.
+
+    A base's field whose default the struct changes is listed without its meaning.
+    """
+    known = {name for base in settings.__bases__ for name in getattr(base, "__struct_fields__", ())}
+    meanings, rows = documented(settings), ["|key|default|meaning|", "|---|---|---|"]
+    for one in arguments_of(settings):
+        if one.name in inspect.get_annotations(settings):
+            meaning = "" if one.name in known else _first_clause(meanings[one.name])
+            rows.append(f"|`{one.name}`|{_shown(one.default)}|{meaning}|")
+    return "\n".join(rows)
+
+
+def _first_clause(text: str) -> str:
+    """Return a text up to its first full stop, or a comma or colon after a few words, without a leading "Whether"."""
+    plain = re.split(r"[.;](?: |$)", re.sub(r" \([^)]*\)", "", text), maxsplit=1)[0]
+    found = re.match(r"(?:\S+ ){2,}?\S+?(?=: |, (?!\")| (?:before|in which|when|where|while) )", plain)
+    short = (plain if found is None else found[0]).removeprefix("Whether ")
+    return short[0].upper() + short[1:]
+
+
+def _shown(default: Any) -> str:
+    """Return a default as written in a settings file; empty for required, unset and nested ones."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return f"[{','.join(map(_shown, default))}]" if default else ""
+    return f"{default:g}" if isinstance(default, float) else str(default) if isinstance(default, int | str) else ""
 
 
 if __name__ == "__main__":

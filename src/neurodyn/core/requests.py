@@ -138,34 +138,3 @@ def with_arguments(function: Callable[..., Any], arguments: Mapping[str, str]) -
     section = re.search(r"^(Returns|Raises|Example):$", text, re.MULTILINE)
     at = len(text) if section is None else section.start()
     return f"{text[:at].rstrip()}\n\nArgs:\n{lines}\n\n{text[at:]}".rstrip() + "\n"
-
-
-def settings_table(settings: type) -> str:
-    """Return a Markdown table of a struct's own fields: key, default, and the first clause of the meaning.
-
-    A base's field whose default the struct changes is listed without its meaning.
-    """
-    known = {name for base in settings.__bases__ for name in getattr(base, "__struct_fields__", ())}
-    meanings, rows = documented(settings), ["|key|default|meaning|", "|---|---|---|"]
-    for one in arguments_of(settings):
-        if one.name in inspect.get_annotations(settings):
-            meaning = "" if one.name in known else _first_clause(meanings[one.name])
-            rows.append(f"|`{one.name}`|{_shown(one.default)}|{meaning}|")
-    return "\n".join(rows)
-
-
-def _first_clause(text: str) -> str:
-    """Return a text up to its first full stop, or a comma or colon after a few words, without a leading "Whether"."""
-    plain = re.split(r"[.;](?: |$)", re.sub(r" \([^)]*\)", "", text), maxsplit=1)[0]
-    found = re.match(r"(?:\S+ ){2,}?\S+?(?=: |, (?!\")| (?:before|in which|when|where|while) )", plain)
-    short = (plain if found is None else found[0]).removeprefix("Whether ")
-    return short[0].upper() + short[1:]
-
-
-def _shown(default: Any) -> str:
-    """Return a default as written in a settings file; empty for required, unset and nested ones."""
-    if isinstance(default, bool):
-        return str(default).lower()
-    if isinstance(default, tuple):
-        return f"[{','.join(map(_shown, default))}]" if default else ""
-    return f"{default:g}" if isinstance(default, float) else str(default) if isinstance(default, int | str) else ""
