@@ -111,7 +111,7 @@ class Cluster:
             self._crew[self._crew.index(worker)] = self._hire()
 
     def ready(self) -> list["_Worker"]:
-        """Return the workers that can take a call, the least busy first."""
+        """Return the workers that are ready for a call, least busy first."""
         return sorted((w for w in self._crew if w.answered and w.calls < _QUEUED), key=lambda worker: worker.calls)
 
     def starting(self) -> dict[Any, "_Worker"]:

@@ -272,7 +272,7 @@ def _followed_by(act: str) -> Iterator[None]:
 def uncollected() -> Iterator[None]:
     """Import large packages within without Python's garbage collector, which takes half of Newton's import.
 
-    The collector skips what exists by then for good, because each look at it would take as long as importing torch.
+    Objects that exist afterwards are never scanned again, because each scan would take as long as importing torch.
     """
     before = gc.isenabled()
     gc.disable()

@@ -19,7 +19,7 @@ Grade = Literal["ok", "warning", "fails"]
 _ORDER: tuple[Grade, ...] = ("ok", "warning", "fails")
 
 LEAST_STEPS = 100
-"""Steps below which a training stopped by its time budget has hardly begun."""
+"""Fewest steps of a useful training; fewer within a time budget give a warning."""
 
 LEAST_EPISODES = 5
 """Training episodes below which results on held-out episodes do not generalise."""

@@ -69,7 +69,7 @@ class EmptyWindows:
     """
 
     def __init__(self, spec: StateSpec) -> None:
-        """Take shapes and history length from the state's description."""
+        """Store the state specification, which sets shapes and history length."""
         self._spec = spec
 
     def state(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class EmptyWindows:
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Accept what `state` returned."""
+        """Restore a state; there is none."""
 
     def draw(self, count: int) -> Window:
         """Return `count` histories."""

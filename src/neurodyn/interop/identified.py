@@ -250,7 +250,7 @@ class IdentifiedRobot:
             )
 
     def is_free(self, *names: str) -> bool:
-        """Return whether one of these quantities, or a component of one (as of "elbow.com"), is free."""
+        """Return whether any of these quantities, or a component ("elbow.com.x" of "elbow.com"), is free."""
         return bool(self.names(*names))
 
     def body_is_free(self, link: str) -> bool:
@@ -271,7 +271,7 @@ class IdentifiedRobot:
         return "contact.friction" in self.contact and not self.mechanism.constraints.own("friction")
 
     def names(self, *prefixes: str) -> set[str]:
-        """Return the names of the free quantities that are one of these, or a component of one."""
+        """Return the free quantities among these and their components."""
         return {name for name in self.free if any(name == one or name.startswith(f"{one}.") for one in prefixes)}
 
     def friction(self, link: Link) -> float:

@@ -157,7 +157,7 @@ def _table(articulation: Any, field: str) -> Tensor:
 
 
 def _drawn(articulation: Any, dynamics: Dynamics) -> tuple[list[tuple[str, str, int, float, float]], tuple[str, ...]]:
-    """Return name, field, index, own and usual value of what differs between worlds; and what the model ignores."""
+    """Return name, field, index, own and usual value of quantities that differ between worlds; and ignored fields."""
     found: list[tuple[str, str, int, float, float]] = []
     left: list[str] = []
     hybrid = isinstance(dynamics, HybridDynamics)

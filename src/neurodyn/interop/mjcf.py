@@ -28,7 +28,7 @@ _STEP, _GRAVITY = 0.002, (0.0, 0.0, -9.81)  # MuJoCo's defaults [s], [m/s^2]
 def write_joint(
     joint: Element, identified: IdentifiedRobot, link: Link, degrees: float, *, every: bool = False
 ) -> None:
-    """Write the passive quantities of a link's joint that are free or declared, or all of them for `every`.
+    """Write the passive quantities of a link's joint: those free or declared, or with `every` all.
 
     `degrees` is the factor from radians to the file's angle unit.
     """

@@ -340,7 +340,7 @@ def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tup
         for place in sorted(changed if field not in _FRICTION else {*changed, *felt}):
             name, value = felt.get(place, ("", 0.0))
             number = float(declared[place])
-            if field in _FRICTION and name:  # it alone decides, whatever the declaration derived from it
+            if field in _FRICTION and name:  # overrides values that the declaration derived from it
                 if place in changed or abs(value - number) > _SAME * number:
                     found.setdefault(name, _Drawn(name, field, place, number, number))
             elif name and abs(value - number) <= _SAME * max(1.0, abs(number)):

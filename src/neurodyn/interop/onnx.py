@@ -322,8 +322,8 @@ def export_policy(folder: str | Path, path: Path) -> float:
         InputError: There is no policy, a package is missing, or the file cannot be written.
     """
     config, network = load_policy(folder)
-    # Example inputs are spread like observations, so that every output varies.
     require_unprivileged(config, str(folder))
+    # Example inputs are spread like observations, so that every output varies.
     examples = network.mean + network.deviation * torch.randn(EXAMPLES, len(network.mean))
     count = 0 if network.memory is None else (1 if config.network.recurrent == "gru" else 2)
     memory = [f"memory_{number}" for number in range(count)]

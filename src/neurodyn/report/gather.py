@@ -59,7 +59,7 @@ class ReportMaterial:
     run: Path
     name: str  # as on the command line
     result: Evaluation
-    robot: Robot | None = None  # None if its declaration is gone
+    robot: Robot | None = None  # None if its declaration is missing
     config: RunFacts | None = None  # None without a config.yaml
     config_text: str = ""  # of RUN/config.yaml
     metrics: list[dict[str, Any]] = field(default_factory=list)  # lines of RUN/metrics.jsonl

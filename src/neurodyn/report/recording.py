@@ -389,7 +389,7 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
 def film(frames: np.ndarray, interval: float, caption: str) -> str:
     """Return the HTML of an animation of images [frames, height, width, 3], `interval` [s] apart.
 
-    Readers who prefer reduced motion see the image at a third of the way.
+    With `prefers-reduced-motion`, browsers show only the image a third of the way through.
     """
     size = (frames.shape[2], frames.shape[1])
     return moving_picture(webp_bytes(frames, interval), still_bytes(frames[len(frames) // 3]), size, caption)

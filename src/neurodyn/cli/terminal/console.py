@@ -239,7 +239,7 @@ class Clock:
         self._last = (0.0, self.begun)
 
     def update(self, done: float) -> None:
-        """Record the finished fraction; for resumed work the first one is what was done before."""
+        """Record the finished fraction; the first call gives the fraction done before a resume."""
         now = time.monotonic()
         self._first = self._first or (done, now)
         if done > self._last[0]:

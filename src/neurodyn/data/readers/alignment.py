@@ -137,7 +137,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
         if farther and wider.problems:
             compared, delays = wider, (*delays, *farther)
             best = compared.best(delays)
-            # Multiples of the step between the farther candidates.
+            # Multiples of the step around the best candidate so far.
             between = [step * n for n in range(round(best / step) - 15, round(best / step) + 16)]
             near = [d for d in between if delays[-len(farther) - 1] < d < delays[-1] and d not in delays]
             best = compared.best((best, *near))

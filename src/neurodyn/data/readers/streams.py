@@ -107,7 +107,7 @@ def _moved(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
 
 
 def _in_hole(clock: np.ndarray, time: np.ndarray, max_gap: float) -> np.ndarray:
-    """Return which times lie between two rows of another clock that are too far apart to interpolate."""
+    """Return a mask of the times inside a gap of another clock that is too long to interpolate."""
     after = np.clip(np.searchsorted(clock, time), 1, max(1, len(clock) - 1))
     return (clock[after] - clock[after - 1] > max_gap) & (time > clock[after - 1]) & (time < clock[after])
 
