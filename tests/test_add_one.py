@@ -221,8 +221,8 @@ def test_a_drive_law_is_identified_and_exported(added, tmp_path, simulator):
 def read_distance(instant, at):
     """Distance of the sensor from the world's origin [m]."""
     pose = instant.poses[at.link]
-    place = pose.origin + pose.turn @ at.arm
-    return [safe_sqrt(dot(place, place))]
+    position = pose.origin + pose.turn @ at.arm
+    return [safe_sqrt(dot(position, position))]
 
 
 DISTANCE = SensorKind((Part(name="distance", components=("d",), unit="m"),), read_distance)

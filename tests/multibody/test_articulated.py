@@ -128,7 +128,7 @@ def test_links_are_and_move_where_jacobians_say():
     for index, motion in enumerate(tree_of(mechanism).motions(q.tolist(), qd.tolist())):
         parent = mechanism.links[index].joint.parent
         turn, place = (np.eye(3), np.zeros(3)) if parent < 0 else (turns[parent], places[parent])
-        turns.append(turn @ np.array(motion.turn))
+        turns.append(turn @ np.array(motion.rotation))
         places.append(place + turn @ np.array(motion.offset))
         child, origin = reference.pose(mechanism.links[index].joint.child_frame)
         close(turns[index], at.turns[index] @ child, atol=1e-12)

@@ -62,7 +62,7 @@ def test_places_are_those_of_the_links(tangle):
         place = at.origins[point.joint] + at.turns[point.joint] @ np.array(point.point)
         child, origin = reference.pose(mechanism.links[point.joint].joint.child_frame)
         close(pose.origin, at.origins[point.joint] + at.turns[point.joint] @ origin, atol=1e-12)
-        close(np.array(pose.turn), at.turns[point.joint] @ child, atol=1e-12)
+        close(np.array(pose.rotation), at.turns[point.joint] @ child, atol=1e-12)
         lowest = place - point.radius * np.array(NORMAL)
         close(np.array(pose.origin) + touch.arm, lowest, atol=1e-12)
         assert touch.depth == pytest.approx(-np.array(NORMAL) @ (lowest - np.array([0.2, -0.4, 0.3])), abs=1e-12)

@@ -60,7 +60,7 @@ def test_shapes_touch_where_those_of_mujoco_do(kinds, alike):
         theirs = ordered([[*one.pos, *one.frame[:3], one.dist] for one in data.contact])
         found = COLLIDERS[kinds][0](*(placed(model, data, geom) for geom in (0, 1)), MARGIN)
         assert len(found) == COLLIDERS[kinds][1]
-        ours = ordered([[*one.place, *one.normal, one.distance] for one in found if one.distance <= MARGIN])
+        ours = ordered([[*one.position, *one.normal, one.distance] for one in found if one.distance <= MARGIN])
         assert ours.shape == theirs.shape
         if len(theirs):
             np.testing.assert_allclose(ours.astype(float), theirs, rtol=0, atol=1e-11)

@@ -19,7 +19,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.device_arrays import PRECISIONS
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.kernels import feature_adjoint_kernel
-from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator
+from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, object_of_handle, operator
 from neurodyn.geometry.proximity import ProximityQuery, Readings, Sight
 
 FEATURES = 18
@@ -104,7 +104,7 @@ class ContactFeatures(OperatorHandle):
 
 
 def _feature_adjoint(contacts: int, readings: list[Tensor], gradient: Tensor, results: list[Tensor]) -> None:
-    held(contacts).launch_adjoint(readings, gradient, results)
+    object_of_handle(contacts).launch_adjoint(readings, gradient, results)
 
 
 _FEATURE_ADJOINT = operator(

@@ -67,7 +67,7 @@ class OperatorHandle:
         _HELD[self.handle] = self
 
 
-def held(number: int) -> Any:
+def object_of_handle(number: int) -> Any:
     """Return the object of a handle."""
     return _HELD[number]
 

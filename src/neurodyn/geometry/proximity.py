@@ -15,7 +15,15 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.device_arrays import PRECISIONS, Precision, ShapeArrays, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground
 from neurodyn.geometry.kernels import proximity_adjoint_kernel, proximity_kernel
-from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator, start_warp, warp_device
+from neurodyn.geometry.launching import (
+    Launch,
+    Launches,
+    OperatorHandle,
+    object_of_handle,
+    operator,
+    start_warp,
+    warp_device,
+)
 
 
 class Readings(NamedTuple):
@@ -240,15 +248,17 @@ def _measure(
     q: Tensor, qd: Tensor, pose: Tensor, query: int, ground: int, base_frame: bool, readings: list[Tensor], sight: int,
     features: list[Tensor],
 ) -> None:  # fmt: skip
-    shapes = held(ground).arrays(warp_device(q.device), q.dtype)
-    held(query).launch(q, qd, pose, shapes, base_frame, readings, None if sight < 0 else held(sight), features)
+    shapes = object_of_handle(ground).arrays(warp_device(q.device), q.dtype)
+    object_of_handle(query).launch(
+        q, qd, pose, shapes, base_frame, readings, None if sight < 0 else object_of_handle(sight), features
+    )
 
 
 def _pull_back(
     q: Tensor, qd: Tensor, query: int, base_frame: bool, readings: list[Tensor], gradients: list[Tensor],
     results: list[Tensor],
 ) -> None:  # fmt: skip
-    held(query).launch_adjoint(q, qd, base_frame, readings, gradients, results)
+    object_of_handle(query).launch_adjoint(q, qd, base_frame, readings, gradients, results)
 
 
 _MEASURE = operator(

@@ -75,7 +75,7 @@ def network_forces(model: HybridDynamics, values: Mapping[str, float]) -> Networ
     graph, mechanism = Graph(), model.mechanism
     moving = mechanism.nq + mechanism.nv
     inputs = ProgramInputs(
-        graph, graph.inputs("x", moving), graph.inputs("u", model.spec.nu), graph.inputs("h", engine.held), []
+        graph, graph.inputs("x", moving), graph.inputs("u", model.spec.nu), graph.inputs("h", engine.ground_size), []
     )
     q, qd, instant = engine.instant(inputs, constants, blueprint)
     instant.scope.require_acted()
@@ -142,10 +142,10 @@ def _add_wrenches(forces: list[Any], instant: Instant, tree: Tree) -> None:
     columns = TreeColumns(tree, poses)
     for index, link in enumerate(tree.links):
         vectors = [
-            poses[index].turn @ np.array([instant.scope(f"wrench.{link.joint.name}.{what}.{x}") for x in "xyz"])
+            poses[index].rotation @ np.array([instant.scope(f"wrench.{link.joint.name}.{what}.{x}") for x in "xyz"])
             for what in ("moment", "force")
         ]
-        rows = columns.turning(index, vectors[0]), columns.row(index, np.zeros(3, dtype=object), vectors[1])
+        rows = columns.angular_row(index, vectors[0]), columns.row(index, np.zeros(3, dtype=object), vectors[1])
         for dof, (turning, pushing) in enumerate(zip(*rows, strict=True)):
             forces[dof] = forces[dof] + turning + pushing
 

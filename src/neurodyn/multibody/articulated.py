@@ -171,7 +171,7 @@ Quantity = Callable[[str], Any]
 class RelativeMotion:
     r"""Pose of a link relative to its parent, and its velocity in its own frame."""
 
-    turn: Matrix  # from the link's frame to its parent's (the world's at the root)
+    rotation: Matrix  # from the link's frame to its parent's (the world's at the root)
     offset: Vector  # origin of the link's frame in its parent's frame
     spin: Vector
     velocity: Vector  # of the frame's origin
@@ -202,7 +202,7 @@ class Tree:
         self.mechanism = mechanism
         self.links = mechanism.links
         self.quantity = quantity
-        self._child_turn = [array(quaternion_matrix(link.joint.child_frame[3:])) for link in self.links]
+        self._child_rotation = [array(quaternion_matrix(link.joint.child_frame[3:])) for link in self.links]
         self._places = places(mechanism.joints)
         joints = zip(self._places, mechanism.joints, strict=True)
         self.dofs = {joint.name: place.qd.start for place, joint in joints if joint.scalar}
@@ -227,20 +227,20 @@ class Tree:
     def in_link_frame(self, index: int, point: Vector) -> Vector:
         """Transform a point from a link's body frame to its joint frame."""
         frame = self.links[index].joint.child_frame
-        return self._child_turn[index].T @ (point - array(frame[:3]))
+        return self._child_rotation[index].T @ (point - array(frame[:3]))
 
     def in_body_frame(self, index: int, point: Vector) -> Vector:
         """Transform a point from a link's joint frame to its body frame; the inverse of `in_link_frame`."""
         frame = self.links[index].joint.child_frame
-        return array(frame[:3]) + self._child_turn[index] @ point
+        return array(frame[:3]) + self._child_rotation[index] @ point
 
-    def turned_to_body(self, index: int, direction: Vector) -> Vector:
+    def rotated_to_body(self, index: int, direction: Vector) -> Vector:
         """Rotate a direction from a link's joint frame to its body frame."""
-        return self._child_turn[index] @ direction
+        return self._child_rotation[index] @ direction
 
-    def turned_to_link(self, index: int, direction: Vector) -> Vector:
+    def rotated_to_link(self, index: int, direction: Vector) -> Vector:
         """Rotate a direction from a link's body frame to its joint frame."""
-        return self._child_turn[index].T @ direction
+        return self._child_rotation[index].T @ direction
 
     def centre(self, index: int) -> Vector:
         """Return the centre of mass in the link's frame."""
@@ -275,34 +275,34 @@ class Tree:
         """Return the inertia about the centre of mass in axes of the link's frame."""
         name, parts = f"{self.links[index].joint.name}.inertia", INERTIA_ENTRIES
         xx, yy, zz, xy, xz, yz = (self.quantity(f"{name}.{part}") for part in parts)
-        turn = self._child_turn[index]
-        return turn.T @ (array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn)
+        rotation = self._child_rotation[index]
+        return rotation.T @ (array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ rotation)
 
     def base(self, index: int) -> tuple[Matrix, Vector]:
         """Return rotation and origin of a joint's zero position in the parent link's frame (or the world)."""
         joint = self.links[index].joint
-        turn, origin = array(quaternion_matrix(joint.parent_frame[3:])), self.vector(f"{joint.name}.origin")
+        rotation, origin = array(quaternion_matrix(joint.parent_frame[3:])), self.vector(f"{joint.name}.origin")
         if joint.parent < 0:
-            return turn, origin
-        return self._child_turn[joint.parent].T @ turn, self.in_link_frame(joint.parent, origin)
+            return rotation, origin
+        return self._child_rotation[joint.parent].T @ rotation, self.in_link_frame(joint.parent, origin)
 
     def motions(self, q: list[Any], qd: list[Any]) -> list[RelativeMotion]:
         """Return the motion of every link (first pass); q and qd in Newton's convention, quaternions of unit length."""
         motions: list[RelativeMotion] = []
         for index, link in enumerate(self.links):
-            rest_turn, rest_origin = self.base(index)
-            turn, shift, spin, velocity = self._joint_motion(index, link, self.q_of(index, q), self.v_of(index, qd))
-            offset = rest_origin + rest_turn @ shift
-            turn = rest_turn @ turn
+            rest_rotation, rest_origin = self.base(index)
+            rotation, shift, spin, velocity = self._joint_motion(index, link, self.q_of(index, q), self.v_of(index, qd))
+            offset = rest_origin + rest_rotation @ shift
+            rotation = rest_rotation @ rotation
             bias = (ZERO, ZERO)
             if link.joint.parent >= 0:
                 parent = motions[link.joint.parent]
-                carried_spin = turn.T @ parent.spin
-                carried = turn.T @ (parent.velocity + cross(parent.spin, offset))
+                carried_spin = rotation.T @ parent.spin
+                carried = rotation.T @ (parent.velocity + cross(parent.spin, offset))
                 own_spin, own = spin, velocity
                 spin, velocity = carried_spin + spin, carried + velocity
                 bias = cross(spin, own_spin), cross(spin, own) + cross(velocity, own_spin)
-            motions.append(RelativeMotion(turn, offset, spin, velocity, *bias))
+            motions.append(RelativeMotion(rotation, offset, spin, velocity, *bias))
         return motions
 
     def _joint_motion(
@@ -316,11 +316,11 @@ class Tree:
         if kind == "prismatic":
             axis = self.axis(index)
             return IDENTITY, q[0] * axis, ZERO, qd[0] * axis
-        turn = array(quaternion_matrix(q[-4:]))
-        spin = turn.T @ array(qd[-3:])
+        rotation = array(quaternion_matrix(q[-4:]))
+        spin = rotation.T @ array(qd[-3:])
         if kind == "ball":
-            return turn, ZERO, spin, ZERO
-        return turn, array(q[:3]), spin, turn.T @ array(qd[:3]) - cross(spin, self.reference(index))
+            return rotation, ZERO, spin, ZERO
+        return rotation, array(q[:3]), spin, rotation.T @ array(qd[:3]) - cross(spin, self.reference(index))
 
     def accelerations(
         self, motions: list[RelativeMotion], q: list[Any], torque: list[Any], wrenches: Wrenches | None = None
@@ -345,15 +345,15 @@ class Tree:
         joint = self.links[index].joint
         if joint.scalar:
             return torque
-        turn = self._joint_turn(index, motion)
+        rotation = self._joint_rotation(index, motion)
         if joint.kind == "ball":
-            return turn.T @ torque
-        force, moment = turn.T @ torque[:3], turn.T @ torque[3:]
+            return rotation.T @ torque
+        force, moment = rotation.T @ torque[:3], rotation.T @ torque[3:]
         return array([*(moment + cross(self.reference(index), force)), *force])
 
-    def _joint_turn(self, index: int, motion: RelativeMotion) -> Matrix:
+    def _joint_rotation(self, index: int, motion: RelativeMotion) -> Matrix:
         """Return the rotation across a joint, from the link's frame to the joint's frame in the parent."""
-        return self.base(index)[0].T @ motion.turn
+        return self.base(index)[0].T @ motion.rotation
 
     def _body(self, index: int, motion: RelativeMotion, wrench: Wrench | None) -> Articulated:
         mass, c = self.quantity(f"{self.links[index].joint.name}.mass"), self.centre(index)
@@ -378,10 +378,10 @@ class Tree:
         for index, motion in enumerate(motions):
             parent = self.links[index].joint.parent
             if parent < 0:
-                spin, linear = ZERO, -1.0 * (motion.turn.T @ gravity)
+                spin, linear = ZERO, -1.0 * (motion.rotation.T @ gravity)
             else:
-                spin = motion.turn.T @ found[parent][0] + motion.spin_bias
-                linear = motion.turn.T @ (found[parent][1] + cross(found[parent][0], motion.offset))
+                spin = motion.rotation.T @ found[parent][0] + motion.spin_bias
+                linear = motion.rotation.T @ (found[parent][1] + cross(found[parent][0], motion.offset))
                 linear = linear + motion.velocity_bias
             own_spin, own_linear = self._own_acceleration(index, motion, self.v_of(index, rates))
             found.append((spin + own_spin, linear + own_linear))
@@ -394,12 +394,12 @@ class Tree:
             return rates[0] * self.axis(index), ZERO
         if joint.kind == "prismatic":
             return ZERO, rates[0] * self.axis(index)
-        turn = self._joint_turn(index, motion)
-        angular = turn.T @ array(rates[-3:])
+        rotation = self._joint_rotation(index, motion)
+        angular = rotation.T @ array(rates[-3:])
         if joint.kind == "ball":
             return angular, ZERO
         w, c = motion.spin, self.reference(index)
-        linear = turn.T @ array(rates[:3]) - (cross(angular, c) + cross(w, cross(w, c)))
+        linear = rotation.T @ array(rates[:3]) - (cross(angular, c) + cross(w, cross(w, c)))
         return angular, linear - cross(w, motion.velocity)
 
     def inertial_wrench(self, index: int, motion: RelativeMotion, acceleration: tuple[Vector, Vector]) -> Wrench:
@@ -416,10 +416,10 @@ class Tree:
         for index, motion in enumerate(motions):
             parent = self.links[index].joint.parent
             if parent < 0:
-                spin, linear = ZERO, -1.0 * (motion.turn.T @ gravity)
+                spin, linear = ZERO, -1.0 * (motion.rotation.T @ gravity)
             else:
-                spin = motion.turn.T @ spins[parent]
-                linear = motion.turn.T @ (linears[parent] + cross(spins[parent], motion.offset))
+                spin = motion.rotation.T @ spins[parent]
+                linear = motion.rotation.T @ (linears[parent] + cross(spins[parent], motion.offset))
                 spin, linear = spin + motion.spin_bias, linear + motion.velocity_bias
             own, own_spin, own_linear = solved[index](spin, linear)
             spins.append(spin + own_spin)
@@ -432,13 +432,13 @@ class Tree:
         joint = self.links[index].joint
         if joint.scalar:
             return own
-        turn = self._joint_turn(index, motion)
+        rotation = self._joint_rotation(index, motion)
         if joint.kind == "ball":
-            return [*(turn @ array(own))]
+            return [*(rotation @ array(own))]
         # `own` is a spatial acceleration minus gravity, so the origin's acceleration lacks w x v.
         angular, w, c = array(own[:3]), motion.spin, self.reference(index)
         centre = (array(own[3:]) + cross(w, motion.velocity)) + (cross(angular, c) + cross(w, cross(w, c)))
-        return [*(turn @ centre), *(turn @ angular)]
+        return [*(rotation @ centre), *(rotation @ angular)]
 
     def _joint_equation(self, index: int, body: Articulated, torque: Vector) -> Any:
         """Return the joint's equation of motion, to be solved once the parent's acceleration is known."""
@@ -458,8 +458,10 @@ def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> N
     c, d = motion.spin_bias, motion.velocity_bias
     moment = child.moment + (child.rotational @ c + child.coupling @ d)
     force = child.force + (child.coupling.T @ c + child.linear @ d)
-    turn, arm = motion.turn, skew(motion.offset)
-    rotational, coupling, linear = (turn @ (m @ turn.T) for m in (child.rotational, child.coupling, child.linear))
+    rotation, arm = motion.rotation, skew(motion.offset)
+    rotational, coupling, linear = (
+        rotation @ (m @ rotation.T) for m in (child.rotational, child.coupling, child.linear)
+    )
     rotational, linear = mirrored(rotational), mirrored(linear)
     lever = arm @ linear
     # [[1, r x], [0, 1]] [[I, H], [H^T, M]] [[1, 0], [-r x, 1]]
@@ -468,8 +470,8 @@ def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> N
     parent.rotational = parent.rotational + mirrored(turned)
     parent.coupling = parent.coupling + moved
     parent.linear = parent.linear + linear
-    force = turn @ force
-    parent.moment = parent.moment + (turn @ moment + cross(motion.offset, force))
+    force = rotation @ force
+    parent.moment = parent.moment + (rotation @ moment + cross(motion.offset, force))
     parent.force = parent.force + force
 
 
@@ -498,13 +500,13 @@ def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], d
             first = tree.v_of(index, list(range(len(qd))))[0]
             if first in by_origin:
                 now, accelerations = tree.v_of(index, qd), tree.v_of(index, acceleration)
-                arm, new_arm = (array(quaternion_matrix(turn)) @ point for turn in (own[3:], quaternion))
+                arm, new_arm = (array(quaternion_matrix(rotation)) @ point for rotation in (own[3:], quaternion))
                 own_acceleration = array(accelerations[:3]) - cross(array(accelerations[3:]), arm)
                 own_acceleration = own_acceleration - array([by_origin[first + axis] for axis in range(3)])
                 velocity = array(now[:3]) - cross(array(now[3:]), arm) + dt * own_acceleration
                 positions += [*(array(own[:3]) + dt * velocity), *quaternion]
                 after[first : first + 3] = velocity + cross(array(rate[3:]), new_arm)
                 continue
-            arm, new_arm = (array(quaternion_matrix(turn)) @ point for turn in (own[3:], quaternion))
+            arm, new_arm = (array(quaternion_matrix(rotation)) @ point for rotation in (own[3:], quaternion))
             positions += [*(array(own[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
     return positions, after

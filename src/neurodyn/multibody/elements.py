@@ -101,7 +101,7 @@ def element_forces(elements: Sequence[ForceElement], motion: ElementMotion) -> t
                 continue
             index = motion.tree.index_of[at.joint]
             acted = [motion.scope.define(f"{name}.force.{number}.{x}", f) for x, f in zip("xyz", given, strict=True)]
-            back, force = motion.poses[index].turn.T, array(acted)
+            back, force = motion.poses[index].rotation.T, array(acted)
             moment, known = wrenches.get(index, (ZERO, ZERO))
             wrenches[index] = (moment + back @ cross(step.arm(at), force), known + back @ force)
     return torques, wrenches

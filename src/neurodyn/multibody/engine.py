@@ -34,13 +34,13 @@ from neurodyn.multibody.drives.actuators import (
     damped,
     require_placed,
     share_within,
-    transmission,
+    transmission_of,
 )
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torque, passive_torque
 from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
-from neurodyn.multibody.medium import carrying_forces, medium_forces
-from neurodyn.multibody.passive import along, turning_damping, turning_inertia, turning_springs
+from neurodyn.multibody.medium import gravity_compensation_forces, medium_forces
+from neurodyn.multibody.passive import along, ball_free_damping, ball_free_springs, free_armature
 from neurodyn.multibody.points import add_wrench, link_poses
 from neurodyn.multibody.scope import Scope, StepMemory
 from neurodyn.multibody.sensors import Instant
@@ -147,14 +147,14 @@ class Engine:
         sizes = ProgramSizes(
             state=mechanism.nq + mechanism.nv + self.memory,
             control=spec.nu,
-            held=self.held,
+            held=self.ground_size,
             parameters=len(config.free),
             weights=config.blueprint.weights,
         )
         self.program = TracedProgram(sizes, self._step, threads)
 
     @property
-    def held(self) -> int:
+    def ground_size(self) -> int:
         """Numbers that describe the ground in a frame."""
         if self.config.contact is None or not self.mechanism.points:
             return 0
@@ -174,7 +174,7 @@ class Engine:
         moving = self.program.sizes.state - self.memory
 
         def step(inputs: ProgramInputs) -> list[Scalar]:
-            around = replace(inputs, held=inputs.graph.inputs("h", self.held))
+            around = replace(inputs, held=inputs.graph.inputs("h", self.ground_size))
             return [*inputs.state[:moving], *self._traced(around, self.config.blueprint)[2].after()]
 
         sizes = replace(self.program.sizes, held=0)
@@ -189,7 +189,7 @@ class Engine:
     def _names(self) -> tuple[tuple[str, ...], int]:
         """Trace without networks to collect names; return them and the memory size with networks."""
         state = self.mechanism.nq + self.mechanism.nv
-        inputs = ProgramSizes(state, self._spec.nu, self.held, len(self.config.free)).inputs(Graph())
+        inputs = ProgramSizes(state, self._spec.nu, self.ground_size, len(self.config.free)).inputs(Graph())
         _, scope, memory = self._traced(inputs, Blueprint())
         if any(one.remembers for one in self.config.blueprint.augmentations):
             _, _, memory = self._traced(inputs, self.config.blueprint)
@@ -250,19 +250,19 @@ class Engine:
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         moving = ElementMotion(tree, motions, scope, q, qd)
         tendons = tendon_motions(moving, mechanism.tendons or (), q, qd, scope)
-        carrying = carrying_forces(moving, qd, tree.quantity)
+        compensation = gravity_compensation_forces(moving, qd, tree.quantity)
         through = {dof for name, dof in tree.dofs.items() if tree.links[tree.index_of[name]].drives_carry}
-        held = {dof: carrying.pop(dof) for dof in through & carrying.keys()}
-        drives = self._driven(scope, memory, DrivenMotion(moving, readings, qd, tendons), control, held)
+        through_drives = {dof: compensation.pop(dof) for dof in through & compensation.keys()}
+        drives = self._driven(scope, memory, DrivenMotion(moving, readings, qd, tendons), control, through_drives)
         added, pulled = element_forces(mechanism.elements or (), moving)
         for dof, value in tendon_torques(tendons, scope).items():
             added[dof] = added[dof] + value if dof in added else value
-        for row, value in turning_damping(tree, q, qd):
+        for row, value in ball_free_damping(tree, q, qd):
             rate = along(row, qd)
             for dof, x in row.items():
                 added[dof] = added.get(dof, 0.0) - value * x * rate
-        drives.implicit += turning_damping(tree, q, qd, slope=True)
-        for forces in (turning_springs(moving, q, tree.quantity), carrying):
+        drives.implicit += ball_free_damping(tree, q, qd, slope=True)
+        for forces in (ball_free_springs(moving, q, tree.quantity), compensation):
             for dof, value in forces.items():
                 added[dof] = added[dof] + value if dof in added else value
         if mechanism.medium is not UNSET:
@@ -276,7 +276,7 @@ class Engine:
             drives.implicit += tendon_damping(tendons, scope)
         contacts = Contacts(
             tree, motions, scope, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
-            flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
+            flat=config.ground == "plane", prism_contacts=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None, tendons=tendons, implicit=drives.implicit,
             adhesion=drives.adhesion,
         )  # fmt: skip
@@ -289,7 +289,7 @@ class Engine:
         found = self._accelerations(scope, tree, motions, q, qd, torque, _merged(external, touching))
         if drives.implicit and not (self._contact is not None and self._contact.constrains_joints):
             found = damped(TreeInertia(tree, link_poses(tree, motions)), found, {}, drives.implicit, self._dt)
-        found = with_inertia(moving, tendons, found, tree.centripetal(q, qd), turning_inertia(tree, q))
+        found = with_inertia(moving, tendons, found, tree.centripetal(q, qd), free_armature(tree, q))
         acceleration = [
             scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, found, strict=True)
         ]
@@ -352,17 +352,22 @@ class Engine:
         return q
 
     def _driven(
-        self, scope: Scope, memory: StepMemory, motion: DrivenMotion, control: list[Any], carrying: Mapping[int, Any]
+        self,
+        scope: Scope,
+        memory: StepMemory,
+        motion: DrivenMotion,
+        control: list[Any],
+        compensation: Mapping[int, Any],
     ) -> DriveEffects:
-        """Return the effects of the drives; `carrying` is gravity compensation through drives, by coordinate."""
+        """Return the effects of the drives; `compensation` is gravity compensation through drives, by coordinate."""
         found, tree, mechanism = DriveEffects(), motion.links.tree, self.mechanism
         by_wrench = all(link.effort_range is UNSET for link in mechanism.links)
         bounded: dict[str, list[tuple[str, Drive, Transmission, DriveForce]]] = {}
         limits = {one.name: one.effort_range for one in mechanism.tendons or () if one.effort_range is not UNSET}
 
-        def act(name: str, drive: Drive, place: Transmission, force: DriveForce) -> None:
+        def act(name: str, drive: Drive, transmission: Transmission, force: DriveForce) -> None:
             value = scope.define(f"actuator.{name}", force.torque)
-            found.act(drive, place, DriveForce(value, force.damping), by_wrench=by_wrench)
+            found.act(drive, transmission, DriveForce(value, force.damping), by_wrench=by_wrench)
 
         for name, command in zip(self._spec.controls, control, strict=True):
             one = (name, *self._drive(scope, memory, motion, name, command))
@@ -373,11 +378,11 @@ class Engine:
                 bounded.setdefault(tendon, []).append(one)
         for tendon, drives in bounded.items():
             share = share_within(limits[tendon], [force.torque for *_, force in drives])
-            for name, drive, place, force in drives:
-                act(name, drive, place, DriveForce(share * force.torque, force.damping))
+            for name, drive, transmission, force in drives:
+                act(name, drive, transmission, DriveForce(share * force.torque, force.damping))
         if mechanism.constraints.implicit is False:
             found.implicit.clear()
-        for dof, value in carrying.items():
+        for dof, value in compensation.items():
             found.add({dof: 1.0}, value)
         for link in self.mechanism.links:
             dof = tree.dofs.get(link.joint.name, -1)
@@ -391,17 +396,17 @@ class Engine:
         """Return a control's drive, its transmission and its force, which is zero on a prescribed path."""
         drive = self.mechanism.drives.get(name, Drive())
         if drive.placed:
-            place = transmission(drive, motion)
-            joint = place.joint(name, motion.qd, drive)
+            transmission = transmission_of(drive, motion)
+            joint = transmission.joint(name, motion.qd, drive)
         else:
             row, dof = self._spec.q_names.index(name), self._spec.qd_names.index(name)
-            place = Transmission(motion.q[row], {dof: 1.0})
+            transmission = Transmission(motion.q[row], {dof: 1.0})
             joint = DrivenJoint(name, motion.q[row], motion.qd[dof], self._spec.continuous[row])
         if name in self._leading:
-            return drive, place, DriveForce(0.0)
+            return drive, transmission, DriveForce(0.0)
         if name not in self.mechanism.drives:
-            return drive, place, DriveForce(command)
-        return drive, place, drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
+            return drive, transmission, DriveForce(command)
+        return drive, transmission, drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
 
     def _torques(
         self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: Mapping[int, Any],

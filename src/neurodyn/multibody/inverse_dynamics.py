@@ -43,7 +43,7 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
     count, links = len(q), mechanism.links
     torques = np.zeros((count, len(links), LINK_PARAMETERS * len(links)))
     subspaces = [_subspace(link) for link in links]
-    turns, origins = zip(*(_pose(link, q[:, k]) for k, link in enumerate(links)), strict=True)
+    rotations, origins = zip(*(_pose(link, q[:, k]) for k, link in enumerate(links)), strict=True)
     velocities: list[np.ndarray] = []
     accelerations: list[np.ndarray] = []
     for k, link in enumerate(links):
@@ -53,15 +53,15 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
         else:
             velocity, acceleration = velocities[link.joint.parent], accelerations[link.joint.parent]
         rate = qd[:, k, None] * subspaces[k]
-        velocity = _into_child(turns[k], origins[k], velocity) + rate
-        acceleration = _into_child(turns[k], origins[k], acceleration) + qdd[:, k, None] * subspaces[k]
+        velocity = _into_child(rotations[k], origins[k], velocity) + rate
+        acceleration = _into_child(rotations[k], origins[k], acceleration) + qdd[:, k, None] * subspaces[k]
         velocities.append(velocity)
         accelerations.append(acceleration + _crossed(velocity, rate))
         wrench, at = _wrench(velocity, accelerations[k]), k
         while at >= 0:  # towards the root: every joint that carries the link bears its wrench
             own = slice(LINK_PARAMETERS * k, LINK_PARAMETERS * (k + 1))
             torques[:, at, own] = np.einsum("c,ncp->np", subspaces[at], wrench)
-            wrench, at = _into_parent(turns[at], origins[at], wrench), links[at].joint.parent
+            wrench, at = _into_parent(rotations[at], origins[at], wrench), links[at].joint.parent
     return torques
 
 
@@ -90,25 +90,25 @@ def _pose(link: Link, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     joint = link.joint
     rest, child = (np.asarray(quaternion_matrix(frame[3:])) for frame in (joint.parent_frame, joint.child_frame))
     axis, shift = np.asarray(joint.axis), np.zeros((len(q), 3))
-    turn = np.broadcast_to(np.eye(3), (len(q), 3, 3))
+    rotation = np.broadcast_to(np.eye(3), (len(q), 3, 3))
     if joint.kind == "prismatic":
         shift = q[:, None] * axis
     else:  # Rodrigues' formula
         skew = _skew(axis[None])[0]
-        turn = turn + np.sin(q)[:, None, None] * skew + (1.0 - np.cos(q))[:, None, None] * (skew @ skew)
-    turn = rest @ turn @ child.T
-    return turn, np.asarray(joint.parent_frame[:3]) + shift @ rest.T - turn @ np.asarray(joint.child_frame[:3])
+        rotation = rotation + np.sin(q)[:, None, None] * skew + (1.0 - np.cos(q))[:, None, None] * (skew @ skew)
+    rotation = rest @ rotation @ child.T
+    return rotation, np.asarray(joint.parent_frame[:3]) + shift @ rest.T - rotation @ np.asarray(joint.child_frame[:3])
 
 
-def _into_child(turn: np.ndarray, origin: np.ndarray, motion: np.ndarray) -> np.ndarray:
+def _into_child(rotation: np.ndarray, origin: np.ndarray, motion: np.ndarray) -> np.ndarray:
     """Transform motions from the parent's frame to the child's, shape [N, 6]."""
     spin, linear = motion[:, :3], motion[:, 3:] + np.cross(motion[:, :3], origin)
-    return np.concatenate([np.einsum("nji,nj->ni", turn, x) for x in (spin, linear)], 1)
+    return np.concatenate([np.einsum("nji,nj->ni", rotation, x) for x in (spin, linear)], 1)
 
 
-def _into_parent(turn: np.ndarray, origin: np.ndarray, wrench: np.ndarray) -> np.ndarray:
+def _into_parent(rotation: np.ndarray, origin: np.ndarray, wrench: np.ndarray) -> np.ndarray:
     """Transform columns of wrenches (moment, then force) from the child's frame to the parent's, shape [N, 6, p]."""
-    moment, force = turn @ wrench[:, :3], turn @ wrench[:, 3:]
+    moment, force = rotation @ wrench[:, :3], rotation @ wrench[:, 3:]
     return np.concatenate([moment + np.cross(origin[:, :, None], force, axis=1), force], 1)
 
 

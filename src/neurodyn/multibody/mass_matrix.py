@@ -89,18 +89,18 @@ class TreeColumns:
             other = self._parents[other]
         return other == link
 
-    def row(self, link: int, place: Vector, direction: Vector) -> list[Any]:
+    def row(self, link: int, arm: Vector, direction: Vector) -> list[Any]:
         """Return the Jacobian of a point's velocity along a direction, one entry per velocity coordinate.
 
-        `place` is the point relative to the origin of the link. Both vectors are along world axes.
+        `arm` is the point relative to the origin of the link. Both vectors are along world axes.
         """
-        lever = cross(self.from_root(link) + place, direction)
+        lever = cross(self.from_root(link) + arm, direction)
         return [
             dot(direction, column.velocity) + dot(lever, column.spin) if self.carries(column.link, link) else 0.0
             for column in self.columns
         ]
 
-    def turning(self, link: int, direction: Vector) -> list[Any]:
+    def angular_row(self, link: int, direction: Vector) -> list[Any]:
         """Return the Jacobian of a link's angular velocity along a direction, in world axes."""
         return [dot(direction, column.spin) if self.carries(column.link, link) else 0.0 for column in self.columns]
 
@@ -109,16 +109,16 @@ class TreeColumns:
         for index, link in enumerate(tree.links):
             pose, origin = self._poses[index], self.from_root(index)
             if link.joint.scalar:
-                axis = pose.turn @ tree.axis(index)
+                axis = pose.rotation @ tree.axis(index)
                 own = (axis, cross(origin, axis)) if link.joint.kind == "revolute" else (ZERO, axis)
                 columns.append(MotionColumn(index, *own))
                 continue
             axes = tree.base(index)[0]
             if link.joint.parent >= 0:
-                axes = self._poses[link.joint.parent].turn @ axes
+                axes = self._poses[link.joint.parent].rotation @ axes
             if link.joint.kind == "free":  # its velocity is that of the reference point
                 columns += [MotionColumn(index, ZERO, axis) for axis in axes.T]
-                origin = origin + pose.turn @ tree.reference(index)
+                origin = origin + pose.rotation @ tree.reference(index)
             columns += [MotionColumn(index, axis, cross(origin, axis)) for axis in axes.T]
         return columns
 
@@ -215,7 +215,7 @@ class TreeInertia(TreeColumns):
             moment = body.inertia @ turning + cross(body.moment, linear) + cross(spin, angular)
             moment = moment + cross(velocity, momentum)
             if wrenches and index in wrenches:
-                own_moment, push = (self._poses[index].turn @ x for x in wrenches[index])
+                own_moment, push = (self._poses[index].rotation @ x for x in wrenches[index])
                 moment, force = moment - (own_moment + cross(self.from_root(index), push)), force - push
             loads.append((moment, force))
         for index in range(len(loads) - 1, -1, -1):
@@ -262,11 +262,11 @@ class TreeInertia(TreeColumns):
         """Return the body of each link, about the origin of its tree's first link."""
         bodies: list[_Composite] = []
         for index, link in enumerate(tree.links):
-            turn, mass = self._poses[index].turn, tree.quantity(f"{link.joint.name}.mass")
-            centre = self.from_root(index) + turn @ tree.centre(index)
+            rotation, mass = self._poses[index].rotation, tree.quantity(f"{link.joint.name}.mass")
+            centre = self.from_root(index) + rotation @ tree.centre(index)
             moment = mass * centre
             steiner = dot(moment, centre) * IDENTITY - np.outer(moment, centre)
-            bodies.append(_Composite(mass, moment, mirrored(_turned(turn, tree.inertia(index)) + steiner)))
+            bodies.append(_Composite(mass, moment, mirrored(_rotated(rotation, tree.inertia(index)) + steiner)))
         return bodies
 
     def _composites(self) -> list[_Composite]:
@@ -286,16 +286,16 @@ _ROUND = 1e-14
 """Relative difference of principal moments that counts as rounding error."""
 
 
-def _turned(turn: Matrix, inertia: Matrix) -> Matrix:
+def _rotated(rotation: Matrix, inertia: Matrix) -> Matrix:
     r"""Return $R I R^T$; constant inertias are rotated by principal axes, of which a round body needs only one."""
     if any(isinstance(x, Expression) for x in inertia.flat):
-        return turn @ (inertia @ turn.T)
+        return rotation @ (inertia @ rotation.T)
     moments, axes = np.linalg.eigh(inertia.astype(float))
     first = moments[1]  # the median, closest to both others
     turned = float(first) * IDENTITY
     for moment, axis in zip(moments, axes.T, strict=True):
         if abs(moment - first) > _ROUND * abs(moments[2]):
-            along = turn @ array(axis.tolist())
+            along = rotation @ array(axis.tolist())
             turned = turned + np.outer(float(moment - first) * along, along)
     return turned
 

@@ -34,13 +34,13 @@ def medium_forces(
         places = [_placed(links, body) for body in bodies]
         blocks = [_local_velocity(links, place, wind) for place in places]
         items = [((number,), numbers(body)) for number, body in enumerate(bodies)]
-        for body, (index, turn, arm), made in zip(
+        for body, (index, rotation, arm), made in zip(
             bodies, places, mapped(graph, f"medium of {kind}", law, shared, blocks, items), strict=True
         ):
-            moment, force = (turn @ array(made[i : i + 3]) for i in (0, 3))
+            moment, force = (rotation @ array(made[i : i + 3]) for i in (0, 3))
             add_wrench(wrenches, index, moment + cross(arm, force), force)
             if implicit and kind == "box":
-                rows += _damping(links, qd, body, turn, made[6:])
+                rows += _damping(links, qd, body, rotation, made[6:])
     return wrenches, rows
 
 
@@ -49,28 +49,28 @@ def _placed(links: Kinematics, body: ImmersedBody) -> tuple[int, Matrix, Vector]
     tree = links.tree
     index = tree.index_of[body.link]
     axes = array(quaternion_matrix(body.pose[3:])).T
-    turn = array([tree.turned_to_link(index, axis) for axis in axes]).T
-    return index, turn, tree.in_link_frame(index, array(body.pose[:3]))
+    rotation = array([tree.rotated_to_link(index, axis) for axis in axes]).T
+    return index, rotation, tree.in_link_frame(index, array(body.pose[:3]))
 
 
 def _local_velocity(links: Kinematics, place: tuple[int, Matrix, Vector], wind: Vector) -> list[Any]:
     """Return angular and linear velocity of a body relative to the medium, in its own axes."""
-    index, turn, arm = place
+    index, rotation, arm = place
     motion = links.motions[index]
     velocity = motion.velocity + cross(motion.spin, arm)
     if any(isinstance(x, Expression) or x != 0.0 for x in wind):
-        velocity = velocity - links.poses[index].turn.T @ wind
-    return [*(turn.T @ motion.spin), *(turn.T @ velocity)]
+        velocity = velocity - links.poses[index].rotation.T @ wind
+    return [*(rotation.T @ motion.spin), *(rotation.T @ velocity)]
 
 
 def _damping(
-    links: Kinematics, qd: Sequence[Any], body: ImmersedBody, turn: Matrix, damping: Sequence[Any]
+    links: Kinematics, qd: Sequence[Any], body: ImmersedBody, rotation: Matrix, damping: Sequence[Any]
 ) -> list[ImplicitRow]:
     """Return rows of angular and linear velocity along a body's axes, each with minus its force derivative."""
     attached, index = AttachedMotion(links, qd), links.tree.index_of[body.link]
     at = attached.point(body.link, array(body.pose[:3]))
-    axes = (links.poses[index].turn @ turn).T
-    rows = [attached.turning(at, axis) for axis in axes] + [attached.row(at, axis) for axis in axes]
+    axes = (links.poses[index].rotation @ rotation).T
+    rows = [attached.angular_row(at, axis) for axis in axes] + [attached.row(at, axis) for axis in axes]
     return [(sparse(row), value) for row, value in zip(rows, damping, strict=True)]
 
 
@@ -140,7 +140,7 @@ def _ellipsoid(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> l
     return [*(interaction * moment), *(interaction * force)]
 
 
-def carrying_forces(links: Kinematics, qd: list[Any], quantity: Quantity) -> SparseRow:
+def gravity_compensation_forces(links: Kinematics, qd: list[Any], quantity: Quantity) -> SparseRow:
     """Return the generalised forces that compensate gravity on the links' `carried` mass."""
     attached, found = AttachedMotion(links, qd), dict[int, Any]()
     for link in links.tree.links:

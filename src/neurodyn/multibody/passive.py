@@ -18,7 +18,7 @@ from neurodyn.multibody.trace import absolute, safe_sqrt
 from neurodyn.multibody.vectors import IDENTITY, array, cross, dot, matrix_quaternion, rotation_vector
 
 
-def turning_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> SparseRow:
+def ball_free_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> SparseRow:
     r"""Return the generalised forces of springs in ball and free joints, which act along MuJoCo's velocities.
 
     $$f = -k(|x|)\, x$$ for the rotation vector x from rest in the axes of the link, and for a free joint's position.
@@ -30,22 +30,24 @@ def turning_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> Spar
         own, rest = links.tree.q_of(index, q), link.rest_pose
         turned = array(quaternion_matrix(rest[-4:])).T @ array(quaternion_matrix(own[-4:]))
         parts = [array(own[:-4]) - array(rest[:-4]), rotation_vector(*matrix_quaternion(turned))]
-        for apart, rows in zip(parts, turning_rows(links.tree, index, q), strict=True):
+        for displacement, rows in zip(parts, ball_free_rows(links.tree, index, q), strict=True):
             if not rows:
                 continue
-            stiffness = polynomial(link, quantity, link.joint.name, "stiffness", safe_sqrt(dot(apart, apart)))
-            for x, row in zip(apart, rows, strict=True):
+            stiffness = polynomial(
+                link, quantity, link.joint.name, "stiffness", safe_sqrt(dot(displacement, displacement))
+            )
+            for x, row in zip(displacement, rows, strict=True):
                 for dof, share in row.items():
                     found[dof] = found.get(dof, 0.0) - stiffness * x * share
     return found
 
 
-def turning_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow], list[SparseRow]]:
+def ball_free_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow], list[SparseRow]]:
     """Return MuJoCo's linear and angular velocities of a free or ball joint as rows over the velocity coordinates."""
     dofs = tree.v_of(index, list(range(tree.mechanism.nv)))
     spins = dofs[-3:]
-    turn = array(quaternion_matrix(tree.q_of(index, q)[-4:]))
-    angular = [dict(zip(spins, turn[:, axis], strict=True)) for axis in range(3)]
+    rotation = array(quaternion_matrix(tree.q_of(index, q)[-4:]))
+    angular = [dict(zip(spins, rotation[:, axis], strict=True)) for axis in range(3)]
     if tree.links[index].joint.kind == "ball":
         return [], angular
     arm = tree.arm(index, q)
@@ -55,7 +57,7 @@ def turning_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow],
     return linear, angular
 
 
-def turning_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = False) -> list[tuple[SparseRow, Any]]:
+def ball_free_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = False) -> list[tuple[SparseRow, Any]]:
     """Return the damping of free and ball joints, forces -c J^T J qd, as rows J with their c.
 
     With `slope`, c is minus the derivative of the force along a row with respect to its rate.
@@ -69,7 +71,7 @@ def turning_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = Fa
     return found
 
 
-def turning_inertia(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
+def free_armature(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
     """Return the rotor inertia of free joints as inertias along rows; `Tree` includes that of ball joints."""
     return [(row, value) for row, value, _ in _weighted(tree, q, "armature", ("free",))]
 
@@ -80,7 +82,7 @@ def _weighted(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> li
         given = getattr(link, what) or (what == "damping" and curved(link))
         if link.joint.kind in kinds and given:
             value = tree.quantity(f"{link.joint.name}.{what}") if getattr(link, what) else 0.0
-            found += [(row, value, link) for rows in turning_rows(tree, index, q) for row in rows]
+            found += [(row, value, link) for rows in ball_free_rows(tree, index, q) for row in rows]
     return found
 
 

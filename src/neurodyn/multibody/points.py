@@ -15,8 +15,13 @@ from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 class LinkPose:
     """Pose of a link's frame in the world."""
 
-    turn: Matrix  # from the link's frame to the world
+    rotation: Matrix  # from the link's frame to the world
     origin: Vector
+
+    @property
+    def turn(self) -> Matrix:
+        """`rotation`, under the name that sensors of others may know it by."""
+        return self.rotation
 
 
 @dataclass
@@ -45,10 +50,10 @@ def link_poses(tree: Tree, motions: Sequence[RelativeMotion]) -> list[LinkPose]:
     poses: list[LinkPose] = []
     for link, motion in zip(tree.links, motions, strict=True):
         if link.joint.parent < 0:
-            poses.append(LinkPose(motion.turn, motion.offset))
+            poses.append(LinkPose(motion.rotation, motion.offset))
             continue
         parent = poses[link.joint.parent]
-        poses.append(LinkPose(parent.turn @ motion.turn, parent.origin + parent.turn @ motion.offset))
+        poses.append(LinkPose(parent.rotation @ motion.rotation, parent.origin + parent.rotation @ motion.offset))
     return poses
 
 
@@ -64,22 +69,22 @@ class Kinematics:
         """Poses of the links."""
         return link_poses(self.tree, self.motions)
 
-    def arm(self, link: int, place: Vector) -> Vector:
+    def arm(self, link: int, point: Vector) -> Vector:
         """Return a point of a link's body relative to the origin of the link's frame, world axes."""
-        return self.poses[link].turn @ self.tree.in_link_frame(link, place)
+        return self.poses[link].rotation @ self.tree.in_link_frame(link, point)
 
     def velocity(self, link: int, arm: Vector) -> Vector:
         """Return the velocity of a link's point at `arm`, world axes."""
-        turn, motion = self.poses[link].turn, self.motions[link]
-        return turn @ motion.velocity + cross(turn @ motion.spin, arm)
+        rotation, motion = self.poses[link].rotation, self.motions[link]
+        return rotation @ motion.velocity + cross(rotation @ motion.spin, arm)
 
     def to_body(self, link: int, direction: Vector) -> Vector:
         """Rotate a direction from the world to a link's body frame."""
-        return self.tree.turned_to_body(link, self.poses[link].turn.T @ direction)
+        return self.tree.rotated_to_body(link, self.poses[link].rotation.T @ direction)
 
     def to_world(self, link: int, direction: Vector) -> Vector:
         """Rotate a direction from a link's body frame to the world."""
-        return self.poses[link].turn @ self.tree.turned_to_link(link, direction)
+        return self.poses[link].rotation @ self.tree.rotated_to_link(link, direction)
 
 
 def touches(
@@ -107,8 +112,8 @@ def wrenches(poses: Sequence[LinkPose], touched: Sequence[PointContact], forces:
     by_link: Wrenches = {}
     for touch, force in zip(touched, forces, strict=True):
         for link, arm, sign in touch.sides:
-            turn = poses[link].turn
-            add_wrench(by_link, link, sign * (turn.T @ cross(arm, force)), sign * (turn.T @ force))
+            rotation = poses[link].rotation
+            add_wrench(by_link, link, sign * (rotation.T @ cross(arm, force)), sign * (rotation.T @ force))
     return by_link
 
 

@@ -38,9 +38,9 @@ class Instant(Kinematics):
         """Moment (about the frame's origin) and force of all contacts on each touching link, in its frame."""
         found = dict(self.touching)
         for push in self.contacts.pushes or ():
-            turn = self.poses[push.link].turn
+            rotation = self.poses[push.link].rotation
             moment, force = found.get(push.link, (ZERO, ZERO))
-            found[push.link] = (moment + turn.T @ cross(push.arm, push.force), force + turn.T @ push.force)
+            found[push.link] = (moment + rotation.T @ cross(push.arm, push.force), force + rotation.T @ push.force)
         return found
 
     @cached_property
@@ -69,8 +69,8 @@ class Instant(Kinematics):
         for index in range(len(totals) - 1, -1, -1):
             parent, motion = tree.links[index].joint.parent, self.motions[index]
             if parent >= 0:
-                force = motion.turn @ totals[index][1]
-                moment = motion.turn @ totals[index][0] + cross(motion.offset, force)
+                force = motion.rotation @ totals[index][1]
+                moment = motion.rotation @ totals[index][0] + cross(motion.offset, force)
                 totals[parent] = (totals[parent][0] + moment, totals[parent][1] + force)
         return totals
 
@@ -109,9 +109,9 @@ class SensorFrame:
     def turn(self) -> Matrix:
         """Rotation from the sensor's axes to the link's frame."""
         tree = self.instant.tree
-        turn = tree.turned_to_link(self.link, array(quaternion_matrix(self.sensor.quaternion)))
+        rotation = tree.rotated_to_link(self.link, array(quaternion_matrix(self.sensor.quaternion)))
         more = tree.vector(f"{self.name}.turn")
-        return turn if all(map(is_zero, more)) else turn @ array(quaternion_matrix(turned(_NO_TURN, more)))
+        return rotation if all(map(is_zero, more)) else rotation @ array(quaternion_matrix(turned(_NO_TURN, more)))
 
     @cached_property
     def velocity(self) -> Vector:
@@ -122,19 +122,19 @@ class SensorFrame:
     def along_axes(self, vector: Vector) -> list:
         """Transform a vector from the link's frame to the declared axes of the sensor."""
         if self.sensor.axes == "world":
-            return [*(self.instant.poses[self.link].turn @ vector)]
+            return [*(self.instant.poses[self.link].rotation @ vector)]
         return [*(self.turn.T @ vector)]
 
 
 def read_position(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return the position of the sensor's origin in the world."""
     pose = instant.poses[at.link]
-    return [*(pose.origin + pose.turn @ at.arm)]
+    return [*(pose.origin + pose.rotation @ at.arm)]
 
 
 def read_orientation(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return the rotation matrix from sensor axes to the world, row by row."""
-    return [*(instant.poses[at.link].turn @ at.turn).flatten()]
+    return [*(instant.poses[at.link].rotation @ at.turn).flatten()]
 
 
 def read_gyroscope(instant: Instant, at: SensorFrame) -> list[Any]:

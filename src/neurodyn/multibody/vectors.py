@@ -95,9 +95,9 @@ def turned(q: Any, rotation: Vector) -> np.ndarray:
     return normalised(product_)
 
 
-def matrix_quaternion(turn: Matrix) -> tuple[Vector, Any]:
+def matrix_quaternion(rotation: Matrix) -> tuple[Vector, Any]:
     """Return vector and real part of the quaternion of a rotation, up to their common sign (Shepperd's method)."""
-    (a, b, c), (d, e, f), (g, h, i) = turn
+    (a, b, c), (d, e, f), (g, h, i) = rotation
     candidates = (  # 4 times the square of an entry; 4 times the products of this entry with x, y, z and w
         (1.0 + a + e + i, (h - f, c - g, d - b, None)),
         (1.0 + a - e - i, (None, b + d, c + g, h - f)),

@@ -83,7 +83,7 @@ class Pushes:
         tree = Tree(self._mechanism, self._values.__getitem__)
         poses = link_poses(tree, tree.motions(q, qd))
         inertia, index = TreeInertia(tree, poses), tree.index_of[link]
-        place = poses[index].turn @ tree.centre(index)
+        place = poses[index].rotation @ tree.centre(index)
         force = inertia.row(index, place, np.array(impulse, dtype=object))
         count = len(force)
         lower = np.array([[float(inertia.matrix[max(i, j)][min(i, j)]) for j in range(count)] for i in range(count)])

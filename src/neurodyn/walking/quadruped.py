@@ -156,14 +156,14 @@ def centre_of_mass(tree: Tree, poses: Sequence[LinkPose]) -> tuple[Any, Vector]:
     for index, (link, pose) in enumerate(zip(tree.links, poses, strict=True)):
         mass = tree.quantity(f"{link.joint.name}.mass")
         total = total + mass
-        moment = moment + mass * (pose.origin + pose.turn @ tree.centre(index))
+        moment = moment + mass * (pose.origin + pose.rotation @ tree.centre(index))
     return total, moment * (1.0 / total)
 
 
 def foot_position(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> Vector:
     """Return the position of a foot's centre, world axes."""
     pose = poses[leg.links[-1]]
-    return pose.origin + pose.turn @ tree.in_link_frame(leg.links[-1], array(leg.foot))
+    return pose.origin + pose.rotation @ tree.in_link_frame(leg.links[-1], array(leg.foot))
 
 
 def foot_jacobian(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> np.ndarray:
@@ -171,7 +171,7 @@ def foot_jacobian(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> np.ndarray
     foot = foot_position(tree, poses, leg)
     columns = []
     for link in leg.links:
-        axis = poses[link].turn @ tree.axis(link)
+        axis = poses[link].rotation @ tree.axis(link)
         columns.append(cross(axis, foot - poses[link].origin))
     return np.array(columns, dtype=object).T
 
@@ -180,7 +180,7 @@ def foot_velocity(tree: Tree, motions: Sequence[RelativeMotion], poses: Sequence
     """Return the velocity of a foot, world axes."""
     link = leg.links[-1]
     arm = tree.in_link_frame(link, array(leg.foot))
-    return poses[link].turn @ (motions[link].velocity + cross(motions[link].spin, arm))
+    return poses[link].rotation @ (motions[link].velocity + cross(motions[link].spin, arm))
 
 
 def leg_weight(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> list[Any]:
@@ -188,11 +188,11 @@ def leg_weight(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> list[Any]:
     gravity = tree.vector("gravity")
     torques = []
     for first, link in enumerate(leg.links):
-        axis, origin = poses[link].turn @ tree.axis(link), poses[link].origin
+        axis, origin = poses[link].rotation @ tree.axis(link), poses[link].origin
         torque: Any = 0.0
         for carried in leg.links[first:]:
             mass = tree.quantity(f"{tree.links[carried].joint.name}.mass")
-            centre = poses[carried].origin + poses[carried].turn @ tree.centre(carried)
+            centre = poses[carried].origin + poses[carried].rotation @ tree.centre(carried)
             torque = torque - mass * (axis @ cross(centre - origin, gravity))
         torques.append(torque)
     return torques
@@ -245,8 +245,8 @@ def _inertia(tree: Tree, poses: Sequence[LinkPose], centre: Vector) -> np.ndarra
     """Return the inertia of all links about their common centre of mass, world axes."""
     total = np.zeros((3, 3))
     for index, (link, pose) in enumerate(zip(tree.links, poses, strict=True)):
-        turn = np.asarray(pose.turn, float)
-        arm = np.asarray(pose.origin + pose.turn @ tree.centre(index) - centre, float)
+        turn = np.asarray(pose.rotation, float)
+        arm = np.asarray(pose.origin + pose.rotation @ tree.centre(index) - centre, float)
         total += turn @ np.asarray(tree.inertia(index), float) @ turn.T
         total += link.mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
     return total

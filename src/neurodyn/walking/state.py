@@ -137,8 +137,8 @@ def leg_readings(quadruped: Quadruped, q: list[Any], qd: list[Any]) -> dict[str,
     momentum = array([0.0, 0.0, 0.0])
     for index, (link, pose, motion) in enumerate(zip(tree.links, poses, motions, strict=True)):
         velocity = motion.velocity + cross(motion.spin, tree.centre(index))
-        momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.turn @ velocity)
-    rotation = poses[0].turn
+        momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.rotation @ velocity)
+    rotation = poses[0].rotation
     return {
         "rotation": [*rotation.reshape(-1)],
         "spin": [*(rotation @ motions[0].spin)],

@@ -136,7 +136,7 @@ class SensorModel:
             sizes = ProgramSizes(
                 state=mechanism.nq + mechanism.nv + self.width,
                 control=spec.nu,
-                held=engine.held,
+                held=engine.ground_size,
                 parameters=len(config.free) + len(self.free),
                 weights=config.blueprint.weights,
             )

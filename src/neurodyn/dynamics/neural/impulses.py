@@ -135,7 +135,7 @@ class Impulses(nn.Module):
             link = tree.index_of[self._layout.joints[point.joint].name]
             pose = links.poses[link]
             impulse, arm = array(own[3:]), array(own[:3]) - pose.origin
-            add_wrench(pushes, link, pose.turn.T @ cross(arm, impulse), pose.turn.T @ impulse)
+            add_wrench(pushes, link, pose.rotation.T @ cross(arm, impulse), pose.rotation.T @ impulse)
         return [*q, *tree.accelerations(links.motions, q, [*([0.0] * _BASE), *inputs.control], pushes)]
 
     def velocity_change(self, q: Tensor, points: Tensor, pushes: Tensor, joints: Tensor) -> Tensor:

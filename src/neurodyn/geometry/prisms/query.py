@@ -14,7 +14,15 @@ from neurodyn.core.description.contacts import ChainJoint, ContactPoint, Contact
 from neurodyn.core.description.scene import Vector3
 from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator, start_warp, warp_device
+from neurodyn.geometry.launching import (
+    Launch,
+    Launches,
+    OperatorHandle,
+    object_of_handle,
+    operator,
+    start_warp,
+    warp_device,
+)
 from neurodyn.geometry.prisms import NUMBERS, contact_slots
 from neurodyn.geometry.tensors import Positions, Velocities
 
@@ -48,7 +56,7 @@ class PrismContacts(OperatorHandle):
         """Launch the kernel."""
         if not len(q) * len(self._slots):
             return
-        shapes = held(ground).arrays(warp_device(q.device), torch.float64)
+        shapes = object_of_handle(ground).arrays(warp_device(q.device), torch.float64)
         shapes.require_worlds(len(q))
         changing: list[Any] = [(q, None), (qd, None), (pose, wp.transformd)]
 
@@ -84,7 +92,7 @@ class PrismContacts(OperatorHandle):
 
 
 def _find(q: Tensor, qd: Tensor, pose: Tensor, query: int, ground: int, out: Tensor) -> None:
-    held(query).launch(q, qd, pose, ground, out)
+    object_of_handle(query).launch(q, qd, pose, ground, out)
 
 
 _FIND = operator(

@@ -299,7 +299,7 @@ def _places(
     columns = TreeInertia(tree, poses) if jacobian else None
     found: list[Any] = []
     for _, link, point in points:
-        arm = poses[link].turn @ tree.in_link_frame(link, array(point))
+        arm = poses[link].rotation @ tree.in_link_frame(link, array(point))
         if columns is None:
             found += list(poses[link].origin + arm)
             continue

@@ -11,7 +11,7 @@ from typing import Any
 
 from neurodyn.core.description.couplings import EQUALITY, Equality
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.constraints.impedance import InverseWeights, yielding
+from neurodyn.multibody.constraints.impedance import InverseWeights, compliance_of
 from neurodyn.multibody.constraints.layout import RowGroup, RowKind
 from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import SparseRow, is_zero, sparse
@@ -77,14 +77,14 @@ def _equal(
 ) -> ConstraintRows:  # fmt: skip
     """Return the rows of an equality from Jacobians, violations, inverse weights and accelerations of the rows."""
     start = f"{EQUALITY}{equality.name}"
-    yields = yielding(contacts.scope, f"{start}.solref", f"{start}.solimp", contacts.dt)
+    compliance = compliance_of(contacts.scope, f"{start}.solref", f"{start}.solimp", contacts.dt)
     size = absolute(residuals[0]) if len(residuals) == 1 else _norm(residuals)
-    push = yields.stiffness * yields.impedance(size)
+    push = compliance.stiffness * compliance.impedance(size)
     rests = [
-        bias + yields.damping * _along(row, contacts.qd) + push * r
+        bias + compliance.damping * _along(row, contacts.qd) + push * r
         for row, r, bias in zip(rows, residuals, biases, strict=True)
     ]
-    return ConstraintRows("equality", rows, [yields.weight(size, weight) for weight in weights], rests)
+    return ConstraintRows("equality", rows, [compliance.weight(size, weight) for weight in weights], rests)
 
 
 def _norm(values: Sequence[Any]) -> Any:
@@ -97,19 +97,19 @@ def _scalar_rows(contacts: Contacts, equality: Equality, weights: InverseWeights
     names = [equality.first, *([equality.second] if equality.second else [])]
     ends = [_scalar(contacts, equality, name, weights) for name in names]
     coefficients = [contacts.scope(f"{EQUALITY}{equality.name}.c{k}") for k in range(5 if equality.second else 1)]
-    (place, row, weight), wanted = ends[0], coefficients[0]
+    (position, row, weight), wanted = ends[0], coefficients[0]
     row = dict(row)
     if equality.second:
         other, other_row, other_weight = ends[1]
-        apart, slope, power = other - equality.reference[1], 0.0, 1.0
+        offset, slope, power = other - equality.reference[1], 0.0, 1.0
         for k, coefficient in enumerate(coefficients[1:], 1):
             slope = slope + k * coefficient * power
-            power = power * apart
+            power = power * offset
             wanted = wanted + coefficient * power
         weight = weight + other_weight
         for dof, x in other_row.items():
             row[dof] = row.get(dof, 0.0) - slope * x
-    return _equal(contacts, equality, [row], [place - equality.reference[0] - wanted], [weight], [0.0])
+    return _equal(contacts, equality, [row], [position - equality.reference[0] - wanted], [weight], [0.0])
 
 
 def _scalar(contacts: Contacts, equality: Equality, name: str, weights: InverseWeights) -> tuple[Any, SparseRow, Any]:
@@ -127,7 +127,7 @@ def _frame(contacts: Contacts, attached: AttachedMotion, equality: Equality, end
     name, pose = getattr(equality, end), getattr(equality, f"{end}_frame")
     point = array([contacts.scope(f"{EQUALITY}{equality.name}.{end}.{axis}") for axis in "xyz"])
     at = attached.point(name, point)
-    return at, attached.turned(at.link, array(quaternion_matrix(pose[3:])))
+    return at, attached.rotated(at.link, array(quaternion_matrix(pose[3:])))
 
 
 def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights) -> ConstraintRows:
@@ -136,27 +136,29 @@ def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights)
     Their residuals use the full acceleration of the constraint, including dJ/dt qd.
     """
     attached = AttachedMotion(contacts, contacts.qd, contacts.tree.centripetal(contacts.q, contacts.qd))
-    (first, turn), (second, turn_too) = (_frame(contacts, attached, equality, end) for end in ("first", "second"))
-    residuals = [*(first.place - second.place)]
+    (first, rotation), (second, second_rotation) = (
+        _frame(contacts, attached, equality, end) for end in ("first", "second")
+    )
+    residuals = [*(first.position - second.position)]
     biases = [*(attached.acceleration(first) - attached.acceleration(second))]
     rows = [_difference(attached.row(first, axis), attached.row(second, axis)) for axis in IDENTITY]
     centres = equality.first_centre or None, equality.second_centre or None
     ends = [(at.link, centre) for at, centre in zip((first, second), centres, strict=True) if at.link >= 0]
-    yields = [sum((weights.body(link, centre) for link, centre in ends), start=0.0)] * 3
+    inverse_weights = [sum((weights.body(link, centre) for link, centre in ends), start=0.0)] * 3
     if equality.kind == "weld":
         scale = contacts.scope(f"{EQUALITY}{equality.name}.torque_scale")
-        vector, real = matrix_quaternion(turn_too.T @ turn)
+        vector, real = matrix_quaternion(second_rotation.T @ rotation)
         residuals += [*(scale * vector)]
         # The rate of the quaternion p between the frames is half the spin between them, in axes of the second, times p.
         for axis in IDENTITY:
-            direction = 0.5 * scale * (turn_too @ (real * axis + cross(vector, axis)))
-            rows.append(_difference(attached.turning(first, direction), attached.turning(second, direction)))
-        apart = attached.spin(first) - attached.spin(second)
+            direction = 0.5 * scale * (second_rotation @ (real * axis + cross(vector, axis)))
+            rows.append(_difference(attached.angular_row(first, direction), attached.angular_row(second, direction)))
+        spin = attached.spin(first) - attached.spin(second)
         drawn = attached.spin_acceleration(first) - attached.spin_acceleration(second)
-        drawn = turn_too.T @ (drawn - cross(attached.spin(second), apart))
-        biases += [*(0.5 * scale * (real * drawn + cross(drawn, vector) - 0.5 * dot(apart, apart) * vector))]
-        yields += [sum((weights.turning(link) for link, _ in ends), start=0.0)] * 3
-    return _equal(contacts, equality, rows, residuals, yields, biases)
+        drawn = second_rotation.T @ (drawn - cross(attached.spin(second), spin))
+        biases += [*(0.5 * scale * (real * drawn + cross(drawn, vector) - 0.5 * dot(spin, spin) * vector))]
+        inverse_weights += [sum((weights.rotation(link) for link, _ in ends), start=0.0)] * 3
+    return _equal(contacts, equality, rows, residuals, inverse_weights, biases)
 
 
 def _difference(one: Sequence[Any], other: Sequence[Any]) -> SparseRow:
@@ -169,16 +171,16 @@ def _tendon_rows(contacts: Contacts, motion: TendonMotion, weight: Any) -> list[
     scope, name, found = contacts.scope, motion.name, []
     if motion.tendon.limited:
         room, side = _nearer_limit(contacts, motion)
-        yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
+        compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
         violation = scope(f"{name}.margin") - room
-        rest = yields.damping * side * motion.velocity + yields.reference(violation)
+        rest = compliance.damping * side * motion.velocity + compliance.reference(violation)
         row = {dof: side * x for dof, x in motion.row.items()}
-        found.append(ConstraintRows("limit", [row], [yields.weight(violation, weight)], [rest], [violation]))
+        found.append(ConstraintRows("limit", [row], [compliance.weight(violation, weight)], [rest], [violation]))
     most = scope(f"{name}.friction")
     if not is_zero(most):
-        yields = yielding(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
-        rest = yields.damping * motion.velocity
-        found.append(ConstraintRows("friction", [dict(motion.row)], [yields.weight(0.0, weight)], [rest], [most]))
+        compliance = compliance_of(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
+        rest = compliance.damping * motion.velocity
+        found.append(ConstraintRows("friction", [dict(motion.row)], [compliance.weight(0.0, weight)], [rest], [most]))
     return found
 
 

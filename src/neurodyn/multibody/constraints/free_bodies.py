@@ -11,11 +11,11 @@ from typing import Any
 
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.constraints.equalities import ConstraintRows
-from neurodyn.multibody.constraints.impedance import InverseWeights, yielding
+from neurodyn.multibody.constraints.impedance import InverseWeights, compliance_of
 from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.drives.actuators import ImplicitRow
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero
-from neurodyn.multibody.passive import along, turning_rows
+from neurodyn.multibody.passive import along, ball_free_rows
 from neurodyn.multibody.trace import safe_sqrt
 from neurodyn.multibody.vectors import IDENTITY, array, cross, dot, rotation_vector, skew
 
@@ -33,11 +33,11 @@ def without_lone(tree: Tree, rows: Sequence[ImplicitRow]) -> list[ImplicitRow]:
 
 
 def with_lone_implicit(
-    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], apart: Mapping[int, Any]
+    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], centripetal: Mapping[int, Any]
 ) -> list[Any]:
     """Return the accelerations with those of free bodies that carry no others implicit in their velocity.
 
-    `apart` are accelerations that are added to these (`Tree.centripetal`).
+    `centripetal` are accelerations that are added to these (`Tree.centripetal`).
     """
     tree, found = contacts.tree, list(acceleration)
     for index in lone_bodies(tree):
@@ -55,7 +55,7 @@ def with_lone_implicit(
                 for j, second in enumerate(dofs):
                     if first in row and second in row:
                         matrix[i][j] = matrix[i][j] + contacts.dt * value * row[first] * row[second]
-        _add_spin(contacts, index, matrix, by_origin=dofs[0] in apart)
+        _add_spin(contacts, index, matrix, by_origin=dofs[0] in centripetal)
         for dof, value in zip(dofs, _eliminated(matrix, right), strict=True):
             found[dof] = value
     return found
@@ -68,14 +68,14 @@ def _coordinates(tree: Tree, index: int) -> list[int]:
 def _add_spin(contacts: Contacts, index: int, matrix: list[list[Any]], *, by_origin: bool) -> None:
     """Add the derivatives of the bias forces with respect to the spin, times the step length, to `matrix`."""
     tree, dt = contacts.tree, contacts.dt
-    turn, spin = contacts.poses[index].turn, array(tree.v_of(index, contacts.qd)[3:])
-    body = turn @ (tree.inertia(index) @ turn.T)
-    mass, centre = tree.quantity(f"{tree.links[index].joint.name}.mass"), turn @ tree.centre(index)
+    rotation, spin = contacts.poses[index].rotation, array(tree.v_of(index, contacts.qd)[3:])
+    body = rotation @ (tree.inertia(index) @ rotation.T)
+    mass, centre = tree.quantity(f"{tree.links[index].joint.name}.mass"), rotation @ tree.centre(index)
     linear = None
     if by_origin:
         columns = [cross(axis, cross(spin, centre)) + cross(spin, cross(axis, centre)) for axis in IDENTITY]
         linear = mass * array(columns).T
-    offset = centre - turn @ tree.reference(index)  # of the centre of mass relative to the reference point
+    offset = centre - rotation @ tree.reference(index)  # of the centre of mass relative to the reference point
     angular = skew(spin) @ body - skew(body @ spin)
     if linear is not None and any(not is_zero(x) for x in tree.centre(index) - tree.reference(index)):
         angular = angular + skew(offset) @ linear
@@ -109,7 +109,7 @@ def _eliminated(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
     return values
 
 
-def turning_constraints(contacts: Contacts, inverse: InverseWeights) -> list[ConstraintRows]:
+def ball_free_constraints(contacts: Contacts, inverse: InverseWeights) -> list[ConstraintRows]:
     """Return the rows of limits of ball joints, and of dry friction of free and ball joints."""
     tree, found = contacts.tree, list[ConstraintRows]()
     for index, link in enumerate(tree.links):
@@ -128,24 +128,24 @@ def _limit(contacts: Contacts, inverse: InverseWeights, index: int) -> Constrain
     vector = rotation_vector(array(own[-4:-1]), own[-1])
     angle = safe_sqrt(dot(vector, vector))
     row: SparseRow = {}
-    for x, rate in zip(vector / angle, turning_rows(tree, index, contacts.q)[1], strict=True):
+    for x, rate in zip(vector / angle, ball_free_rows(tree, index, contacts.q)[1], strict=True):
         for dof, share in rate.items():
             row[dof] = row.get(dof, 0.0) - x * share
     margin = (tree.mechanism.constraints.limit_margins or {}).get(name, 0.0)
     violation = margin + angle - scope(f"{name}.upper")
-    yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
-    rest = yields.damping * along(row, contacts.qd) + yields.reference(violation)
-    weight = yields.weight(violation, inverse.turning_joint(index)[1])
+    compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
+    rest = compliance.damping * along(row, contacts.qd) + compliance.reference(violation)
+    weight = compliance.weight(violation, inverse.ball_free_joint(index)[1])
     return ConstraintRows("limit", [row], [weight], [rest], [violation])
 
 
 def _frictions(contacts: Contacts, inverse: InverseWeights, index: int) -> list[ConstraintRows]:
     name, found = contacts.tree.links[index].joint.name, list[ConstraintRows]()
     most: Any = contacts.scope(f"{name}.friction")
-    yields = yielding(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
-    parts = zip(turning_rows(contacts.tree, index, contacts.q), inverse.turning_joint(index), strict=True)
+    compliance = compliance_of(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
+    parts = zip(ball_free_rows(contacts.tree, index, contacts.q), inverse.ball_free_joint(index), strict=True)
     for rows, weight in parts:
         for row in rows:
-            rest = yields.damping * along(row, contacts.qd)
-            found.append(ConstraintRows("friction", [row], [yields.weight(0.0, weight)], [rest], [most]))
+            rest = compliance.damping * along(row, contacts.qd)
+            found.append(ConstraintRows("friction", [row], [compliance.weight(0.0, weight)], [rest], [most]))
     return found

@@ -9,7 +9,7 @@ from neurodyn.core.description.contacts import SOLIMP, SOLREF
 from neurodyn.core.description.scene import Vector3
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
-from neurodyn.multibody.passive import turning_inertia, turning_rows
+from neurodyn.multibody.passive import ball_free_rows, free_armature
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons.lengths import added_inertia, tendon_motions
 from neurodyn.multibody.trace import exp, log, maximum, minimum, safe_sqrt, select_less
@@ -21,7 +21,7 @@ _LEAST, _MOST = 1e-4, 0.9999
 
 
 @dataclass(frozen=True)
-class Yielding:
+class Compliance:
     """Compliance of a kind of constraint; numbers, or traced values for parameters."""
 
     damping: Any  # b [1/s]
@@ -38,7 +38,7 @@ class Yielding:
         return -(self.stiffness * self.impedance(violation) * violation)
 
 
-def yielding(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) -> Yielding:
+def compliance_of(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) -> Compliance:
     """Return the compliance of a kind of constraint, with time constants above two steps of `dt` [s], as in MuJoCo.
 
     `solref` and `solimp` are prefixes of quantities; see `core.description.contacts.constraint_quantities`.
@@ -58,7 +58,7 @@ def yielding(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) 
         falling = 1.0 - _power(1.0 - x, power) / _power(1.0 - midpoint, power - 1.0)
         return first + (last - first) * select_less(midpoint, x, falling, rising)
 
-    return Yielding(damping, stiffness, impedance)
+    return Compliance(damping, stiffness, impedance)
 
 
 def _power(x: Any, exponent: Any) -> Any:
@@ -107,24 +107,24 @@ class InverseWeights:
         self._q, rest = q, [0.0] * tree.mechanism.nv
         self._links = Kinematics(tree, tree.motions(q, rest))
         self._tendons = tendon_motions(self._links, tree.mechanism.tendons or (), q, rest, tree.quantity)
-        self._inertia = TreeInertia(tree, self._links.poses, [*added_inertia(self._tendons), *turning_inertia(tree, q)])
+        self._inertia = TreeInertia(tree, self._links.poses, [*added_inertia(self._tendons), *free_armature(tree, q)])
 
     def joint(self, dof: int) -> Any:
         """Return $w_{dof}$ of a joint with one degree of freedom [1/(kg m^2) or 1/kg]."""
-        return self._yield([1.0 if i == dof else 0.0 for i in range(self._links.tree.mechanism.nv)])
+        return self._inverse_weight([1.0 if i == dof else 0.0 for i in range(self._links.tree.mechanism.nv)])
 
-    def turning_joint(self, index: int) -> list[Any]:
+    def ball_free_joint(self, index: int) -> list[Any]:
         """Return the inverse weights of the linear [1/kg] and angular velocity [1/(kg m^2)] of a free or ball joint."""
         tree, weights = self._links.tree, []
-        for rows in turning_rows(tree, index, self._q):
-            yields = [self._yield([row.get(dof, 0.0) for dof in range(tree.mechanism.nv)]) for row in rows]
-            weights.append((yields[0] + yields[1] + yields[2]) / 3.0 if yields else 0.0)
+        for rows in ball_free_rows(tree, index, self._q):
+            along_axes = [self._inverse_weight([row.get(dof, 0.0) for dof in range(tree.mechanism.nv)]) for row in rows]
+            weights.append((along_axes[0] + along_axes[1] + along_axes[2]) / 3.0 if along_axes else 0.0)
         return weights
 
     def tendon(self, name: str) -> Any:
         """Return the inverse weight of a tendon, above 0 even where none of its joints changes its length [1/kg]."""
         row = self._tendons[name].row
-        return maximum(self._yield([row.get(dof, 0.0) for dof in range(self._links.tree.mechanism.nv)]), TINY)
+        return maximum(self._inverse_weight([row.get(dof, 0.0) for dof in range(self._links.tree.mechanism.nv)]), TINY)
 
     def body(self, link: int, centre: Vector3 | None = None) -> Any:
         """Return $w_{body}$ of a link at its centre of mass, or at a point in the frame of its body [1/kg].
@@ -134,18 +134,18 @@ class InverseWeights:
         tree = self._links.tree
         if tree.links[link].slides_alone:
             return 1.0 / tree.quantity(f"{tree.links[link].joint.name}.mass")
-        place = tree.centre(link) if centre is None else tree.in_link_frame(link, array(centre))
-        arm = self._links.poses[link].turn @ place
-        axes = [self._yield(self._inertia.row(link, arm, axis)) for axis in IDENTITY]
+        point = tree.centre(link) if centre is None else tree.in_link_frame(link, array(centre))
+        arm = self._links.poses[link].rotation @ point
+        axes = [self._inverse_weight(self._inertia.row(link, arm, axis)) for axis in IDENTITY]
         total = (axes[0] + axes[1] + axes[2]) / 3.0
         return maximum(total, TINY) if is_zero(total) else total
 
-    def turning(self, link: int) -> Any:
+    def rotation(self, link: int) -> Any:
         """Return the inverse weight of a link's rotation [1/(kg m^2)]."""
-        axes = [self._yield(self._inertia.turning(link, axis)) for axis in IDENTITY]
+        axes = [self._inverse_weight(self._inertia.angular_row(link, axis)) for axis in IDENTITY]
         return (axes[0] + axes[1] + axes[2]) / 3.0
 
-    def _yield(self, row: list[Any]) -> Any:
+    def _inverse_weight(self, row: list[Any]) -> Any:
         """Return J M^-1 J^T of one row."""
         half = self._inertia.halfway(row)
         return sum((y * x for y, x in zip(half, self._inertia.weighted(half), strict=True)), start=0.0)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from neurodyn.core.description.contacts import SOLIMP, SOLREF, ContactPoint
 from neurodyn.core.description.shape_contacts import SURFACE, ContactSurface, TouchingShape
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.constraints.impedance import InverseWeights, Yielding, tangent, yielding
+from neurodyn.multibody.constraints.impedance import Compliance, InverseWeights, compliance_of, tangent
 from neurodyn.multibody.constraints.layout import ConeGroup
 from neurodyn.multibody.contacts.colliders import COLLIDERS, convex
 from neurodyn.multibody.contacts.contact_model import Contacts
@@ -112,13 +112,13 @@ class SurfaceContacts:
             if key not in found:
                 found[key] = self._group(-1, touch.link, surface)
             depth = touch.depth + self._number(surface, "margin")
-            yields = self._yields(surface)
+            compliance = self._compliance(surface)
             weight = self._weight(surface, touch.link, own.centre or None)
-            place = self._inertia.from_first(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
+            position = self._inertia.from_first(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
             first = tangent(touch.normal, axis, always=always)
             found[key].names.append(touch.name)
             found[key].contacts.append(
-                [*place, *touch.normal, *first, depth, yields.weight(depth, weight), yields.reference(depth)]
+                [*position, *touch.normal, *first, depth, compliance.weight(depth, weight), compliance.reference(depth)]
             )
         return list(found.values())
 
@@ -148,14 +148,14 @@ class SurfaceContacts:
         def row(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Sequence[Any]:
             first, second, own = of_item
             given = numbers.named(shared, own)
-            yields, margin = yielding(given.__getitem__, "solref", "solimp", dt), given["margin"]
+            compliance, margin = compliance_of(given.__getitem__, "solref", "solimp", dt), given["margin"]
             weight = (first[12] + second[12]) * given["edge"]
             made: list[Any] = []
             placed = _placed(first, item[1:16]), _placed(second, item[16:])
             for touch in collide(*placed, margin + given["gap"]):
                 depth = margin - touch.distance
-                made += [*touch.place, *touch.normal, *tangent(touch.normal), depth]
-                made += [yields.weight(depth, weight), yields.reference(depth)]
+                made += [*touch.position, *touch.normal, *tangent(touch.normal), depth]
+                made += [compliance.weight(depth, weight), compliance.reference(depth)]
             return made
 
         def near(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Any:
@@ -207,7 +207,7 @@ class SurfaceContacts:
         sets = [set(self._inertia.chains[self._last[link]]) if link >= 0 else set() for link in (first, second)]
         dofs = tuple(sorted(sets[0] ^ sets[1]))
         own: list[Any] = [0.0] * 6
-        own[1] = self._yields(surface).damping
+        own[1] = self._compliance(surface).damping
         own[0], own[2:] = self._friction(surface)
         return Cones((first, second), dofs, tuple(1 if dof in sets[1] else -1 for dof in dofs), surface, own)
 
@@ -230,9 +230,9 @@ class SurfaceContacts:
     def _number(self, surface: ContactSurface, what: str) -> Any:
         return self._contacts.scope(f"{SURFACE}{surface.name}.{what}")
 
-    def _yields(self, surface: ContactSurface) -> Yielding:
+    def _compliance(self, surface: ContactSurface) -> Compliance:
         start = f"{SURFACE}{surface.name}"
-        return yielding(self._contacts.scope, f"{start}.solref", f"{start}.solimp", self._contacts.dt)
+        return compliance_of(self._contacts.scope, f"{start}.solref", f"{start}.solimp", self._contacts.dt)
 
     def _weight(self, surface: ContactSurface, link: int, centre: Any) -> Any:
         """Return A of a contact of a link with the world."""
@@ -277,14 +277,17 @@ class SurfaceContacts:
         if link < 0:
             return [*IDENTITY.flat, *(-1.0 * self._contacts.poses[0].origin)]
         tree, pose = self._contacts.tree, self._contacts.poses[link]
-        turn = pose.turn @ array([tree.turned_to_link(link, axis) for axis in IDENTITY]).T
-        return [*turn.flat, *(self._inertia.from_first(link) + pose.turn @ tree.in_link_frame(link, array([0.0] * 3)))]
+        rotation = pose.rotation @ array([tree.rotated_to_link(link, axis) for axis in IDENTITY]).T
+        return [
+            *rotation.flat,
+            *(self._inertia.from_first(link) + pose.rotation @ tree.in_link_frame(link, array([0.0] * 3))),
+        ]
 
     def _plane(self) -> list[Any]:
         """Return a rotation whose third column is the normal of the ground, and a point on it."""
         origin, normal = self._contacts.grounds[0]
-        turn = array([[0.0, 0.0, x] for x in normal])
-        return [*turn.flat, *(origin - self._contacts.poses[0].origin)]
+        rotation = array([[0.0, 0.0, x] for x in normal])
+        return [*rotation.flat, *(origin - self._contacts.poses[0].origin)]
 
 
 class _Blocks:
@@ -336,5 +339,5 @@ def _point(pose: Sequence[Any], own: Sequence[Any]) -> Vector:
 
 
 def _placed(pose: Sequence[Any], own: Sequence[Any]) -> PlacedShape:
-    turn = array(pose[:9]).reshape(3, 3) @ array(own[3:12]).reshape(3, 3)
-    return PlacedShape(_point(pose, own[:3]), turn, array(own[12:15]), own[15:])
+    rotation = array(pose[:9]).reshape(3, 3) @ array(own[3:12]).reshape(3, 3)
+    return PlacedShape(_point(pose, own[:3]), rotation, array(own[12:15]), own[15:])

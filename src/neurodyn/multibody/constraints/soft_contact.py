@@ -10,15 +10,15 @@ from neurodyn.core.description.contacts import ConstraintParameters, ContactPoin
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.prisms import NUMBERS, contact_slots
 from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
-from neurodyn.multibody.constraints.free_bodies import turning_constraints, with_lone_implicit, without_lone
-from neurodyn.multibody.constraints.impedance import InverseWeights, Yielding, tangent, yielding
+from neurodyn.multibody.constraints.free_bodies import ball_free_constraints, with_lone_implicit, without_lone
+from neurodyn.multibody.constraints.impedance import Compliance, InverseWeights, compliance_of, tangent
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.shape_contacts import Cones, SurfaceContacts
 from neurodyn.multibody.constraints.solver import constraint_loop
 from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.drives.actuators import damped
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
-from neurodyn.multibody.passive import damping_slope, turning_inertia
+from neurodyn.multibody.passive import damping_slope, free_armature
 from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.lengths import added_inertia
@@ -46,7 +46,7 @@ def prism_rows(
     blocks, items, links = [], [], []
     for number, (link, count) in enumerate(contact_slots(contacts.tree.mechanism.shapes).items()):
         pose = contacts.poses[link]
-        blocks.append([*pose.turn.flat, *pose.origin, *contact_origin(contacts, inertia, link), weights[link]])
+        blocks.append([*pose.rotation.flat, *pose.origin, *contact_origin(contacts, inertia, link), weights[link]])
         blocks[-1] += [contacts.scope(constraints.quantity(name, shapes[link])) for name in own]
         links += [link] * count
         items += [number] * count
@@ -54,12 +54,19 @@ def prism_rows(
     def row(shared: list[Any], of_link: list[Any], item: list[Any]) -> Sequence[Any]:
         (block,) = of_link
         given = dict(zip((*common, *own), (*shared, *block[16:]), strict=True))
-        yields = yielding(given.__getitem__, "solref", "solimp", contacts.dt)
-        place, normal, depth = _contact(block, item)
-        return [*place, *normal, *tangent(normal), depth, yields.weight(depth, block[15]), yields.reference(depth)]
+        compliance = compliance_of(given.__getitem__, "solref", "solimp", contacts.dt)
+        position, normal, depth = _contact(block, item)
+        return [
+            *position,
+            *normal,
+            *tangent(normal),
+            depth,
+            compliance.weight(depth, block[15]),
+            compliance.reference(depth),
+        ]
 
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
-    held = [((number,), contacts.held[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
+    held = [((number,), contacts.prism_contacts[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
     shared = [contacts.scope(f"contact.{name}") for name in common]
     rows = mapped(graph, "prism contacts", row, shared, blocks, held)
     return list(zip(links, rows, strict=True))
@@ -67,10 +74,10 @@ def prism_rows(
 
 def _contact(block: list[Any], item: list[Any]) -> tuple[Vector, Vector, Any]:
     """Return position (from the origin of the tree's first link), normal and depth of a contact; depth -1 for none."""
-    turn = array([block[3 * i : 3 * i + 3] for i in range(3)])
+    rotation = array([block[3 * i : 3 * i + 3] for i in range(3)])
     origin, from_root = array(block[9:12]), array(block[12:15])
     kind, radius = item[:2]
-    core, along, along_too = (turn @ array(item[i : i + 3]) for i in (2, 5, 8))
+    core, along, along_too = (rotation @ array(item[i : i + 3]) for i in (2, 5, 8))
     ground, across, across_too = (array(item[i : i + 3]) for i in (11, 14, 17))
     between = origin + core - ground
     nearest, slid = _nearest(between, along, across)
@@ -138,16 +145,16 @@ class SoftContactModel(ContactModel):
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
         """Return the accelerations over the step."""
-        added = [*added_inertia(contacts.tendons), *turning_inertia(contacts.tree, contacts.q)]
+        added = [*added_inertia(contacts.tendons), *free_armature(contacts.tree, contacts.q)]
         inertia = TreeInertia(contacts.tree, contacts.poses, added)
         weights = InverseWeights(contacts.tree)
         touching, damping = _contacts(contacts, inertia, weights)
         limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
-        rows = [*coupling_rows(contacts, weights), *turning_constraints(contacts, weights)]
+        rows = [*coupling_rows(contacts, weights), *ball_free_constraints(contacts, weights)]
         cones = _surface_contacts(contacts, inertia, weights)
-        apart = contacts.tree.centripetal(contacts.q, contacts.qd)
-        free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
+        centripetal = contacts.tree.centripetal(contacts.q, contacts.qd)
+        free = [a - centripetal.get(dof, 0.0) for dof, a in enumerate(free)] if centripetal else free
         free = _adhering(contacts, inertia, free, touching, cones)
         acceleration = free
         if touching or limits or frictions or rows or cones:
@@ -159,8 +166,8 @@ class SoftContactModel(ContactModel):
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], *pushing)
         acceleration = _damped(contacts, inertia, acceleration)
         if contacts.tree.mechanism.constraints.implicit is True:
-            acceleration = with_lone_implicit(contacts, inertia, acceleration, apart)
-        return [a + apart.get(dof, 0.0) for dof, a in enumerate(acceleration)] if apart else acceleration
+            acceleration = with_lone_implicit(contacts, inertia, acceleration, centripetal)
+        return [a + centripetal.get(dof, 0.0) for dof, a in enumerate(acceleration)] if centripetal else acceleration
 
 
 SOFT = SoftContactModel()
@@ -175,13 +182,13 @@ class _Contact:
     name: str = ""  # of its point; empty for contacts of shapes
 
 
-class _Surfaces:
+class _PointSurfaces:
     """Friction, compliance and inverse weights of the contacts of the robot's shapes."""
 
     def __init__(self, contacts: Contacts, inverse: InverseWeights) -> None:
         self._scope, self._constraints, self._inverse = contacts.scope, contacts.tree.mechanism.constraints, inverse
         self._dt = contacts.dt
-        self._yields: dict[tuple[str, ...], Yielding] = {}
+        self._compliances: dict[tuple[str, ...], Compliance] = {}
         self._frictions: dict[str, tuple[Any, Any]] = {}
         self._weights: dict[tuple[Any, ...], Any] = {}
         self._shapes = contacts.tree.mechanism.ground_shapes or {}
@@ -190,13 +197,15 @@ class _Surfaces:
         """Return the coefficient of a shape."""
         return self._friction(self._constraints.quantity("friction", shape))[0]
 
-    def yields(self, shape: str = "") -> Yielding:
+    def compliance(self, shape: str = "") -> Compliance:
         """Return the compliance of a shape's contacts; without a shape, the default."""
         names = tuple(self._constraints.quantity(name, shape) for name in _SOFTNESS)
-        if names not in self._yields:
+        if names not in self._compliances:
             named = dict(zip(_SOFTNESS, names, strict=True))
-            self._yields[names] = yielding(lambda name: self._scope(named[name]), "solref", "solimp", self._dt)
-        return self._yields[names]
+            self._compliances[names] = compliance_of(
+                lambda name: self._scope(named[name]), "solref", "solimp", self._dt
+            )
+        return self._compliances[names]
 
     def weight(self, link: int, shape: str) -> Any:
         """Return A of the contacts of a shape of a link."""
@@ -219,12 +228,12 @@ class _Surfaces:
 def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -> tuple[list[_Contact], Any]:
     """Return the possible contacts, grouped by link, and their damping b."""
     mechanism = contacts.tree.mechanism
-    shapes = {one.joint: one.name for one in mechanism.shapes} if contacts.held else {}
+    shapes = {one.joint: one.name for one in mechanism.shapes} if contacts.prism_contacts else {}
     if not shapes and (mechanism.grounded or not contacts.points):
         return [], 0.0
-    surfaces = _Surfaces(contacts, inverse)
-    damping = surfaces.yields().damping
-    if contacts.held:
+    surfaces = _PointSurfaces(contacts, inverse)
+    damping = surfaces.compliance().damping
+    if contacts.prism_contacts:
         weights = {link: surfaces.weight(link, shapes[link]) for link in sorted(shapes)}
         rows = prism_rows(contacts, inertia, weights, shapes)
         found = [_Contact(link, [*row, surfaces.friction(shapes[link])]) for link, row in rows]
@@ -252,7 +261,7 @@ def _surface_contacts(contacts: Contacts, inertia: TreeInertia, weights: Inverse
         return []
     surfaces = SurfaceContacts(contacts, inertia, weights)
     found = surfaces.of_shapes()
-    if contacts.tree.mechanism.grounded and contacts.points and not contacts.held:
+    if contacts.tree.mechanism.grounded and contacts.points and not contacts.prism_contacts:
         touched = list(zip(contacts.points, contacts.touched, strict=True))
         found += surfaces.of_points(touched, [_axis(contacts, *one) for one in touched])
     return found
@@ -265,18 +274,18 @@ def _axis(contacts: Contacts, point: ContactPoint, touch: PointContact) -> Vecto
     return contacts.to_world(touch.link, array(point.axis))
 
 
-def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _Surfaces) -> list[_Contact]:
+def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _PointSurfaces) -> list[_Contact]:
     for point in sorted(contacts.points, key=lambda point: point.joint):
         surfaces.weight(point.joint, point.shape)
     both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
     found, always = [], bool(contacts.tree.mechanism.constraints.follows_capsules)
     for point, touch in both:
         axis = _axis(contacts, point, touch)
-        place = contact_origin(contacts, inertia, touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
-        yields = surfaces.yields(point.shape)
-        weight = yields.weight(touch.depth, surfaces.weight(touch.link, point.shape))
-        reference, first = yields.reference(touch.depth), tangent(touch.normal, axis, always=always)
-        inputs = [*place, *touch.normal, *first, touch.depth, weight, reference, surfaces.friction(point.shape)]
+        position = contact_origin(contacts, inertia, touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
+        compliance = surfaces.compliance(point.shape)
+        weight = compliance.weight(touch.depth, surfaces.weight(touch.link, point.shape))
+        reference, first = compliance.reference(touch.depth), tangent(touch.normal, axis, always=always)
+        inputs = [*position, *touch.normal, *first, touch.depth, weight, reference, surfaces.friction(point.shape)]
         found.append(_Contact(touch.link, inputs, touch.name))
     return found
 
@@ -291,10 +300,10 @@ def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]
         if link.lower is None and link.upper is None:
             continue
         room, side = _nearer_limit(scope, link, tree.q_of(index, contacts.q)[0])
-        yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
+        compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
         violation = margins.get(name, 0.0) - room
-        rest = yields.damping * side * contacts.qd[dof] + yields.reference(violation)
-        found[dof] = [violation, side, yields.weight(violation, inverse.joint(dof)), rest]
+        rest = compliance.damping * side * contacts.qd[dof] + compliance.reference(violation)
+        found[dof] = [violation, side, compliance.weight(violation, inverse.joint(dof)), rest]
     return found
 
 
@@ -317,9 +326,9 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
         most = scope(f"{name}.friction")
         if is_zero(most):
             continue
-        yields = yielding(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
-        rest = yields.damping * contacts.qd[dof]
-        found[dof] = [yields.weight(0.0, inverse.joint(dof)), rest, most]
+        compliance = compliance_of(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
+        rest = compliance.damping * contacts.qd[dof]
+        found[dof] = [compliance.weight(0.0, inverse.joint(dof)), rest, most]
     return found
 
 
@@ -335,12 +344,12 @@ def _adhering(
     for name, value in contacts.adhesion.items():
         link, count, total = contacts.tree.index_of[name], 0.0, [0.0] * len(free)
         for links, inputs in (one for one in ends if link in one[0]):
-            place, normal = array(inputs[:3]), array(inputs[3:6])
+            position, normal = array(inputs[:3]), array(inputs[3:6])
             touches = select_less(0.0, inputs[9], 1.0, 0.0)
             count = count + touches
             for index, sign in zip(links, (-1.0, 1.0), strict=True):
                 if index >= 0:
-                    arm = place - contact_origin(contacts, inertia, index)
+                    arm = position - contact_origin(contacts, inertia, index)
                     row = inertia.row(index, arm, sign * touches * normal)
                     total = [a + b for a, b in zip(total, row, strict=True)]
         share = -(value / maximum(count, 1.0))
@@ -396,12 +405,12 @@ def _note_pushes(contacts: Contacts, inertia: TreeInertia, cones: Sequence[Cones
     for number, (group, inputs) in enumerate(touching):
         if group.names:
             continue
-        place, normal, first = (array(inputs[i : i + 3]) for i in (0, 3, 6))
+        position, normal, first = (array(inputs[i : i + 3]) for i in (0, 3, 6))
         push, along, across = forces[3 * number : 3 * number + 3]
         force = push * normal + along * first + across * cross(normal, first)
         for link, sign in zip(group.links, (-1.0, 1.0), strict=True):
             if link >= 0:
-                contacts.pushes.append(ContactPush(link, place - inertia.from_first(link), sign * force))
+                contacts.pushes.append(ContactPush(link, position - inertia.from_first(link), sign * force))
 
 
 def _with_networks(
@@ -412,13 +421,13 @@ def _with_networks(
     for index, contact in enumerate(touching):
         if not contact.name and contacts.pushes is None:
             continue
-        place, normal, first = (array(contact.inputs[i : i + 3]) for i in (0, 3, 6))
+        position, normal, first = (array(contact.inputs[i : i + 3]) for i in (0, 3, 6))
         second = cross(normal, first)
         push, along, across = forces[3 * index : 3 * index + 3]
         friction = [along * a + across * b for a, b in zip(first, second, strict=True)]
         noted = None
         if contacts.pushes is not None:
-            arm = place - contact_origin(contacts, inertia, contact.link)
+            arm = position - contact_origin(contacts, inertia, contact.link)
             noted = ContactPush(contact.link, arm, push * normal + array(friction))
             contacts.pushes.append(noted)
         if not contact.name:
@@ -429,7 +438,7 @@ def _with_networks(
             if acted is not value:
                 if noted is not None:
                     noted.force = noted.force + (acted - value) * direction
-                arm = place - contact_origin(contacts, inertia, contact.link)
+                arm = position - contact_origin(contacts, inertia, contact.link)
                 row = inertia.row(contact.link, arm, direction)
                 change = [old + (acted - value) * x for old, x in zip(change, row, strict=True)]
     if all(map(is_zero, change)):

@@ -120,7 +120,7 @@ def _touch(
 
     def in_body(link: int, point: Vector) -> Vector:
         pose = links.poses[link]
-        return links.tree.in_body_frame(link, pose.turn.T @ (point - pose.origin))
+        return links.tree.in_body_frame(link, pose.rotation.T @ (point - pose.origin))
 
     centre = links.poses[by].origin + links.arm(by, array(corner))
     reach, outward = distance(other, in_body(on, centre))
@@ -154,7 +154,7 @@ def _wrench(support: Support, index: int, links: Kinematics, scope: Scope) -> tu
     middle = places.mean(0)
     arms = [links.arm(index, array([*map(float, place), 0.0])) for place in places]
     centre = links.arm(index, array([*map(float, middle), 0.0]))
-    velocity, spin = pose.turn @ motion.velocity, pose.turn @ motion.spin
+    velocity, spin = pose.rotation @ motion.velocity, pose.rotation @ motion.spin
     weight = -scope("gravity.z") * scope(f"{support.link}.mass")
     most = scope(f"{name}.friction") * weight
     squared = scope(f"{name}.anisotropy") * scope(f"{name}.anisotropy")
@@ -175,8 +175,8 @@ def _wrench(support: Support, index: int, links: Kinematics, scope: Scope) -> tu
     acted = [scope.define(f"{name}.force.{axis}", value) for axis, value in zip("xy", body[:2], strict=True)]
     about = links.to_body(index, array([0.0, 0.0, -1.0 * most * moment]))
     turning = array([0.0, 0.0, scope.define(f"{name}.moment", about[2])])
-    force = tree.turned_to_link(index, array([*acted, 0.0]))
-    return cross(pose.turn.T @ centre, force) + tree.turned_to_link(index, turning), force
+    force = tree.rotated_to_link(index, array([*acted, 0.0]))
+    return cross(pose.rotation.T @ centre, force) + tree.rotated_to_link(index, turning), force
 
 
 def _shares(support: Support, places: np.ndarray, scope: Scope) -> list[Any]:

@@ -29,14 +29,14 @@ def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list
 
     The second contact is the point of the upper rim above the lowest one.
     """
-    normal, radius, half = first.turn[:, 2], second.size[0], second.size[1]
-    along = dot(normal, second.turn[:, 2])
-    axis = -1.0 * sign_of(along) * second.turn[:, 2]
+    normal, radius, half = first.rotation[:, 2], second.size[0], second.size[1]
+    along = dot(normal, second.rotation[:, 2])
+    axis = -1.0 * sign_of(along) * second.rotation[:, 2]
     down = -absolute(along)
     lean = down * axis - normal
     squared = dot(lean, lean)
     flat = below(squared, LEAST * LEAST)
-    lowest = radius * where(flat, second.turn[:, 0], lean / safe_sqrt(squared))
+    lowest = radius * where(flat, second.rotation[:, 0], lean / safe_sqrt(squared))
     height = dot(second.centre - first.centre, normal)
     side = cross(lowest, axis) * (3.0**0.5 / 2.0)
     drop = dot(lowest, normal)
@@ -45,18 +45,18 @@ def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list
     distances = [height + half * down + drop, height - half * down + drop, *[height + half * down - 0.5 * drop] * 2]
     away = below(margin, distances[0])
     return [
-        Touch(second.centre + place - 0.5 * distance * normal, normal, where(away, FAR, distance))
-        for place, distance in zip(places, distances, strict=True)
+        Touch(second.centre + position - 0.5 * distance * normal, normal, where(away, FAR, distance))
+        for position, distance in zip(places, distances, strict=True)
     ]
 
 
 def plane_ellipsoid(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contact of a plane, whose normal is its z axis, with an ellipsoid."""
-    normal = first.turn[:, 2]
-    scaled = second.size * (second.turn.T @ normal)
-    lowest = second.turn @ (second.size * scaled)
-    place = second.centre - lowest / safe_sqrt(dot(scaled, scaled))
-    return [_on_plane(first, place)]
+    normal = first.rotation[:, 2]
+    scaled = second.size * (second.rotation.T @ normal)
+    lowest = second.rotation @ (second.size * scaled)
+    position = second.centre - lowest / safe_sqrt(dot(scaled, scaled))
+    return [_on_plane(first, position)]
 
 
 def plane_mesh(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
@@ -65,8 +65,8 @@ def plane_mesh(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Tou
     `second.found` holds the lowest corner and three others of the face that faces the plane most, in the frame of the
     mesh, and 1 for each of the three that exists.
     """
-    normal, found = first.turn[:, 2], second.found
-    offsets = [second.turn @ array(found[3 * k : 3 * k + 3]) for k in range(4)]
+    normal, found = first.rotation[:, 2], second.found
+    offsets = [second.rotation @ array(found[3 * k : 3 * k + 3]) for k in range(4)]
     touches = [_on_plane(first, second.centre + offset) for offset in offsets]
     away = below(margin, touches[0].distance)
     for k, (touch, offset) in enumerate(zip(touches, offsets, strict=True)):
@@ -76,10 +76,10 @@ def plane_mesh(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Tou
     return touches
 
 
-def _on_plane(plane: PlacedShape, place: Vector) -> Touch:
-    normal = plane.turn[:, 2]
-    distance = dot(normal, place - plane.centre)
-    return Touch(place - 0.5 * distance * normal, normal, distance)
+def _on_plane(plane: PlacedShape, position: Vector) -> Touch:
+    normal = plane.rotation[:, 2]
+    distance = dot(normal, position - plane.centre)
+    return Touch(position - 0.5 * distance * normal, normal, distance)
 
 
 def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
@@ -103,8 +103,8 @@ def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     moved, pulled = l1 @ ahead, l2 @ behind
     radii = found[27], found[28]
     overlap = dot(normal, p1 - p2) + 0.5 * (dot(ahead, moved) + dot(behind, pulled)) + radii[0] + radii[1]
-    place = 0.5 * (p1 + moved + p2 - pulled + (radii[0] - radii[1]) * normal)
-    return [Touch(place, normal, where(found[29], -overlap, FAR))]
+    position = 0.5 * (p1 + moved + p2 - pulled + (radii[0] - radii[1]) * normal)
+    return [Touch(position, normal, where(found[29], -overlap, FAR))]
 
 
 _TINY = 1e-9
@@ -113,8 +113,8 @@ _TINY = 1e-9
 def _surface(shape: PlacedShape, found: Any) -> tuple[Vector, Vector, Matrix]:
     """Return normal, point and radii of curvature in world axes."""
     a, b, c, d, e, f = found[6:]
-    own = shape.turn @ array([[a, b, c], [b, d, e], [c, e, f]]) @ shape.turn.T
-    return shape.turn @ array(found[:3]), shape.centre + shape.turn @ array(found[3:6]), own
+    own = shape.rotation @ array([[a, b, c], [b, d, e], [c, e, f]]) @ shape.rotation.T
+    return shape.rotation @ array(found[:3]), shape.centre + shape.rotation @ array(found[3:6]), own
 
 
 COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {

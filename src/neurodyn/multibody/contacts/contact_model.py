@@ -44,7 +44,8 @@ class Contacts(Kinematics):
         qd: Velocities.
         dt: Length of the step [s].
         flat: Whether one plane is the ground of all points.
-        held: Contacts of shapes with a heightfield (`geometry.prisms`), instead of points; empty on other grounds.
+        prism_contacts: Those of shapes with a heightfield (`geometry.prisms`), instead of points; empty on other
+            grounds.
         pushes: List that receives the forces of all contacts from `ContactModel.accelerations`; None if unused.
         tendons: Tendons by name.
         implicit: Damping along rows of a Jacobian that is implicit in the step; the model handles that of joints
@@ -58,7 +59,7 @@ class Contacts(Kinematics):
     qd: list[Scalar]
     dt: float
     flat: bool = True
-    held: Sequence[Scalar] = ()
+    prism_contacts: Sequence[Scalar] = ()
     pushes: list[ContactPush] | None = None
     tendons: Mapping[str, TendonMotion] = field(default_factory=dict)
     implicit: Sequence[ImplicitRow] = ()

@@ -96,8 +96,8 @@ one.start = one.first; one.whole = 0;
 for (int i = 0; i < 3; ++i) {{
 one.size[i] = mine[12 + i]; one.centre[i] = LANE(link[9 + i], lane);
 for (int j = 0; j < 3; ++j) {{
-one.centre[i] += LANE(link[3 * i + j], lane) * mine[j]; one.turn[3 * i + j] = 0;
-for (int l = 0; l < 3; ++l) one.turn[3 * i + j] += LANE(link[3 * i + l], lane) * mine[3 + 3 * l + j];
+one.centre[i] += LANE(link[3 * i + j], lane) * mine[j]; one.rotation[3 * i + j] = 0;
+for (int l = 0; l < 3; ++l) one.rotation[3 * i + j] += LANE(link[3 * i + l], lane) * mine[3 + 3 * l + j];
 }}
 }}
 }}
@@ -119,7 +119,7 @@ for (int i = 0; i < {count}; ++i) LANE(found[i], lane) = (number)result[i];
 
 _SEARCH = """
 struct Convex {
-struct Shape { int kind, first, last, start, whole; double size[3], centre[3], turn[9]; };
+struct Shape { int kind, first, last, start, whole; double size[3], centre[3], rotation[9]; };
 struct Corner { double w[3], a[3], b[3], pa[3], pb[3]; int ia, ib; };
 struct Face { int v[3]; double n[3], d; };
 static double dot(const double* a, const double* b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
@@ -144,7 +144,7 @@ s.start = best; return best;
 }
 static int support(Shape& s, const double* n, double* x, double* p) {
 double d[3], y[3] = {0, 0, 0}; int id = 0;
-for (int i = 0; i < 3; ++i) d[i] = s.turn[i] * n[0] + s.turn[3 + i] * n[1] + s.turn[6 + i] * n[2];
+for (int i = 0; i < 3; ++i) d[i] = s.rotation[i] * n[0] + s.rotation[3 + i] * n[1] + s.rotation[6 + i] * n[2];
 if (s.kind == 1 || s.kind == 3) { id = d[2] >= 0; y[2] = d[2] >= 0 ? s.size[1] : -s.size[1]; }
 if (s.kind == 4) for (int i = 0; i < 3; ++i) {
 id |= (d[i] >= 0) << i; y[i] = d[i] >= 0 ? s.size[i] : -s.size[i];
@@ -160,7 +160,7 @@ double square = 0; for (int i = 0; i < 3; ++i) { y[i] = s.size[i] * d[i]; square
 for (int i = 0; i < 3; ++i) y[i] *= s.size[i] / root(square);
 }
 if (s.kind < 2 && s.whole) for (int i = 0; i < 3; ++i) y[i] += s.size[0] * d[i] / root(dot(d, d));
-for (int i = 0; i < 3; ++i) x[i] = s.centre[i] + dot(s.turn + 3 * i, y);
+for (int i = 0; i < 3; ++i) x[i] = s.centre[i] + dot(s.rotation + 3 * i, y);
 return id;
 }
 static void pushed(Shape& one, Shape& other, const double* n, Corner& c) {
@@ -360,23 +360,23 @@ corner[i] = end ? c[ids[i]].ib : c[ids[i]].ia;
 for (int l = 0; l < 3; ++l) p[i][l] = end ? c[ids[i]].pb[l] : c[ids[i]].pa[l];
 }
 for (int i = 0; i < 3; ++i) {
-at[i] = s.turn[i] * normal[0] + s.turn[3 + i] * normal[1] + s.turn[6 + i] * normal[2];
+at[i] = s.rotation[i] * normal[0] + s.rotation[3 + i] * normal[1] + s.rotation[6 + i] * normal[2];
 own[i] = end ? -at[i] : at[i];
 if (turn) continue;
 double x[3] = {0, 0, 0};
 for (int k = 0; k < n; ++k) for (int l = 0; l < 3; ++l) x[l] += lambda[k] * (end ? c[ids[k]].b[l] : c[ids[k]].a[l]);
 for (int l = 0; l < 3; ++l) x[l] -= s.centre[l];
-at[3 + i] = s.turn[i] * x[0] + s.turn[3 + i] * x[1] + s.turn[6 + i] * x[2];
+at[3 + i] = s.rotation[i] * x[0] + s.rotation[3 + i] * x[1] + s.rotation[6 + i] * x[2];
 }
 outermost(s, own, at + 3);
 curved(s, own, p, corner, n, huge, at + 6, along);
 const double* L = at + 6; const double whole[9] = {L[0], L[1], L[2], L[1], L[3], L[4], L[2], L[4], L[5]};
 const double tilt = huge * dot(along, at);
 for (int i = 0; i < 3; ++i) {
-const double x = s.centre[i] + dot(s.turn + 3 * i, at + 3);
-D[i] += (end ? -x : x) + tilt * dot(s.turn + 3 * i, along);
+const double x = s.centre[i] + dot(s.rotation + 3 * i, at + 3);
+D[i] += (end ? -x : x) + tilt * dot(s.rotation + 3 * i, along);
 for (int j = 0; j < 3; ++j) for (int k = 0; k < 3; ++k) for (int l = 0; l < 3; ++l)
-M[i][j] += s.turn[3 * i + k] * whole[3 * k + l] * s.turn[3 * j + l];
+M[i][j] += s.rotation[3 * i + k] * whole[3 * k + l] * s.rotation[3 * j + l];
 }
 }
 if (turn == turns - 1) break;

@@ -37,27 +37,32 @@ SIDED = ("capsule", "cylinder", "box", "mesh")
 def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, found: Any) -> list[Touch]:
     """Return the contacts found, or else the single one; `found` holds `FOUND` numbers."""
     several, of_second, prism, rounding = found[3:_HEAD]
-    normal = where(of_second, first.turn @ array(found[:3]), second.turn @ array(found[:3]))
-    turn = _either(prism, second.turn, first.turn)
-    axis, outward = where(of_second, second.turn[:, 2], first.turn[:, 2]), where(of_second, -1.0, 1.0) * single.normal
+    normal = where(of_second, first.rotation @ array(found[:3]), second.rotation @ array(found[:3]))
+    rotation = _either(prism, second.rotation, first.rotation)
+    axis, outward = (
+        where(of_second, second.rotation[:, 2], first.rotation[:, 2]),
+        where(of_second, -1.0, 1.0) * single.normal,
+    )
     across = outward - dot(outward, axis) * axis
     far = where(of_second, second.size[0], first.size[0]) * below(0.5, rounding)
     rim = far * where(below(1.5, rounding), 1.0 / safe_sqrt(dot(across, across)), 1.0) * across
     touches = []
     for k in range(CONTACTS):
         own = found[_HEAD + 16 * k : _HEAD + 16 * (k + 1)]
-        mine, theirs = (shape.centre + shape.turn @ array(own[at : at + 3]) for shape, at in ((first, 0), (second, 3)))
+        mine, theirs = (
+            shape.centre + shape.rotation @ array(own[at : at + 3]) for shape, at in ((first, 0), (second, 3))
+        )
         start, other = where(of_second, theirs, mine) + rim, where(of_second, mine, theirs)
-        place = start + turn @ (array(own[6:15]).reshape(3, 3) @ (turn.T @ (other - start)))
+        position = start + rotation @ (array(own[6:15]).reshape(3, 3) @ (rotation.T @ (other - start)))
         sign = where(of_second, -1.0, 1.0)
-        depth = sign * dot(place - other, normal)
-        middle, distance = place - 0.5 * sign * depth * normal, where(own[15], -depth, FAR)
+        depth = sign * dot(position - other, normal)
+        middle, distance = position - 0.5 * sign * depth * normal, where(own[15], -depth, FAR)
         if k:
             touches.append(Touch(middle, normal, where(several, distance, FAR)))
             continue
         touches.append(
             Touch(
-                where(several, middle, single.place), where(several, normal, single.normal),
+                where(several, middle, single.position), where(several, normal, single.normal),
                 where(several, distance, single.distance),
             )
         )  # fmt: skip
@@ -71,12 +76,12 @@ def _either(flag: Any, one: Matrix, other: Matrix) -> Matrix:
 TEXT = """
 struct Point { double x[3], e[3], m[3]; int kind, label; };
 static void outwards(const Shape& s, const double* y, double* x) {
-for (int i = 0; i < 3; ++i) x[i] = s.centre[i] + dot(s.turn + 3 * i, y);
+for (int i = 0; i < 3; ++i) x[i] = s.centre[i] + dot(s.rotation + 3 * i, y);
 }
-static void turned(const Shape& s, const double* y, double* x) { for (int i = 0; i < 3; ++i) x[i] = dot(s.turn + 3
+static void turned(const Shape& s, const double* y, double* x) { for (int i = 0; i < 3; ++i) x[i] = dot(s.rotation + 3
 * i, y); }
 static void seen_from(const Shape& s, const double* n, double* d) {
-for (int i = 0; i < 3; ++i) d[i] = s.turn[i] * n[0] + s.turn[3 + i] * n[1] + s.turn[6 + i] * n[2];
+for (int i = 0; i < 3; ++i) d[i] = s.rotation[i] * n[0] + s.rotation[3 + i] * n[1] + s.rotation[6 + i] * n[2];
 }
 static bool meets(int corner, int side) {
 for (int f = faces_from[corner]; f < faces_from[corner + 1]; ++f) if (face_of[f] == side) return true;
@@ -303,8 +308,8 @@ const double size = r.kind == 1 ? dot(c, g) : 1;
 for (int i = 0; i < 3; ++i) for (int j = 0; j < 3; ++j)
 W[i][j] = r.kind == 0 ? (i == j) - across[i] * across[j] : r.kind == 1 ? c[i] * g[j] / size : 0;
 for (int i = 0; i < 3; ++i) for (int j = 0; j < 3; ++j) {
-double sum = 0; for (int l = 0; l < 3; ++l) for (int h = 0; h < 3; ++h) sum += prism.turn[3 * l + i] * W[l][h] *
-prism.turn[3 * h + j];
+double sum = 0; for (int l = 0; l < 3; ++l) for (int h = 0; h < 3; ++h) sum += prism.rotation[3 * l + i] * W[l][h] *
+prism.rotation[3 * h + j];
 own[6 + 3 * i + j] = sum;
 }
 own[15] = 1;

@@ -24,15 +24,15 @@ class HullOnPlane:
 
     Attributes:
         blocks: Indices of the poses of plane and link among the blocks.
-        turn: Rotation from the frame of the mesh to that of the link, by rows.
-        place: Position of the mesh in the frame of the link [m].
+        rotation: Rotation from the frame of the mesh to that of the link, by rows.
+        position: Position of the mesh in the frame of the link [m].
         reach: Radius of its bounding sphere [m].
         hull: Name of its hull.
     """
 
     blocks: tuple[int, int]
-    turn: Sequence[float]
-    place: Sequence[float]
+    rotation: Sequence[float]
+    position: Sequence[float]
     reach: float
     hull: str
 
@@ -57,7 +57,7 @@ def lowest_corners(
     forward = f"""{hull_tables([hulls[name] for name in used])}
 static const int of[] = {{{listed(starts[at] for one in meshes for at in one.blocks)}}};
 static const int hull_of[] = {{{listed(used.index(one.hull) for one in meshes)}}};
-static const number own[] = {{{listed(x for one in meshes for x in (*one.turn, *one.place, one.reach))}}};
+static const number own[] = {{{listed(x for one in meshes for x in (*one.rotation, *one.position, one.reach))}}};
 for (int k = 0; k < {count}; ++k) {{
 const real* plane = in + of[2 * k]; const real* link = in + of[2 * k + 1]; const number* mine = own + 13 * k;
 real* found = out + {FOUND} * k; for (int i = 0; i < {FOUND}; ++i) found[i] = (real)0;

@@ -28,13 +28,13 @@ class PlacedShape:
 
     Attributes:
         centre: Its centre [m].
-        turn: Its axes, in columns.
+        rotation: Its axes, in columns.
         size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges. Ellipsoid: radii [m].
         found: Result of the search on the shape (`hull_corners`, `convex_search`); empty if there was none.
     """
 
     centre: Vector
-    turn: Matrix
+    rotation: Matrix
     size: Vector
     found: Sequence[Any] = ()
 
@@ -43,7 +43,7 @@ class PlacedShape:
 class Touch:
     """A possible contact: position, normal from the first shape to the second, distance."""
 
-    place: Vector
+    position: Vector
     normal: Vector
     distance: Any
 
@@ -82,14 +82,14 @@ def sphere_sphere(first: PlacedShape, second: PlacedShape, margin: Any) -> list[
 
 def sphere_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contact of a sphere with a capsule."""
-    axis = second.turn[:, 2]
+    axis = second.rotation[:, 2]
     along = _limited(dot(axis, first.centre - second.centre), second.size[1])
     return [_spheres(first.centre, first.size[0], second.centre + along * axis, second.size[0])]
 
 
 def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contact of two capsules, or the two of parallel ones."""
-    one, two = first.size[1] * first.turn[:, 2], second.size[1] * second.turn[:, 2]
+    one, two = first.size[1] * first.rotation[:, 2], second.size[1] * second.rotation[:, 2]
     apart = first.centre - second.centre
     ma, mb, mc = dot(one, one), -dot(one, two), dot(two, two)
     u, v = -dot(one, apart), dot(two, apart)
@@ -108,7 +108,7 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     general = touch(x1, ended)
     pairs = [(a, _limited((v - mb * a) / mc, 1.0)) for a in (1.0, -1.0)]
     pairs += [(_limited((u - mb * b) / ma, 1.0), b) for b in (1.0, -1.0)]
-    nearest, next_one = general, Touch(general.place, general.normal, FAR)
+    nearest, next_one = general, Touch(general.position, general.normal, FAR)
     nearest = _chosen(parallel, next_one, general)
     for ends in pairs:  # the two deepest of parallel capsules
         found = touch(*ends)
@@ -120,17 +120,17 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
 
 
 def _parts(touch: Touch) -> tuple[Vector, Vector, Any]:
-    return touch.place, touch.normal, touch.distance
+    return touch.position, touch.normal, touch.distance
 
 
 def _chosen(flag: Any, one: Touch, other: Touch) -> Touch:
-    place, normal, distance = (where(flag, a, b) for a, b in zip(_parts(one), _parts(other), strict=True))
-    return Touch(place, normal, distance)
+    position, normal, distance = (where(flag, a, b) for a, b in zip(_parts(one), _parts(other), strict=True))
+    return Touch(position, normal, distance)
 
 
 def sphere_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contact of a sphere with a box."""
-    return [_sphere_box(second.turn.T @ (first.centre - second.centre), first.size[0], second)]
+    return [_sphere_box(second.rotation.T @ (first.centre - second.centre), first.size[0], second)]
 
 
 def _sphere_box(seen: Vector, radius: Any, box: PlacedShape) -> Touch:
@@ -148,14 +148,14 @@ def _sphere_box(seen: Vector, radius: Any, box: PlacedShape) -> Touch:
     inwards = array([-flag * select_less(x, 0.0, -1.0, 1.0) for flag, x in zip(hot, seen, strict=True)])
     normal = where(inside, inwards, away / reach)
     distance = where(inside, -closest, reach) - radius
-    place = seen + (radius + 0.5 * distance) * normal
-    return Touch(box.centre + box.turn @ place, box.turn @ normal, distance)
+    position = seen + (radius + 0.5 * distance) * normal
+    return Touch(box.centre + box.rotation @ position, box.rotation @ normal, distance)
 
 
 def sphere_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contact of a sphere with a cylinder: its curved side, a cap or a rim."""
     radius, half = second.size[0], second.size[1]
-    axis, apart = second.turn[:, 2], first.centre - second.centre
+    axis, apart = second.rotation[:, 2], first.centre - second.centre
     along = dot(axis, apart)
     outward = apart - along * axis
     squared = dot(outward, outward)
@@ -254,14 +254,14 @@ def _second_at_corner(near: _Nearest, unequal: list[Any], half: Vector, size: Ve
     """Return the position of the second contact along the axis if a corner is nearest, and whether it exists."""
     count = unequal[0] + unequal[1] + unequal[2]
     two = below(1.5, count)
-    turn = 1.0 - 2.0 * two
+    side = 1.0 - 2.0 * two
     special = [where(two, 1.0 - x, x) for x in unequal]
     room = [2.0 * h / maximum(absolute(x), LEAST) for h, x in zip(size, half, strict=True)]
     steep = _blended(special, [x * x for x in half])
-    along_edge = minimum(1.0 - turn * near.along, _blended(special, room))
+    along_edge = minimum(1.0 - side * near.along, _blended(special, room))
     others = minimum(minimum(*(room[k] + special[k] * FAR for k in (0, 1))), room[2] + special[2] * FAR)
-    over_face = minimum(1.0 + turn * near.along, others)
-    second = turn * where(below(0.5 * dot(half, half), steep), along_edge, -over_face)
+    over_face = minimum(1.0 + side * near.along, others)
+    second = side * where(below(0.5 * dot(half, half), steep), along_edge, -over_face)
     return second, below(0.5, count) * below(count, 2.5)
 
 
@@ -272,38 +272,38 @@ def _second_at_edge(
     sizes = [absolute(x) for x in half]
     beside = [(1.0 - near.edge[k]) * x for k, x in enumerate(unequal)]
     one = beside[0] + beside[1] + beside[2]
-    turned = [_blended(near.edge, [sizes[(k + turn) % 3] for k in range(3)]) for turn in (1, 2)]
-    swap = below(turned[1], turned[0])  # the steeper one is the axis after the edge's
+    others = [_blended(near.edge, [sizes[(k + shift) % 3] for k in range(3)]) for shift in (1, 2)]
+    swap = below(others[1], others[0])  # the steeper one is the axis after the edge's
     steep = [where(swap, near.edge[(k + 2) % 3], near.edge[(k + 1) % 3]) for k in range(3)]
     sign_flag = _blended(steep, unequal)
-    turn = 2.0 * sign_flag - 1.0
-    second = 1.0 - turn * near.along
+    side = 2.0 * sign_flag - 1.0
+    second = 1.0 - side * near.along
     room = [h / maximum(x, LEAST) for h, x in zip(size, sizes, strict=True)]
     second = minimum(second, 2.0 * _blended(steep, room))
     up = _blended(near.edge, upwards)
     same = up * sign_flag + (1.0 - up) * (1.0 - sign_flag)
     second = minimum(second, _blended(near.edge, room) * (1.0 + (1.0 - 2.0 * same) * near.across))
-    return turn * second, below(0.5, one) * below(one, 1.5)
+    return side * second, below(0.5, one) * below(one, 1.5)
 
 
 def _second_at_face(near: _Nearest, centre: Vector, half: Vector, size: Vector) -> tuple[Any, Any]:
     """Return what `_second_at_corner` does, if an end of the axis is nearest to a face."""
-    turn, tip = -near.along, centre + near.along * half
+    towards, tip = -near.along, centre + near.along * half
     second: Any = 2.0
     for k in range(3):
-        step = turn * select_less(half[k], 0.0, -1.0, 1.0) / maximum(absolute(half[k]), LEAST)
-        for side in (-1.0, 1.0):
-            share = (side * size[k] - tip[k]) * step
+        step = towards * select_less(half[k], 0.0, -1.0, 1.0) / maximum(absolute(half[k]), LEAST)
+        for sign in (-1.0, 1.0):
+            share = (sign * size[k] - tip[k]) * step
             better = (1.0 - near.face[k]) * below(0.0, share) * below(share, second)
             second = where(better, share, second)
-    return turn * second, near.face[0] + near.face[1] + near.face[2]
+    return towards * second, near.face[0] + near.face[1] + near.face[2]
 
 
 def capsule_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the two contacts of a capsule with a box: spheres at its nearest point and at one farther along."""
     box, size = second, second.size
-    centre = box.turn.T @ (first.centre - box.centre)
-    half = first.size[1] * (box.turn.T @ first.turn[:, 2])
+    centre = box.rotation.T @ (first.centre - box.centre)
+    half = first.size[1] * (box.rotation.T @ first.rotation[:, 2])
     near = _ends_on_faces(centre, half, size)
     for k in range(3):
         for sides in ((-1.0, -1.0), (1.0, -1.0), (-1.0, 1.0), (1.0, 1.0)):
@@ -343,7 +343,7 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
     gaps, across = [], []
     for box, other in ((first, second), (second, first)):
         for i in range(3):
-            axis = box.turn[:, i]
+            axis = box.rotation[:, i]
             gaps.append(absolute(dot(axis, d)) - box.size[i] - _reach(other, axis))
     apart: Any = 0.0
     face, hot = gaps[0], [1.0, *[0.0] * 14]
@@ -356,7 +356,7 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
         apart = maximum(apart, below(margin, gap))
     for i in range(3):
         for j in range(3):
-            crossed = cross(first.turn[:, i], second.turn[:, j])
+            crossed = cross(first.rotation[:, i], second.rotation[:, j])
             squared = dot(crossed, crossed)
             unit = crossed / safe_sqrt(squared)
             gap = absolute(dot(unit, d)) - _reach(first, unit, i) - _reach(second, unit, j)
@@ -367,7 +367,7 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
             hot[6 + 3 * i + j] = better
             across.append(unit)
     unit = _blended(hot[6:], across)
-    of_two = [*(first.turn[:, k] for k in range(3)), *(second.turn[:, k] for k in range(3))]
+    of_two = [*(first.rotation[:, k] for k in range(3)), *(second.rotation[:, k] for k in range(3))]
     alike = below(_ALIKE, absolute(dot(unit, _blended(of_face[:6], of_two))))
     alike = alike * below(best, face + _BETTER * absolute(face) + LEAST) * sum(hot[7:], start=hot[6])
     return _Axes([where(alike, a, b) for a, b in zip(of_face, hot, strict=True)], across, apart)
@@ -375,7 +375,9 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
 
 def _reach(box: PlacedShape, direction: Vector, without: int = -1) -> Any:
     """Return how far a box extends along a unit vector; its axis `without` is perpendicular to that vector."""
-    return sum((box.size[k] * absolute(dot(box.turn[:, k], direction)) for k in range(3) if k != without), start=0.0)
+    return sum(
+        (box.size[k] * absolute(dot(box.rotation[:, k], direction)) for k in range(3) if k != without), start=0.0
+    )
 
 
 def _blended(hot: list[Any], values: list[Any]) -> Any:
@@ -423,8 +425,10 @@ def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
 
 def _edge(box: PlacedShape, hot: list[Any], outward: Vector) -> tuple[Vector, Any, Vector]:
     """Return direction, half length and middle, from the box's centre, of the outermost edge along an axis."""
-    direction = _blended(hot, [box.turn[:, k] for k in range(3)])
-    sides = [(1.0 - hot[k]) * box.size[k] * sign_of(dot(box.turn[:, k], outward)) * box.turn[:, k] for k in range(3)]
+    direction = _blended(hot, [box.rotation[:, k] for k in range(3)])
+    sides = [
+        (1.0 - hot[k]) * box.size[k] * sign_of(dot(box.rotation[:, k], outward)) * box.rotation[:, k] for k in range(3)
+    ]
     return direction, _blended(hot, list(box.size)), sides[0] + sides[1] + sides[2]
 
 
@@ -436,13 +440,13 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
     """
     swapped = hot[3] + hot[4] + hot[5]
     middle, away = where(swapped, second.centre, first.centre), where(swapped, first.centre, second.centre)
-    own = [where(swapped, second.turn[:, k], first.turn[:, k]) for k in range(3)]
-    others = [where(swapped, first.turn[:, k], second.turn[:, k]) for k in range(3)]
+    own = [where(swapped, second.rotation[:, k], first.rotation[:, k]) for k in range(3)]
+    others = [where(swapped, first.rotation[:, k], second.rotation[:, k]) for k in range(3)]
     half = where(swapped, second.size, first.size)
     other_half = where(swapped, first.size, second.size)
     facing = [hot[k] + hot[3 + k] for k in range(3)]
-    x, y, z = (_blended(facing, [own[(k + turn) % 3] for k in range(3)]) for turn in (1, 2, 0))
-    hx, hy, hz = (_blended(facing, [half[(k + turn) % 3] for k in range(3)]) for turn in (1, 2, 0))
+    x, y, z = (_blended(facing, [own[(k + shift) % 3] for k in range(3)]) for shift in (1, 2, 0))
+    hx, hy, hz = (_blended(facing, [half[(k + shift) % 3] for k in range(3)]) for shift in (1, 2, 0))
     d = away - middle
     z = sign_of(dot(z, d)) * z
     steep = [absolute(dot(axis, z)) for axis in others]
@@ -450,7 +454,7 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
     most.append((1.0 - most[0]) * (1.0 - below(steep[1], steep[2])))
     most.append((1.0 - most[0]) * (1.0 - most[1]))
     look, u, v = (
-        _blended(most, [other_half[(k + turn) % 3] * others[(k + turn) % 3] for k in range(3)]) for turn in (0, 1, 2)
+        _blended(most, [other_half[(k + shift) % 3] * others[(k + shift) % 3] for k in range(3)]) for shift in (0, 1, 2)
     )
     centre = d - sign_of(dot(look, z)) * look
 

@@ -26,7 +26,7 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench, Wrenches
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, product, solved, sparse, summed
-from neurodyn.multibody.passive import along, turning_rows
+from neurodyn.multibody.passive import along, ball_free_rows
 from neurodyn.multibody.points import Kinematics, add_wrench
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.tendons.lengths import TendonMotion
@@ -73,30 +73,35 @@ class Transmission:
 
 def _is_servo(drive: Drive) -> bool:
     """Return whether the command is a set-point of the length."""
-    held = drive.kind == "servo" or (drive.kind == "affine" and drive.per_command == drive.kp)
-    return held and not drive.per_position and not drive.per_velocity and drive.state_kind in (None, "integrator")
+    follows_command = drive.kind == "servo" or (drive.kind == "affine" and drive.per_command == drive.kp)
+    return (
+        follows_command
+        and not drive.per_position
+        and not drive.per_velocity
+        and drive.state_kind in (None, "integrator")
+    )
 
 
-def transmission(drive: Drive, motion: DrivenMotion) -> Transmission:
+def transmission_of(drive: Drive, motion: DrivenMotion) -> Transmission:
     """Return the transmission of a drive that does not act on the joint of its own name."""
     for name in PLACES:
-        place = getattr(drive, name)
-        if place is not UNSET:
-            return _TRANSMISSIONS[name](place, motion)
+        declared = getattr(drive, name)
+        if declared is not UNSET:
+            return _TRANSMISSIONS[name](declared, motion)
     raise AssertionError("a drive with a place")
 
 
-def _joints(place: Mapping[str, float], motion: DrivenMotion) -> Transmission:
+def _joints(factors: Mapping[str, float], motion: DrivenMotion) -> Transmission:
     tree, length, row = motion.links.tree, 0.0, {}
-    for joint, factor in place.items():
+    for joint, factor in factors.items():
         length = length + factor * tree.q_of(tree.index_of[joint], motion.q)[0]
         row[tree.dofs[joint]] = factor
     return Transmission(length, row)
 
 
-def _tendons(place: Mapping[str, float], motion: DrivenMotion) -> Transmission:
+def _tendons(factors: Mapping[str, float], motion: DrivenMotion) -> Transmission:
     length, row = 0.0, dict[int, Any]()
-    for name, factor in place.items():
+    for name, factor in factors.items():
         tendon = motion.tendons[name]
         length = length + factor * tendon.length
         for dof, x in tendon.row.items():
@@ -104,71 +109,71 @@ def _tendons(place: Mapping[str, float], motion: DrivenMotion) -> Transmission:
     return Transmission(length, row)
 
 
-def _wrench(place: BodyWrench, motion: DrivenMotion) -> Transmission:
+def _wrench(thruster: BodyWrench, motion: DrivenMotion) -> Transmission:
     tree = motion.links.tree
-    link = tree.index_of[place.link]
-    force, moment = (tree.turned_to_link(link, array(part)) for part in (place.force, place.moment))
-    arm = tree.in_link_frame(link, array(place.point))
-    at, turn = motion.attached.point(place.link, array(place.point)), motion.links.poses[link].turn
-    row = _row(motion, at, turn @ force, turn @ moment)
+    link = tree.index_of[thruster.link]
+    force, moment = (tree.rotated_to_link(link, array(part)) for part in (thruster.force, thruster.moment))
+    arm = tree.in_link_frame(link, array(thruster.point))
+    at, rotation = motion.attached.point(thruster.link, array(thruster.point)), motion.links.poses[link].rotation
+    row = _row(motion, at, rotation @ force, rotation @ moment)
     return Transmission(0.0, sparse(row), wrench=(link, (moment + cross(arm, force), force)))
 
 
-def _turning(place: TurningJoint, motion: DrivenMotion) -> Transmission:
+def _ball_free(acted: TurningJoint, motion: DrivenMotion) -> Transmission:
     tree = motion.links.tree
-    index = tree.index_of[place.joint]
+    index = tree.index_of[acted.joint]
     quaternion = tree.q_of(index, motion.q)[-4:]
-    moment = array(place.moment)
-    if place.in_parent:
+    moment = array(acted.moment)
+    if acted.in_parent:
         moment = array(quaternion_matrix(quaternion)).T @ moment
-    linear, angular = turning_rows(tree, index, motion.q)
+    linear, angular = ball_free_rows(tree, index, motion.q)
     row: SparseRow = {}
-    for factor, own in zip((*place.force[: len(linear)], *moment), (*linear, *angular), strict=True):
+    for factor, own in zip((*acted.force[: len(linear)], *moment), (*linear, *angular), strict=True):
         for dof, x in own.items():
             row[dof] = row.get(dof, 0.0) + factor * x
     if tree.links[index].joint.kind == "free":
         return Transmission(0.0, row)
     turned = rotation_vector(array(quaternion[:3]), quaternion[3])
-    return Transmission(dot(turned, moment), row, period=_turn(place.moment))
+    return Transmission(dot(turned, moment), row, period=_full_turn(acted.moment))
 
 
-def _turn(about: Sequence[float]) -> float:
+def _full_turn(about: Sequence[float]) -> float:
     return 2.0 * math.pi * math.hypot(*about)
 
 
-def _between(place: FrameOffset, motion: DrivenMotion) -> Transmission:
+def _between(frames: FrameOffset, motion: DrivenMotion) -> Transmission:
     attached, length, ends = motion.attached, 0.0, []
-    for name, frame in ((place.link, place.frame), (place.reference, place.reference_frame)):
+    for name, frame in ((frames.link, frames.frame), (frames.reference, frames.reference_frame)):
         at = attached.point(name, array(frame[:3]))
-        ends.append((at, attached.turned(at.link, array(quaternion_matrix(frame[3:])))))
-    (first, turn), (second, turn_too) = ends
-    if any(place.along):
-        length = length + dot(turn_too.T @ (first.place - second.place), array(place.along))
-    if any(place.about):
-        length = length + dot(rotation_vector(*matrix_quaternion(turn_too.T @ turn)), array(place.about))
-    pull, twist = turn_too @ array(place.along), turn_too @ array(place.about)
+        ends.append((at, attached.rotated(at.link, array(quaternion_matrix(frame[3:])))))
+    (first, rotation), (second, second_rotation) = ends
+    if any(frames.along):
+        length = length + dot(second_rotation.T @ (first.position - second.position), array(frames.along))
+    if any(frames.about):
+        length = length + dot(rotation_vector(*matrix_quaternion(second_rotation.T @ rotation)), array(frames.about))
+    pull, twist = second_rotation @ array(frames.along), second_rotation @ array(frames.about)
     rows = [_row(motion, at, pull, twist) for at in (first, second)]
     both = attached.carriers(first) & attached.carriers(second)
     row = [0.0 if dof in both else a - b for dof, (a, b) in enumerate(zip(*rows, strict=True))]
-    return Transmission(length, sparse(row), None if any(place.along) else _turn(place.about))
+    return Transmission(length, sparse(row), None if any(frames.along) else _full_turn(frames.about))
 
 
-def _crank(place: SliderCrank, motion: DrivenMotion) -> Transmission:
+def _crank(crank: SliderCrank, motion: DrivenMotion) -> Transmission:
     r"""Return the position $a \cdot v - \sqrt{(a \cdot v)^2 + r^2 - v \cdot v}$, v from the origin to the pin."""
     attached = motion.attached
-    pin, slider = attached.point(place.link, array(place.point)), attached.point(place.slider, array(place.origin))
-    axis = attached.direction(slider, array(place.axis))
-    apart = pin.place - slider.place
-    share = dot(axis, apart)
-    square = share * share + place.rod * place.rod - dot(apart, apart)
+    pin, slider = attached.point(crank.link, array(crank.point)), attached.point(crank.slider, array(crank.origin))
+    axis = attached.direction(slider, array(crank.axis))
+    offset = pin.position - slider.position
+    share = dot(axis, offset)
+    square = share * share + crank.rod * crank.rod - dot(offset, offset)
     reaches = select_less(0.0, square, 1.0, 0.0)
     root = safe_sqrt(select_less(0.0, square, square, 1.0))
     scale = 1.0 - reaches * (share / root)
-    by_apart, by_axis = scale * axis + (reaches / root) * apart, scale * apart
-    moved = [a - b for a, b in zip(attached.row(pin, by_apart), attached.row(slider, by_apart), strict=True)]
-    turned = attached.turning(slider, cross(axis, by_axis))
-    row = [place.factor * (a + b) for a, b in zip(moved, turned, strict=True)]
-    return Transmission(place.factor * (share - reaches * root), sparse(row))
+    by_offset, by_axis = scale * axis + (reaches / root) * offset, scale * offset
+    moved = [a - b for a, b in zip(attached.row(pin, by_offset), attached.row(slider, by_offset), strict=True)]
+    turned = attached.angular_row(slider, cross(axis, by_axis))
+    row = [crank.factor * (a + b) for a, b in zip(moved, turned, strict=True)]
+    return Transmission(crank.factor * (share - reaches * root), sparse(row))
 
 
 def _adhesion(place: str, motion: DrivenMotion) -> Transmission:
@@ -177,14 +182,14 @@ def _adhesion(place: str, motion: DrivenMotion) -> Transmission:
 
 
 _TRANSMISSIONS: dict[str, Callable[[Any, DrivenMotion], Transmission]] = {
-    "transmission": _joints, "tendons": _tendons, "wrench": _wrench, "turning": _turning, "between": _between,
+    "transmission": _joints, "tendons": _tendons, "wrench": _wrench, "turning": _ball_free, "between": _between,
     "crank": _crank, "adhesion": _adhesion,
 }  # fmt: skip
 
 
 def _row(motion: DrivenMotion, at: AttachedPoint, force: Vector, moment: Vector) -> list[Any]:
     """Return the row of a force at a point and a moment on its link, in world axes."""
-    rows = motion.attached.row(at, force), motion.attached.turning(at, moment)
+    rows = motion.attached.row(at, force), motion.attached.angular_row(at, moment)
     return [a + b for a, b in zip(*rows, strict=True)]
 
 
@@ -212,16 +217,16 @@ class DriveEffects:
             own = force if isinstance(factor, float) and factor == 1.0 else factor * force
             self.torque[dof] = self.torque[dof] + own if dof in self.torque else own
 
-    def act(self, drive: Drive, place: Transmission, force: DriveForce, *, by_wrench: bool) -> None:
+    def act(self, drive: Drive, transmission: Transmission, force: DriveForce, *, by_wrench: bool) -> None:
         """Add a drive's force through its transmission, as a wrench if `by_wrench` and the transmission has one."""
         if not is_zero(force.damping):
-            self.implicit.append((place.row, force.damping))
+            self.implicit.append((transmission.row, force.damping))
         if drive.adhesion is not UNSET:
             self.adhesion[drive.adhesion] = self.adhesion.get(drive.adhesion, 0.0) + force.torque
-        elif place.wrench is None or not by_wrench:
-            self.add(place.row, force.torque)
+        elif transmission.wrench is None or not by_wrench:
+            self.add(transmission.row, force.torque)
         else:
-            link, (moment, push) = place.wrench
+            link, (moment, push) = transmission.wrench
             add_wrench(self.wrenches, link, force.torque * moment, force.torque * push)
 
 

@@ -17,7 +17,7 @@ class AttachedPoint:
     """A point of a link, or of the world, in world axes."""
 
     link: int  # -1 for the world
-    place: Vector  # [m]
+    position: Vector  # [m]
     arm: Vector  # relative to the origin of the link's frame [m]
 
 
@@ -31,21 +31,21 @@ class AttachedMotion:
         """Prepare the motion at velocities qd, and accelerations by velocity coordinate."""
         self.links, self._qd, self._qdd = links, qd, qdd
 
-    def point(self, link: str, place: Vector) -> AttachedPoint:
+    def point(self, link: str, position: Vector) -> AttachedPoint:
         """Return a point by the name of its link, empty for the world, and its position in the link's body frame."""
         if not link:
-            return AttachedPoint(-1, place, ZERO)
+            return AttachedPoint(-1, position, ZERO)
         index = self.links.tree.index_of[link]
-        arm = self.links.arm(index, place)
+        arm = self.links.arm(index, position)
         return AttachedPoint(index, self.links.poses[index].origin + arm, arm)
 
-    def turned(self, link: int, turn: Matrix) -> Matrix:
+    def rotated(self, link: int, rotation: Matrix) -> Matrix:
         """Return the rotation to the world of a frame given by its rotation in a link's body frame, or in the world."""
         if link < 0:
-            return turn
+            return rotation
         tree = self.links.tree
-        own = [tree.turned_to_link(link, axis) for axis in turn.T]
-        return self.links.poses[link].turn @ array(own).T
+        own = [tree.rotated_to_link(link, axis) for axis in rotation.T]
+        return self.links.poses[link].rotation @ array(own).T
 
     def direction(self, at: AttachedPoint, own: Vector) -> Vector:
         """Return a direction in the body frame of a point's link, or in the world, in world axes."""
@@ -58,11 +58,11 @@ class AttachedMotion:
 
     def row(self, at: AttachedPoint, direction: Vector) -> list[Any]:
         """Return the Jacobian of a point's velocity along a direction."""
-        return self.none if at.link < 0 else self._tree.row(at.link, at.arm, direction)
+        return self.zero_row if at.link < 0 else self._tree.row(at.link, at.arm, direction)
 
-    def turning(self, at: AttachedPoint, direction: Vector) -> list[Any]:
+    def angular_row(self, at: AttachedPoint, direction: Vector) -> list[Any]:
         """Return the Jacobian of the angular velocity of a point's link along a direction."""
-        return self.none if at.link < 0 else self._tree.turning(at.link, direction)
+        return self.zero_row if at.link < 0 else self._tree.angular_row(at.link, direction)
 
     def velocity(self, at: AttachedPoint) -> Vector:
         """Return the velocity of a point [m/s]."""
@@ -70,23 +70,23 @@ class AttachedMotion:
 
     def spin(self, at: AttachedPoint) -> Vector:
         """Return the angular velocity of a point's link [rad/s]."""
-        return ZERO if at.link < 0 else self.links.poses[at.link].turn @ self.links.motions[at.link].spin
+        return ZERO if at.link < 0 else self.links.poses[at.link].rotation @ self.links.motions[at.link].spin
 
     def spin_acceleration(self, at: AttachedPoint) -> Vector:
         """Return the angular acceleration of a point's link [rad/s^2]."""
-        return ZERO if at.link < 0 else self.links.poses[at.link].turn @ self._carried[at.link][0]
+        return ZERO if at.link < 0 else self.links.poses[at.link].rotation @ self._carried[at.link][0]
 
     def acceleration(self, at: AttachedPoint) -> Vector:
         """Return the acceleration of a point [m/s^2]."""
         if at.link < 0:
             return ZERO
-        turn, motion, spin = self.links.poses[at.link].turn, self.links.motions[at.link], self.spin(at)
-        origin = turn @ self._carried[at.link][1] + self.links.tree.vector("gravity")
-        origin = origin + cross(spin, turn @ motion.velocity)
+        rotation, motion, spin = self.links.poses[at.link].rotation, self.links.motions[at.link], self.spin(at)
+        origin = rotation @ self._carried[at.link][1] + self.links.tree.vector("gravity")
+        origin = origin + cross(spin, rotation @ motion.velocity)
         return origin + cross(self.spin_acceleration(at), at.arm) + cross(spin, cross(spin, at.arm))
 
     @property
-    def none(self) -> list[Any]:
+    def zero_row(self) -> list[Any]:
         """A row of zeros."""
         return [0.0] * len(self._qd)
 

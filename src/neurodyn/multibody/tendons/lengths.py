@@ -20,7 +20,7 @@ from neurodyn.multibody.passive import curved, damping_slope, polynomial
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
-from neurodyn.multibody.tendons.wrapping import way_around
+from neurodyn.multibody.tendons.wrapping import wrap_path
 from neurodyn.multibody.trace import absolute, maximum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import array, dot
 
@@ -62,15 +62,17 @@ def tendon_motions(
     for tendon in tendons:
         armature = quantity(f"{TENDON}{tendon.name}.armature")
         if tendon.joints:
-            length, row, bias = _fixed(links, tendon, q, quantity)
+            length, row, bias = _fixed_tendon(links, tendon, q, quantity)
         else:
-            length, row, bias = _spatial(attached, tendon.strands, moving=not is_zero(armature))
+            length, row, bias = _spatial_tendon(attached, tendon.strands, moving=not is_zero(armature))
         velocity = sum((x * qd[dof] for dof, x in row.items()), start=0.0)
         found[tendon.name] = TendonMotion(tendon, length, row, velocity, bias, armature)
     return found
 
 
-def _fixed(links: Kinematics, tendon: Tendon, q: Sequence[Any], quantity: Quantity) -> tuple[Any, SparseRow, Any]:
+def _fixed_tendon(
+    links: Kinematics, tendon: Tendon, q: Sequence[Any], quantity: Quantity
+) -> tuple[Any, SparseRow, Any]:
     tree, length, row = links.tree, 0.0, {}
     for joint in tendon.joints:
         arm = quantity(f"{TENDON}{tendon.name}.arm.{joint}")
@@ -80,7 +82,7 @@ def _fixed(links: Kinematics, tendon: Tendon, q: Sequence[Any], quantity: Quanti
     return length, dict(sorted(row.items())), 0.0
 
 
-def _spatial(attached: AttachedMotion, strands: Sequence[Strand], *, moving: bool) -> tuple[Any, SparseRow, Any]:
+def _spatial_tendon(attached: AttachedMotion, strands: Sequence[Strand], *, moving: bool) -> tuple[Any, SparseRow, Any]:
     """Return length, row and, if `moving`, the second derivative of the length without accelerations."""
     length: Any = 0.0
     total: list[Any] = []
@@ -91,7 +93,7 @@ def _spatial(attached: AttachedMotion, strands: Sequence[Strand], *, moving: boo
         for (start, end), waypoint in zip(pairwise(points), strand.points, strict=False):
             own_length, own, own_bias = _straight(attached, start, end, moving=moving)
             if waypoint.around is not UNSET:
-                own_length, own = _around(attached, start, end, waypoint.around, own_length, own)
+                own_length, own = _wrapped(attached, start, end, waypoint.around, own_length, own)
             length, bias = length + share * own_length, bias + share * own_bias
             total = [a + share * b for a, b in zip(total or [0.0] * len(own), own, strict=True)]
     return length, sparse(total), bias
@@ -101,22 +103,22 @@ def _straight(
     attached: AttachedMotion, start: AttachedPoint, end: AttachedPoint, *, moving: bool = False
 ) -> tuple[Any, list[Any], Any]:
     """Return length, row and, if `moving`, the second derivative of a straight piece."""
-    between = end.place - start.place
+    between = end.position - start.position
     square = dot(between, between)
     distance = safe_sqrt(square)
     if start.link == end.link:
-        return distance, attached.none, 0.0
+        return distance, attached.zero_row, 0.0
     along_x = (1.0, 0.0, 0.0)  # MuJoCo's direction where the points coincide
     unit = array([select_less(square, _COINCIDENT, a, b) for a, b in zip(along_x, between / distance, strict=True)])
     row = [a - b for a, b in zip(attached.row(end, unit), attached.row(start, unit), strict=True)]
     if not moving:
         return distance, row, 0.0
-    apart = attached.velocity(end) - attached.velocity(start)
-    along, drawn = dot(unit, apart), attached.acceleration(end) - attached.acceleration(start)
-    return distance, row, (dot(apart, apart) - along * along) / distance + dot(unit, drawn)
+    relative_velocity = attached.velocity(end) - attached.velocity(start)
+    along, drawn = dot(unit, relative_velocity), attached.acceleration(end) - attached.acceleration(start)
+    return distance, row, (dot(relative_velocity, relative_velocity) - along * along) / distance + dot(unit, drawn)
 
 
-def _around(
+def _wrapped(
     attached: AttachedMotion, start: AttachedPoint, end: AttachedPoint, obstacle: Obstacle, length: Any, row: list[Any]
 ) -> tuple[Any, list[Any]]:
     """Return length and row of a piece around an obstacle, from those of the straight one.
@@ -127,19 +129,19 @@ def _around(
     centre = attached.point(obstacle.link, array(pose[:3]))
     frame = None
     if obstacle.kind == "cylinder":
-        frame = attached.turned(centre.link, array(quaternion_matrix(pose[3:])))
+        frame = attached.rotated(centre.link, array(quaternion_matrix(pose[3:])))
     side = None
     if obstacle.side is not UNSET:
-        side = attached.point(obstacle.side.link, array(obstacle.side.point)).place - centre.place
-    way = way_around(start.place - centre.place, end.place - centre.place, obstacle.radius, side, frame)
-    first, last = (AttachedPoint(centre.link, centre.place + x, centre.arm + x) for x in (way.first, way.last))
+        side = attached.point(obstacle.side.link, array(obstacle.side.point)).position - centre.position
+    path = wrap_path(start.position - centre.position, end.position - centre.position, obstacle.radius, side, frame)
+    first, last = (AttachedPoint(centre.link, centre.position + x, centre.arm + x) for x in (path.first, path.last))
     (reach, row_there, _), (rest, row_on, _) = _straight(attached, start, first), _straight(attached, last, end)
 
     def chosen(bent: Any, straight: Any) -> Any:
-        return select_less(0.5, way.wraps, bent, straight)
+        return select_less(0.5, path.wraps, bent, straight)
 
     bent = [a + b for a, b in zip(row_there, row_on, strict=True)]
-    return chosen(reach + way.length + rest, length), [chosen(a, b) for a, b in zip(bent, row, strict=True)]
+    return chosen(reach + path.length + rest, length), [chosen(a, b) for a, b in zip(bent, row, strict=True)]
 
 
 def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseRow:
@@ -173,20 +175,20 @@ def added_inertia(tendons: Mapping[str, TendonMotion]) -> list[tuple[SparseRow, 
 
 
 def with_inertia(
-    links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any], apart: Mapping[int, Any],
+    links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any], centripetal: Mapping[int, Any],
     others: Sequence[tuple[SparseRow, Any]] = (),
 ) -> list[Any]:  # fmt: skip
     """Return the accelerations of a mechanism with its tendons' armature, and other inertias, from those without it.
 
-    `others` are inertias along rows of MuJoCo's velocity coordinates (`multibody.passive`). `apart` are accelerations
-    that the tendons' `bias` includes (`Tree.centripetal`).
+    `others` are inertias along rows of MuJoCo's velocity coordinates (`multibody.passive`). `centripetal` are
+    accelerations that the tendons' `bias` includes (`Tree.centripetal`).
     """
     heavy = [one for one in tendons.values() if not is_zero(one.armature)]
     if not heavy and not others:
         return acceleration
     every = [*added_inertia(tendons), *others]
     light, inertia = (TreeInertia(links.tree, links.poses, added) for added in ((), every))
-    moving = [a - apart.get(dof, 0.0) for dof, a in enumerate(acceleration)]
+    moving = [a - centripetal.get(dof, 0.0) for dof, a in enumerate(acceleration)]
     force = [a - b for a, b in zip(light.times(moving), inertia.times(moving), strict=True)]
     for one in heavy:
         for dof, x in one.row.items():

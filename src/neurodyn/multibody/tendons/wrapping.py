@@ -21,7 +21,7 @@ Point = tuple[Any, Any]
 
 
 @dataclass
-class Way:
+class WrapPath:
     """A tendon's path around an obstacle.
 
     Attributes:
@@ -37,7 +37,7 @@ class Way:
     length: Any
 
 
-def way_around(start: Vector, end: Vector, radius: Any, side: Vector | None, frame: Matrix | None) -> Way:
+def wrap_path(start: Vector, end: Vector, radius: Any, side: Vector | None, frame: Matrix | None) -> WrapPath:
     """Return the path from one point to another, both relative to the centre of a sphere or cylinder.
 
     Args:
@@ -69,7 +69,7 @@ def way_around(start: Vector, end: Vector, radius: Any, side: Vector | None, fra
             found[1] + (heights[0] + rise * (straight[0] + length)) * third,
         ]
         length = length * safe_sqrt(1.0 + rise * rise)
-    return Way(wraps, array(found[0]), array(found[1]), length)
+    return WrapPath(wraps, array(found[0]), array(found[1]), length)
 
 
 def _around_circle(start: Point, end: Point, radius: Any, side: Point | None) -> tuple[Any, Point, Point, Any]:
@@ -77,10 +77,10 @@ def _around_circle(start: Point, end: Point, radius: Any, side: Point | None) ->
     square = radius * radius
     squares = [x * x + y * y for x, y in (start, end)]
     tangents = [safe_sqrt(own - square) for own in squares]
-    ways = [_tangent_points(start, end, radius, sign, squares, tangents) for sign in (1.0, -1.0)]
-    crossed = [_cross_each_other(start, way[0], end, way[1]) for way in ways]
+    paths = [_tangent_points(start, end, radius, sign, squares, tangents) for sign in (1.0, -1.0)]
+    crossed = [_cross_each_other(start, path[0], end, path[1]) for path in paths]
     goodness = []
-    for (touch, leave), bad in zip(ways, crossed, strict=True):
+    for (touch, leave), bad in zip(paths, crossed, strict=True):
         if side is None:
             good = -((touch[0] - leave[0]) * (touch[0] - leave[0]) + (touch[1] - leave[1]) * (touch[1] - leave[1]))
         else:
@@ -91,10 +91,10 @@ def _around_circle(start: Point, end: Point, radius: Any, side: Point | None) ->
     def chosen(one: Any, other: Any) -> Any:
         return select_less(goodness[1], goodness[0], one, other)
 
-    (touch, leave), (touch_too, leave_too) = ways
+    (touch, leave), (touch_too, leave_too) = paths
     first = chosen(touch[0], touch_too[0]), chosen(touch[1], touch_too[1])
     last = chosen(leave[0], leave_too[0]), chosen(leave[1], leave_too[1])
-    arcs = [_arc(*way, sign) for way, sign in zip(ways, (1.0, -1.0), strict=True)]
+    arcs = [_arc(*path, sign) for path, sign in zip(paths, (1.0, -1.0), strict=True)]
     wraps = 1.0 - chosen(*crossed)
     wraps = wraps * select_less(squares[0], square, 0.0, 1.0) * select_less(squares[1], square, 0.0, 1.0)
     return wraps * _meets(start, end, square, side), first, last, radius * chosen(*arcs)
@@ -105,9 +105,9 @@ def _tangent_points(
 ) -> tuple[Point, Point]:
     """Return where tangents from both points touch the circle, for one of the two paths around it."""
     found = []
-    for (x, y), own, tangent, turn in zip((start, end), squares, tangents, (sign, -sign), strict=True):
+    for (x, y), own, tangent, direction in zip((start, end), squares, tangents, (sign, -sign), strict=True):
         inverse = 1.0 / maximum(own, _TINY)
-        along, across = radius * radius * inverse, turn * radius * tangent * inverse
+        along, across = radius * radius * inverse, direction * radius * tangent * inverse
         found.append((along * x + across * y, along * y - across * x))
     return found[0], found[1]
 
@@ -115,13 +115,13 @@ def _tangent_points(
 def _meets(start: Point, end: Point, square: Any, side: Point | None) -> Any:
     """Return 1 where the line between two points crosses the circle, or passes it on the other side; else 0."""
     x, y = end[0] - start[0], end[1] - start[1]
-    apart = x * x + y * y
-    share = minimum(maximum(-(x * start[0] + y * start[1]) / maximum(apart, _TINY), 0.0), 1.0)
+    square_length = x * x + y * y
+    share = minimum(maximum(-(x * start[0] + y * start[1]) / maximum(square_length, _TINY), 0.0), 1.0)
     nearest = share * x + start[0], share * y + start[1]
     outside = select_less(square, nearest[0] * nearest[0] + nearest[1] * nearest[1], 1.0, 0.0)
     if side is not None:
         outside = outside * select_less(side[0] * nearest[0] + side[1] * nearest[1], 0.0, 0.0, 1.0)
-    return (1.0 - outside) * select_less(apart, _TINY, 0.0, 1.0)
+    return (1.0 - outside) * select_less(square_length, _TINY, 0.0, 1.0)
 
 
 def _cross_each_other(a: Point, b: Point, c: Point, d: Point) -> Any:
@@ -139,9 +139,9 @@ def _cross_each_other(a: Point, b: Point, c: Point, d: Point) -> Any:
 
 def _arc(touch: Point, leave: Point, sign: float) -> Any:
     """Return the angle between two points of the circle along one of the two paths around it."""
-    turn = touch[0] * leave[1] - touch[1] * leave[0]
-    angle = arctan2(absolute(turn), touch[0] * leave[0] + touch[1] * leave[1])
-    return select_less(0.0, sign * turn, 2.0 * math.pi - angle, angle)
+    sine = touch[0] * leave[1] - touch[1] * leave[0]
+    angle = arctan2(absolute(sine), touch[0] * leave[0] + touch[1] * leave[1])
+    return select_less(0.0, sign * sine, 2.0 * math.pi - angle, angle)
 
 
 def _distance(a: Point, b: Point) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.geometry.launching import cpu_kernel, give_room, held, operator
+from neurodyn.geometry.launching import cpu_kernel, give_room, object_of_handle, operator
 
 # Warp reads the annotations of these functions.
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
@@ -103,7 +103,7 @@ def _rollout(
     state: Tensor, control: Tensor, given: Tensor, parameters: Tensor, weights: Tensor, program: int, frames: int,
     substeps: int,
 ) -> Tensor:  # fmt: skip
-    found = held(program)
+    found = object_of_handle(program)
     run = found.run(
         state, frames=frames, substeps=substeps, control=control, held=given, parameters=parameters, weights=weights
     )
