@@ -14,7 +14,7 @@ import neurodyn
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.dynamics.neural.kernel_texts import decode_text, encode_text, mean_text, network_text
+from neurodyn.dynamics.neural.kernel_sources import decode_source, encode_source, mean_source, network_source
 from neurodyn.geometry import Ground
 from neurodyn.geometry.base_kernels import base_advance, base_view
 from neurodyn.geometry.launching import table_kernel
@@ -75,7 +75,7 @@ def test_every_kernel_compiles(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
 def test_the_kernels_of_a_neural_frame_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
-    texts = [encode_text(dtype, 9.81), decode_text(dtype), network_text(dtype), mean_text(dtype)]
+    texts = [encode_source(dtype, 9.81), decode_source(dtype), network_source(dtype), mean_source(dtype)]
     made = compile_for_cuda([table_kernel(text) for text in texts], arch, tmp_path)
     assert len(made) == 4
     assert all(f"sm{arch}" in path.name and path.stat().st_size > 3000 for path in made)

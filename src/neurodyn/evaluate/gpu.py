@@ -248,14 +248,14 @@ def _compiled(arch: int) -> _GpuMeasurement:
     """Compile the kernels of a neural frame and a cartpole's program, with its adjoint, for a card."""
     import warp
 
-    from neurodyn.dynamics.neural.kernel_texts import decode_text, encode_text, mean_text, network_text
+    from neurodyn.dynamics.neural.kernel_sources import decode_source, encode_source, mean_source, network_source
     from neurodyn.geometry.launching import start_warp, table_kernel
     from neurodyn.multibody.trace.target import Target
 
     start_warp()
     begin = time.process_time()
     single = torch.float32
-    texts = (encode_text(single, 9.81), decode_text(single), network_text(single), mean_text(single))
+    texts = (encode_source(single, 9.81), decode_source(single), network_source(single), mean_source(single))
     program = declared_hybrid("cartpole").plane_engine.program
     kernels = [table_kernel(text) for text in texts]
     kernels += [program.kernel(which, Target("cuda", single=exact)) for which in range(2) for exact in (True, False)]

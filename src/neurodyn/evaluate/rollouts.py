@@ -143,8 +143,8 @@ def _followed(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
     path = _controlled(dynamics, carry, state, drive)
     if not isinstance(dynamics, NeuralDynamics) or dynamics.members == 1:
         return path
-    several = drive.worlds(dynamics.apart(path.worlds))
-    each = _controlled(dynamics, *dynamics.begin_apart(batch.past, batch.environment), several)
+    several = drive.worlds(dynamics.repeated_worlds(path.worlds))
+    each = _controlled(dynamics, *dynamics.begin_members(batch.past, batch.environment), several)
     return replace(path, epistemic=dynamics.spread(each))
 
 

@@ -32,7 +32,7 @@ from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.expression import Expression
 from neurodyn.multibody.trace.recurrence import ProgramInputs
-from neurodyn.multibody.trace.text import live_nodes
+from neurodyn.multibody.trace.source import live_nodes
 from neurodyn.sim.mujoco import network_callback
 
 _FORCES = ("torque", "passive", "wrench", "actuator", "command", "error")

@@ -21,7 +21,7 @@ from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.geometry import rotation
 from neurodyn.multibody.trace import Graph
-from neurodyn.multibody.trace.text import live_nodes
+from neurodyn.multibody.trace.source import live_nodes
 from neurodyn.nets.onnx_file import write_onnx
 from neurodyn.nets.predictor import StreamingPredictor
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged

@@ -49,7 +49,7 @@ from neurodyn.multibody.tendons.lengths import tendon_damping, tendon_motions, t
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
-from neurodyn.multibody.trace.text import live_nodes
+from neurodyn.multibody.trace.source import live_nodes
 from neurodyn.multibody.vectors import Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(

@@ -430,7 +430,7 @@ def constraints_of_shapes(
     limits: Mapping[str, ConstraintParameters],
     joint_friction: Mapping[str, ConstraintParameters],
     rows: Mapping[str, ShapeNumbers],
-    own_ways: bool = False,
+    per_shape_compliance: bool = False,
 ) -> SoftConstraints:
     """Return the compliance of the constraints of a robot.
 
@@ -445,7 +445,7 @@ def constraints_of_shapes(
         limits: Compliance of the limits, by joint.
         joint_friction: Compliance of joint friction, by joint.
         rows: The numbers of each collision shape, by its name.
-        own_ways: Whether the mechanism holds shapes' own compliance elsewhere (`ground_shapes`).
+        per_shape_compliance: Whether the mechanism holds shapes' own compliance elsewhere (`ground_shapes`).
     """
     every = {joint.name for joint in robot.joints}
     limited = {
@@ -468,10 +468,10 @@ def constraints_of_shapes(
         constraints = constraints.with_property(name, common, own)
         for row in numbers[place.attribute]:
             row[place.column] = common  # leaves only the differences in further parameters
-    yields = [(tuple(ref), tuple(imp)) for ref, imp in zip(numbers["solref"], numbers["solimp"], strict=True)]
-    contact = _most_common(yields)
-    others = [shape for shape, own in zip(rows, yields, strict=True) if own != contact]
-    if others and not own_ways:
+    compliances = [(tuple(ref), tuple(imp)) for ref, imp in zip(numbers["solref"], numbers["solimp"], strict=True)]
+    contact = _most_common(compliances)
+    others = [shape for shape, own in zip(rows, compliances, strict=True) if own != contact]
+    if others and not per_shape_compliance:
         notice(
             f"{robot.name}: {len(others)} of {len(rows)} shapes yield in contacts in a way of their own "
             f"({choices(others)}), which soft contacts do not model: all yield by solref {list(contact[0])} and solimp "

@@ -84,11 +84,11 @@ def import_mujoco() -> Any:
 
 
 @contextmanager
-def heard(said: list[str] | None = None) -> Iterator[None]:
+def collect_warnings(warnings: list[str] | None = None) -> Iterator[None]:
     """Collect MuJoCo's warnings, which otherwise go to the terminal and to a log file in the working directory."""
     mujoco = import_mujoco()
     before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(([] if said is None else said).append)
+    mujoco.set_mju_user_warning(([] if warnings is None else warnings).append)
     try:
         yield
     finally:

@@ -68,8 +68,8 @@ def declare_model(
     each = (len(arrays_of(model).articulation_start) - 1) // count_worlds(model)
     if not 0 <= articulation < each:
         raise InputError(f"declare_model: articulation {articulation}; valid: 0 to {each - 1}")
-    with tempfile.TemporaryDirectory() as place:
-        asset = Path(place) / f"{Path(out).name}.xml"
+    with tempfile.TemporaryDirectory() as folder:
+        asset = Path(folder) / f"{Path(out).name}.xml"
         _write_mjcf(model, articulation, asset)
         made = declare(asset, out, name=Path(out).name, dt=dt, force=force)
     # Drops the friction of a usual floor, because the model's own is known.
@@ -155,14 +155,14 @@ def _set_drives(root: Any, world: Any, solver: Any, names: dict[tuple[str, str],
     mujoco.mj_fullM(scene, data, inertia)
     motors = ElementTree.SubElement(root, "actuator")
     for joint in world.iter("joint"):
-        place = scene.joint(joint.get("name")).id
+        index = scene.joint(joint.get("name")).id
         if joint.get("type", "hinge") not in ("hinge", "slide"):
             continue
-        if scene.jnt_limited[place]:
-            joint.set("solreflimit", " ".join(f"{float(value):.9g}" for value in solref[place]))
-        effort = float(abs(scene.jnt_actfrcrange[place]).max()) if scene.jnt_actfrclimited[place] else _UNLIMITED
+        if scene.jnt_limited[index]:
+            joint.set("solreflimit", " ".join(f"{float(value):.9g}" for value in solref[index]))
+        effort = float(abs(scene.jnt_actfrcrange[index]).max()) if scene.jnt_actfrclimited[index] else _UNLIMITED
         if not 0.0 < effort < _UNLIMITED:
-            dof = int(scene.jnt_dofadr[place])
+            dof = int(scene.jnt_dofadr[index])
             effort = float(f"{_ACCELERATION * inertia[dof, dof]:.1g}")
             joint.attrib.pop("actuatorfrcrange", None)
             joint.attrib.pop("actuatorfrclimited", None)
@@ -187,9 +187,9 @@ def _rename(root: Any, names: dict[tuple[str, str], str]) -> None:
 class _Paced(newton.solvers.SolverBase):
     """A solver whose frames span one or more steps of a script; it moves in the first step of each frame."""
 
-    def __init__(self, solver: newton.solvers.SolverBase, placed: "ReplacedSolvers") -> None:
+    def __init__(self, solver: newton.solvers.SolverBase, replaced: "ReplacedSolvers") -> None:
         super().__init__(solver.model)
-        self.solver, self._placed = solver, placed
+        self.solver, self._replaced = solver, replaced
         learned = _learned(solver)
         self._frame = None if learned is None else learned.dynamics.spec.dt
         self._every, self.count, self.stepping = 1, 0, False
@@ -205,22 +205,22 @@ class _Paced(newton.solvers.SolverBase):
                     f"the script steps by {dt:.6g} s; valid: the {self._frame:.6g} s of the model's frames, or a whole "
                     "fraction of it"
                 )
-        if self._placed.idle or self.count % self._every:
+        if self._replaced.skipping_capture or self.count % self._every:
             if state_out is not state_in:
                 state_out.assign(state_in)
         else:
-            with self.busy():
+            with self.mark_launching():
                 length = dt if self._frame is None else self._frame
                 self.solver.step(state_in, state_out, control, contacts, length, observables=observables)
-        self.count += not self._placed.idle
+        self.count += not self._replaced.skipping_capture
 
     @property
-    def between(self) -> bool:
+    def mid_frame(self) -> bool:
         """Whether a frame is in progress."""
         return self.count % self._every != 0
 
     @contextlib.contextmanager
-    def busy(self) -> Iterator[None]:
+    def mark_launching(self) -> Iterator[None]:
         """Mark launches within the context as the solver's own."""
         self.stepping = True
         try:
@@ -242,13 +242,13 @@ class ReplacedSolvers:
 
     Attributes:
         solvers: The solvers, in the order in which the script made them.
-        idle: Whether a skipped graph is being captured, during which no time passes.
+        skipping_capture: Whether a skipped graph is being captured, during which no time passes.
     """
 
     def __init__(self, make: Make, capture: bool) -> None:
         """Prepare without replacing anything; see `solvers_replaced`."""
         self.solvers: list[newton.solvers.SolverBase] = []
-        self.idle = False
+        self.skipping_capture = False
         self._make, self._capture = make, capture
         self._paced: list[_Paced] = []
         self._patched: list[tuple[Any, str, Any]] = []
@@ -272,7 +272,7 @@ class ReplacedSolvers:
         for name in dir(module):
             value = getattr(module, name)
             if isinstance(value, type) and issubclass(value, base) and value is not base:
-                self._patched.append((module, name, _stand_in(value, self)))
+                self._patched.append((module, name, _replacement_class(value, self)))
         self._patched += [(wp, "ScopedCapture", _capture(self)), (wp, "capture_launch", self._launcher())]
         try:
             self._swap()
@@ -281,13 +281,13 @@ class ReplacedSolvers:
             self._swap()
             self._patched.clear()
 
-    def place(
-        self, theirs: type, model: Any, args: tuple[Any, ...], named: dict[str, Any]
+    def replace(
+        self, original: type, model: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> newton.solvers.SolverBase:
         """Return the replacement of a solver that a script makes."""
         self._swap()
         try:
-            solver = self._make(model, lambda: theirs(model, *args, **named))
+            solver = self._make(model, lambda: original(model, *args, **named))
         finally:
             self._swap()
         self.solvers.append(solver)
@@ -295,18 +295,18 @@ class ReplacedSolvers:
         return self._paced[-1]
 
     @property
-    def own(self) -> bool:
+    def launching(self) -> bool:
         """Whether a solver is launching something."""
         return any(paced.stepping for paced in self._paced)
 
     @property
-    def left_out(self) -> bool:
+    def skips_captures(self) -> bool:
         """Whether the script's captures are skipped."""
         return not self._capture
 
     def require_whole(self) -> None:
         """Refuse a graph that holds part of a frame, which would never complete."""
-        if any(paced.between for paced in self._paced):
+        if any(paced.mid_frame for paced in self._paced):
             raise InputError("the script captures a part of the model's frame; valid: capture=False (--eager)")
 
     def _launcher(self) -> Callable[..., None]:
@@ -314,7 +314,7 @@ class ReplacedSolvers:
 
         def launch_and_look(*args: Any, **named: Any) -> None:
             launch(*args, **named)
-            if not self.own:
+            if not self.launching:
                 self.require_sound()
 
         return launch_and_look
@@ -332,30 +332,30 @@ def _learned(solver: Any) -> SolverLearned | None:
     return solver if isinstance(solver, SolverLearned) else None
 
 
-def _stand_in(theirs: Any, placed: ReplacedSolvers) -> type:
+def _replacement_class(original: Any, replaced: ReplacedSolvers) -> type:
     """Return a class that replaces a script's solver class and makes the replacement solver."""
 
     def new(_: type, model: Any, *args: Any, **named: Any) -> newton.solvers.SolverBase:
-        return placed.place(theirs, model, args, named)
+        return replaced.replace(original, model, args, named)
 
-    return type(theirs.__name__, (theirs,), {"__new__": new, "__doc__": theirs.__doc__})
+    return type(original.__name__, (original,), {"__new__": new, "__doc__": original.__doc__})
 
 
-def _capture(placed: ReplacedSolvers) -> type:
+def _capture(replaced: ReplacedSolvers) -> type:
     class Capture(wp.ScopedCapture):
         """A capture by the script; those of solvers pass through."""
 
         def __enter__(self) -> Any:
-            if placed.own or not placed.left_out:
+            if replaced.launching or not replaced.skips_captures:
                 return super().__enter__()
-            placed.idle = True
+            replaced.skipping_capture = True
             return self
 
         def __exit__(self, *raised: Any) -> None:
-            placed.idle = False
+            replaced.skipping_capture = False
             super().__exit__(*raised)
-            if not placed.own and raised[0] is None:
-                placed.require_whole()
+            if not replaced.launching and raised[0] is None:
+                replaced.require_whole()
 
     return Capture
 
@@ -377,9 +377,9 @@ def solvers_replaced(make: Make, *, capture: bool = True) -> Iterator[ReplacedSo
         InputError: A graph holds a part of a frame.
         MismatchError: The script's time step is not a whole fraction of the model's frame; or see `SolverLearned`.
     """
-    placed = ReplacedSolvers(make, capture)
-    with placed.installed():
-        yield placed
+    replaced = ReplacedSolvers(make, capture)
+    with replaced.installed():
+        yield replaced
 
 
 def solver_maker(dynamics: str | Path, *, dt: float | None = None, on_fault: OnFault = "stop") -> Make:
@@ -442,9 +442,9 @@ def main() -> None:
         if args.declare is None:
             with solvers_replaced(
                 solver_maker(args.dynamics, dt=args.dt, on_fault=args.on_fault), capture=not args.eager
-            ) as placed:
+            ) as replaced:
                 run_script(args.script, args.arguments)
-            for fault in placed.faults:
+            for fault in replaced.faults:
                 print(f"neurodyn: {fault}", file=sys.stderr)
             return
 

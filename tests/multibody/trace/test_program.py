@@ -9,7 +9,7 @@ import torch
 
 from neurodyn.multibody import trace
 from neurodyn.multibody.trace.program import TracedProgram
-from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes, recurrence_texts
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes, recurrence_source
 from neurodyn.multibody.trace.target import Target
 
 F64 = torch.float64
@@ -225,7 +225,7 @@ def test_what_takes_long_is_computed_once_and_read_by_the_adjoint():
         x, p = inputs.state[0], inputs.parameters[0]
         return [trace.sin(x) * trace.cos(x) / (1.0 + x * x) + trace.exp(p)]
 
-    texts = recurrence_texts(ProgramSizes(state=1, parameters=1), step)
+    texts = recurrence_source(ProgramSizes(state=1, parameters=1), step)
     assert texts.taped == 1 + 3  # not the exponential, which parameters alone decide
     assert "::wp::sin" not in texts.adjoint
     assert "::wp::cos" not in texts.adjoint

@@ -121,14 +121,14 @@ class HybridDynamics(LearnedDynamics):
         self._engines: dict[GroundMode, Engine] = {}
         self._last_mode: tuple[Ground | None, GroundMode] = (None, "plane")
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
-        ground = Ground(scene) if scene is not None and self._feels_ground else None
+        ground = Ground(scene) if scene is not None and self._has_ground_contact else None
         self._home = Environment(gravity=home, ground=ground)
         self._kept = KeptFrames()
         self._tracked = TrackedFrames()
         self.memory = 2 * self._hidden + self._engine("plane").memory  # tracing now reports wrong names early
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
-        self._ground = HeldGround(mechanism) if self._feels_ground else None
+        self._ground = HeldGround(mechanism) if self._has_ground_contact else None
         self._prisms = self.contacts_of_simulator and takes_prisms(mechanism, self.config)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -164,7 +164,7 @@ class HybridDynamics(LearnedDynamics):
     @property
     def contact_points(self) -> ContactPointLayout | None:
         """Contact points whose distance to the ground is measured; None if the model has no ground contact."""
-        return contact_layout(self.mechanism, rigid=True) if self._feels_ground else None
+        return contact_layout(self.mechanism, rigid=True) if self._has_ground_contact else None
 
     def _chain(self) -> Sequence[ChainJoint]:
         """Return the moving joints of the mechanism."""
@@ -176,7 +176,7 @@ class HybridDynamics(LearnedDynamics):
         return self.config.contact is not None and CONTACT_MODELS[self.config.contact].constrains_joints
 
     @property
-    def _feels_ground(self) -> bool:
+    def _has_ground_contact(self) -> bool:
         """Whether there are a contact model and contact points."""
         return self.config.contact is not None and bool(self.mechanism.points)
 
@@ -399,7 +399,7 @@ class HybridDynamics(LearnedDynamics):
 
     def require_ground(self) -> None:
         """Raise an `InputError` if the model has no ground contact."""
-        if not self._feels_ground:
+        if not self._has_ground_contact:
             lack = "" if self.config.contact is None else " with contact points"
             raise InputError(
                 f"hybrid model of {self.spec.robot!r}: has no contact model{lack} and feels no ground; valid: no "

@@ -69,7 +69,7 @@ class CompiledFrame:
         self.y, self.q_next, self.qd_next = y[0], q_next[0], qd_next[0]
         self.members_y, self.members_q_next, self.members_qd_next = y[1:], q_next[1:], qd_next[1:]
         self.network = CompiledNetwork(predictor, self.x, y) if network else None
-        self._feels_gravity = encoding.coordinates.free or encoding.starts_ahead
+        self._uses_gravity = encoding.coordinates.free or encoding.starts_ahead
         self._pose: Tensor | None = None
         self._conditions = encoding.conditions if encoding.config.conditions else None
         self._conditioned = self.x[:, encoding.condition_columns]
@@ -81,7 +81,7 @@ class CompiledFrame:
         self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
         self.capturable = network and self._predict_base is None
         self._whole = Chain([*before, *between, decode], like.device)
-        self.place(environment)
+        self.update(environment)
 
     def _launches_before(self, encoding: Encoding, environment: Environment) -> tuple[list[Any], list[Any]]:
         """Return the launches that compute the network inputs, and the objects to keep alive."""
@@ -94,7 +94,7 @@ class CompiledFrame:
         if self._predict_base is not None:
             self._start = torch.zeros_like(self.state)
         commands, keep = [] if bound is None else [bound.launch], [bound]
-        start, ground = self._start, felt_ground(encoding, environment)
+        start, ground = self._start, ground_of_contacts(encoding, environment)
         if ground is not None and isinstance(encoding.contact, ContactFeatures):
             self._pose = ground.poses(worlds, start.device, start.dtype).clone()
             features = self.x[:, -encoding.contact.width :]
@@ -105,10 +105,10 @@ class CompiledFrame:
         command, kept = encode_launch(encoding, self.state, start, self.torque, self.gravity, self.x)
         return [*commands, command], [*keep, kept]
 
-    def place(self, environment: Environment) -> None:
+    def update(self, environment: Environment) -> None:
         """Change to another environment with the same shapes."""
         self._environment = environment
-        if self._feels_gravity:
+        if self._uses_gravity:
             self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
         if self._conditions is not None:
             self._condition(self._conditions, environment)
@@ -152,7 +152,7 @@ class CompiledFrame:
             torch.cat([base.q, base.qd], dim=-1, out=self._start)
 
 
-def felt_ground(encoding: Encoding, environment: Environment) -> Ground | None:
+def ground_of_contacts(encoding: Encoding, environment: Environment) -> Ground | None:
     """Return the ground that contact points or the base motion use; None if there is none."""
     ground = environment.ground
     blind = encoding.contact is None and not encoding.starts_ahead
@@ -255,7 +255,7 @@ class CompiledFrames:
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
     ) -> CompiledFrame | None:
         """Return the cached frame for inputs of these shapes; None if inputs or weights do not fit a compiled frame."""
-        ground = felt_ground(self._encoding, environment)
+        ground = ground_of_contacts(self._encoding, environment)
         pose = None if ground is None else ground.pose
         key = (
             q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
@@ -267,7 +267,7 @@ class CompiledFrames:
         if frame.network is not None and not frame.network.refresh():
             self._kept.drop(key)
             return None
-        frame.place(environment)
+        frame.update(environment)
         return frame
 
     def _made(
@@ -305,7 +305,7 @@ class NeuralFixedFrame:
         self._memory: Any = predictor.begin(worlds)
         if frame.network is not None:
             self._memory = frame.network.cells or None
-        self._ground = felt_ground(encoding, environment)
+        self._ground = ground_of_contacts(encoding, environment)
 
     @torch.no_grad()
     def run(self) -> None:
@@ -339,9 +339,9 @@ class NeuralFixedFrame:
 
     def moved(self, environment: Environment) -> "NeuralFixedFrame":
         """Return the frame in another environment: this one if the shapes and the number of poses are the same."""
-        ground, own = felt_ground(self._encoding, environment), self._ground
+        ground, own = ground_of_contacts(self._encoding, environment), self._ground
         if _alike(ground, own):
-            self._frame.place(environment)
+            self._frame.update(environment)
             return self
         other = NeuralFixedFrame(self._encoding, self._predictor, len(self.q), environment)
         if self._frame.network is None or other._frame.network is None:

@@ -97,7 +97,7 @@ class Impulses(nn.Module):
         self._response: ProgramFrame = self._traced()
 
     @property
-    def untold(self) -> int:
+    def unsupervised_outputs(self) -> int:
         """Number of leading outputs for which data hold no targets: impulses."""
         return POINT_OUTPUTS * self.points
 
@@ -171,7 +171,9 @@ class Impulses(nn.Module):
         velocity_change: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
     ) -> Tensor:  # fmt: skip
         """Return what `forward` does, from given points over the ground (None: free space) and response."""
-        raw, joints, r = output.split([self.untold, self._mechanism.nv - _BASE, self._mechanism.nv], dim=-1)
+        raw, joints, r = output.split(
+            [self.unsupervised_outputs, self._mechanism.nv - _BASE, self._mechanism.nv], dim=-1
+        )
         assert base.view is not None
         turn = base.view.rotation
         raw = raw.unflatten(-1, (self.points, POINT_OUTPUTS))

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.encoding import Encoding
-from neurodyn.dynamics.neural.kernel_texts import (
+from neurodyn.dynamics.neural.kernel_sources import (
     BLOCK,
     compiled_activations,
-    decode_text,
-    encode_text,
-    mean_text,
-    network_text,
+    decode_source,
+    encode_source,
+    mean_source,
+    network_source,
 )
 from neurodyn.geometry.launching import FixedLaunch, table_kernel, warp_device
 from neurodyn.nets.members import Dense, Weight, linear_weights
@@ -84,12 +84,12 @@ def _launch(
 
 @cache
 def _encode(dtype: torch.dtype) -> Any:
-    return table_kernel(encode_text(dtype, GRAVITY))
+    return table_kernel(encode_source(dtype, GRAVITY))
 
 
 @cache
 def _decode(dtype: torch.dtype) -> Any:
-    return table_kernel(decode_text(dtype))
+    return table_kernel(decode_source(dtype))
 
 
 _GROUP = 16
@@ -198,9 +198,9 @@ def _weights(predictor: Predictor, dense: Dense) -> list[Weight | None]:
 
 @cache
 def _kernel(dtype: torch.dtype, activations: tuple[str, ...]) -> Any:
-    return table_kernel(network_text(dtype))
+    return table_kernel(network_source(dtype))
 
 
 @cache
 def _mean_kernel(dtype: torch.dtype) -> Any:
-    return table_kernel(mean_text(dtype))
+    return table_kernel(mean_source(dtype))

@@ -315,23 +315,25 @@ class NeuralDynamics(EnsembleDynamics):
         if self.members == 1:
             return path
         with torch.no_grad():
-            rows = self.apart(present_state(context).worlds)
-            carry, state = self.begin_apart(context, environment)
+            rows = self.repeated_worlds(present_state(context).worlds)
+            carry, state = self.begin_members(context, environment)
             return replace(path, epistemic=self.spread(self._followed(carry, state, controls[rows], tracked=False)))
 
-    def apart(self, worlds: int) -> Tensor:
+    def repeated_worlds(self, worlds: int) -> Tensor:
         """Return the world of each row with every world repeated for each member, shape [members worlds]."""
         return torch.arange(worlds, device=self.device).repeat(self.members)
 
-    def begin_apart(self, context: State | Window, environment: Environment | None = None) -> tuple[NeuralCarry, State]:
-        """Return carry and state of worlds repeated for each member, in the order of `apart`."""
-        rows = self.apart(present_state(context).worlds)
+    def begin_members(
+        self, context: State | Window, environment: Environment | None = None
+    ) -> tuple[NeuralCarry, State]:
+        """Return carry and state of worlds repeated for each member, in the order of `repeated_worlds`."""
+        rows = self.repeated_worlds(present_state(context).worlds)
         member = torch.arange(self.members).repeat_interleave(len(rows) // self.members)
         several, whole = context.rows(rows), self.resolve_environment(environment).rows(rows)
         return self.begin(several, whole, members=member, alone=True), present_state(several)
 
     def spread(self, path: Trajectory) -> Tensor:
-        """Return the calibrated standard deviation of roll-outs from `begin_apart`, shape [worlds, T, nq + nv]."""
+        """Return the calibrated standard deviation of roll-outs from `begin_members`, shape [worlds, T, nq + nv]."""
         each = torch.cat([path.q, path.qd], -1)[:, 1:].unflatten(0, (self.members, -1))
         return deviation(each) * between_marks(self.calibration_scales, each.shape[2])
 

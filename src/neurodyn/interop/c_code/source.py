@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Literal
 
 from neurodyn.multibody.trace import Graph, Scalar
-from neurodyn.multibody.trace.text import statements
+from neurodyn.multibody.trace.source import statements
 
 
 @dataclass(frozen=True)

@@ -299,8 +299,8 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
     if impulses is not None:
         impulses.change.copy_(wanted.double().std(0).clamp_min(1e-12))
         wanted = wanted[:, impulses.known]
-    untold = 0 if impulses is None else impulses.untold
-    model.predictor.fit(torch.cat(inputs), wanted, start_at_zero=model.encoding.base_is_whole, missing_outputs=untold)
+    missing = 0 if impulses is None else impulses.unsupervised_outputs
+    model.predictor.fit(torch.cat(inputs), wanted, start_at_zero=model.encoding.base_is_whole, missing_outputs=missing)
     if model.members > 1:
         states = torch.cat([torch.cat([sample.q, sample.qd], -1) for sample in samples])
         model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))

@@ -151,7 +151,7 @@ def kept_stiffness_times(row: int) -> str:
     return " + ".join(f"yn[{place}] * dy{other}" for other, place in enumerate(places))
 
 
-def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
+def cone_source(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
     """Return code that declares force (`F0` to `F2`) and, if wanted, stiffness (`W00` to `W22`) at a residual `y`.
 
     It reads the normal weight `D` and the friction `mu`, and declares further names.
@@ -159,7 +159,7 @@ def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness
     return _pyramid(y, stiffness) if cone == "pyramidal" else _ellipse(y, impratio, stiffness)
 
 
-def friction_slope_text(cone: Cone, impratio: float) -> str:
+def friction_slope_source(cone: Cone, impratio: float) -> str:
     """Return code, to follow `cone_text`, that declares `P0` to `P2`: the derivative of the force by the friction."""
     if cone == "pyramidal":
         return (

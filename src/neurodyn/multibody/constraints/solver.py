@@ -31,8 +31,8 @@ from neurodyn.multibody.constraints.layout import (
     STIFFNESS_ENTRIES,
     ConstraintLayout,
     ConstraintStructure,
-    cone_text,
-    friction_slope_text,
+    cone_source,
+    friction_slope_source,
     kept_stiffness_times,
     stiffness_times,
 )
@@ -240,7 +240,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 }}"""
 
     def _cone(self, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
-        return cone_text(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
+        return cone_source(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
 
     def _begun(self, *, free: bool = True) -> str:
         """Return code that declares M (a - a_s) as m and fills in the contacts' residuals.
@@ -544,7 +544,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         lines = [f"const real* c = in + {place}; real* ca = adj + {place};"]
         lines += [f"const real* sf = seed + {self.nv} + 3 * at[i]; {_second_tangent()}"]
         lines += [self._cone(("yn[0]", "yn[1]", "yn[2]"))]
-        lines += [friction_slope_text(self.structure.cone, self.structure.impratio)]
+        lines += [friction_slope_source(self.structure.cone, self.structure.impratio)]
         lines += [_rows_times("s", "w", rest=False)]
         lines += [f"const real z{row} = w{row} + sf[{row}];" for row in range(3)]
         lines += [f"const real q{row} = -({stiffness_times(row, 'z{}')});" for row in range(3)]

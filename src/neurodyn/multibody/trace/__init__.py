@@ -21,7 +21,7 @@ from neurodyn.multibody.trace.expression import (
     tanh,
 )
 from neurodyn.multibody.trace.reverse import pull_back
-from neurodyn.multibody.trace.text import mapped
+from neurodyn.multibody.trace.source import mapped
 
 __all__ = [
     "Expression", "Graph", "Loop", "Scalar", "absolute", "apply_loop", "arctan2", "cos", "exp", "log", "mapped",

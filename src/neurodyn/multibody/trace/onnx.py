@@ -9,7 +9,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.trace.expression import Graph
 from neurodyn.multibody.trace.recurrence import ConstantFrame
-from neurodyn.multibody.trace.text import live_nodes
+from neurodyn.multibody.trace.source import live_nodes
 
 
 class OnnxNodes:

@@ -48,7 +48,7 @@ from neurodyn.multibody.trace.recurrence import (
     ProgramInputs,
     ProgramSizes,
     Step,
-    recurrence_texts,
+    recurrence_source,
 )
 from neurodyn.multibody.trace.target import Target, table_length, vector_lanes
 
@@ -153,8 +153,8 @@ class TracedProgram(OperatorHandle):
         self.threads = threads
         self._lanes = lanes
         self._scalar_only = False
-        self._texts = recurrence_texts(sizes, step)
-        self.operations = tuple(text.count("const real v") for text in (self._texts.forward, self._texts.adjoint))
+        self._source = recurrence_source(sizes, step)
+        self.operations = tuple(text.count("const real v") for text in (self._source.forward, self._source.adjoint))
         self._cpu: dict[tuple[int, bool, int], CpuLaunch] = {}
         self._cuda = Launches()
         self._kernels: dict[Any, Any] = {}
@@ -271,7 +271,7 @@ class TracedProgram(OperatorHandle):
             self._compile_both(run)
             self._cpu_launch(1, run)  # may fall back to one world at a time, which the tape's layout depends on
         padded = -(-run.worlds // run.lanes) * run.lanes
-        tape = tape_memory(state, padded * run.frames * run.substeps * self._texts.taped)
+        tape = tape_memory(state, padded * run.frames * run.substeps * self._source.taped)
         return self._forward(run, state, tape), tape
 
     def _forward(self, run: "ProgramRun", state: Tensor, tape: Tensor | None) -> Tensor:
@@ -424,8 +424,8 @@ class TracedProgram(OperatorHandle):
         key = (which, target)
         if key not in self._kernels:
             start_warp()
-            text = getattr(self._texts, ("forward", "adjoint", "seeded")[which])  # the last is slow to make
-            whole = target.text(*_ARRAYS[which], text)
+            text = getattr(self._source, ("forward", "adjoint", "seeded")[which])  # the last is slow to make
+            whole = target.source(*_ARRAYS[which], text)
             self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu", target.stack(text))
         return self._kernels[key]
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from neurodyn.multibody.trace.expression import Expression, Graph, Scalar
 from neurodyn.multibody.trace.reverse import pull_back
-from neurodyn.multibody.trace.text import live_nodes, statements
+from neurodyn.multibody.trace.source import live_nodes, statements
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ for (int i = 0; i < {nu}; ++i) by_control.put(i, a[{nx} + i]);
 
 
 @dataclass
-class ProgramTexts:
+class ProgramSource:
     """Code of the forward loop, of its adjoint, and of the adjoint with many seeds for the same states."""
 
     forward: str
@@ -241,7 +241,7 @@ class ProgramTexts:
         return self.make_seeded()
 
 
-def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
+def recurrence_source(sizes: ProgramSizes, step: Step) -> ProgramSource:
     """Return the code of a traced step.
 
     Raises:
@@ -285,10 +285,10 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
     by_parameters = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
     last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(by_parameters)], _ADJOINT_ELEMENTS, known)
     adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
-    return ProgramTexts(forward, adjoint, lengths["nk"], lambda: _seeded_text(inputs, after, taped, numbers))
+    return ProgramSource(forward, adjoint, lengths["nk"], lambda: _seeded_source(inputs, after, taped, numbers))
 
 
-def _seeded_text(
+def _seeded_source(
     inputs: ProgramInputs, after: Sequence[Scalar], taped: Mapping[int, int], numbers: Mapping[str, int]
 ) -> str:
     r"""Return the adjoint with seeds in the lanes: everything independent of the seeds is computed once for all.

@@ -111,7 +111,7 @@ INLINE real pow(real x, real y) {{ {pow} }}
 """
 
 
-def functions_text(lanes: int, single: bool) -> str:
+def functions_source(lanes: int, single: bool) -> str:
     """Return the struct `functions` with sqrt, sin, cos, exp, log, tanh, atan2, pow, abs, min and max of a `real`."""
     kind = _SINGLE if single else _DOUBLE
     angle = ["const real r0 = x;"]
@@ -166,7 +166,7 @@ class Target:
     single: bool  # float32 instead of float64
     lanes: int = 1  # worlds in a vector
 
-    def text(self, rows: Sequence[str], plain: Sequence[str], body: str) -> str:
+    def source(self, rows: Sequence[str], plain: Sequence[str], body: str) -> str:
         """Return the complete code of a kernel; `rows` and `plain` are the arrays of its table in order.
 
         `rows` arrays have one row per world and frame.
@@ -174,7 +174,7 @@ class Target:
         undefined = "\n".join(f"#undef {name}" for name in _MACROS)
         head = _NAMES.format(number="float" if self.single else "double", lanes=self.lanes, undefined=undefined)
         if self.device == "cpu":
-            head += _CPU + self._vectors() + functions_text(self.lanes, self.single) + self._of_one() + self._rows()
+            head += _CPU + self._vectors() + functions_source(self.lanes, self.single) + self._of_one() + self._rows()
             body = body.replace("::wp::", "functions::").replace("::one::", "functions_of_one::")
         else:
             head += _GPU
@@ -205,7 +205,7 @@ class Target:
         if self.lanes == 1:
             return "typedef functions functions_of_one;\n"
         kinds = f"typedef number real;\ntypedef bool mask;\ntypedef {'int' if self.single else 'long long'} whole;\n"
-        return functions_text(1, self.single).replace("struct functions {", f"struct functions_of_one {{\n{kinds}", 1)
+        return functions_source(1, self.single).replace("struct functions {", f"struct functions_of_one {{\n{kinds}", 1)
 
     def _rows(self) -> str:
         """Return the struct of the rows of a block's worlds.

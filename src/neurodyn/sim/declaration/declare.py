@@ -169,9 +169,9 @@ class _Draft:
         for note in facts.notes:
             self._decide("note", note, "")
         self.objects = [joint for joint in facts.joints[facts.floating :] if joint.kind == "free"]
-        if facts.solver == "mujoco-c" and (facts.apart or self.self_contacts):
+        if facts.solver == "mujoco-c" and (facts.free_body_joints or self.self_contacts):
             self.tree["self_contacts"] = True
-            what = f"the robot can touch {', '.join(facts.apart)}" if facts.apart else "asked for"
+            what = f"the robot can touch {', '.join(facts.free_body_joints)}" if facts.free_body_joints else "asked for"
             self._decide("self_contacts", "on", f"{what}, as in the asset")
         elif facts.solver == "mujoco-c":
             self._decide("self_contacts", "off", "links touch the ground alone; see `init --self-contacts`")

@@ -92,7 +92,7 @@ class AssetFacts:
     efforts: dict[str, float] = field(default_factory=dict)  # maximum force of each of them [N m or N]
     pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
     end: AssetEnd | None = None  # end effector of a bolted robot
-    apart: tuple[str, ...] = ()  # first joints of bodies other than the robot, without drives
+    free_body_joints: tuple[str, ...] = ()  # first joints of bodies other than the robot, without drives
     solver: Literal["mujoco", "mujoco-c"] = "mujoco-c"  # reference simulator of a robot like this
 
     @property
@@ -158,7 +158,7 @@ def _base(joints: tuple[AssetJoint, ...]) -> tuple[bool, str]:
 
 def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     notes: list[str] = []
-    spec = read_spec(path, locked=lock, said=notes)
+    spec = read_spec(path, locked=lock, messages=notes)
     model = compiled(path, spec, notes)
     read = read_drives(model, {joint: joint_name(model, joint) for joint in range(model.njnt)})
     notes += [f"actuator {name!r} is left out: {reason}" for name, reason in read.unmodelled.items()]
@@ -177,7 +177,8 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     return AssetFacts(
         path, joints, free, why, lock, _floor(model), (*notes, *unmodelled(model)), gravity=(x, y, z),
         step=float(model.opt.timestep), iterations=int(model.opt.iterations), pose=_keyed_pose(model), drives=own,
-        efforts=bounds, end=None if free else _end_effector(model, driven), apart=_apart(model, driven),
+        efforts=bounds, end=None if free else _end_effector(model, driven),
+        free_body_joints=_free_body_joints(model, driven),
     )  # fmt: skip
 
 
@@ -223,7 +224,7 @@ def _floor(model: Any) -> tuple[Plane, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _apart(model: Any, driven: set[str]) -> tuple[str, ...]:
+def _free_body_joints(model: Any, driven: set[str]) -> tuple[str, ...]:
     """Return the first joint of each tree of bodies, except the first tree, without driven joints."""
     trees: dict[int, list[str]] = {}
     for joint in range(model.njnt):
@@ -363,10 +364,10 @@ def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | Non
     """Return the effort and velocity of a URDF joint; None if unspecified."""
     limit = joint.find("limit")
     effort, velocity = (None if limit is None else float(limit.get(what, "0")) for what in ("effort", "velocity"))
-    return _said(effort), _said(velocity)
+    return _limit(effort), _limit(velocity)
 
 
-def _said(value: float | None) -> float | None:
+def _limit(value: float | None) -> float | None:
     return value if value is not None and 0 < value < _UNSAID else None
 
 
@@ -489,7 +490,8 @@ def _imported_joint(builder: Any, index: int, name: str, kind: JointKind) -> Ass
     return AssetJoint(
         name, kind,
         lower=lower if limited else None, upper=upper if limited else None,
-        effort=_said(float(builder.joint_effort_limit[dof])), velocity=_said(float(builder.joint_velocity_limit[dof])),
+        effort=_limit(float(builder.joint_effort_limit[dof])),
+        velocity=_limit(float(builder.joint_velocity_limit[dof])),
         armature=float(builder.joint_armature[dof]),
     )  # fmt: skip
 

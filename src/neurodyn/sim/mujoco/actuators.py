@@ -34,7 +34,7 @@ from neurodyn.sim.mujoco.couplings import ADDED, JOINT_WRAP, model_links, quanti
 
 
 @dataclass(frozen=True)
-class ReadDrives:
+class ParsedDrives:
     """Actuators of a model.
 
     Attributes:
@@ -74,7 +74,7 @@ class _UnmodelledError(Exception):
     """An actuator has no equivalent drive; the message says why."""
 
 
-def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDrives:
+def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ParsedDrives:
     """Return the actuators of a compiled `mujoco.MjModel`.
 
     Args:
@@ -83,7 +83,7 @@ def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDriv
     """
     mujoco = import_mujoco()
     names = joints or {number: model.joint(number).name for number in range(model.njnt)}
-    found = ReadDrives()
+    found = ParsedDrives()
     if model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_ACTUATION):
         return found
     for joint, name in names.items():

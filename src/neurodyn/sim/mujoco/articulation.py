@@ -310,7 +310,7 @@ def _constraints(
     }  # fmt: skip
     constraints = constraints_of_shapes(
         robot, cone="elliptic" if int(model.opt.cone) else "pyramidal", impratio=rounded([model.opt.impratio])[0],
-        limits=limits, joint_friction=frictions, rows=rows, own_ways=True,
+        limits=limits, joint_friction=frictions, rows=rows, per_shape_compliance=True,
     )  # fmt: skip
     margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_limited[joint]}
     margins = {name: margin for name, margin in margins.items() if margin}

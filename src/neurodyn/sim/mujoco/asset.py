@@ -14,7 +14,7 @@ import numpy as np
 from neurodyn.core.errors import InputError, among, choices, notice, suggestion
 from neurodyn.robots.sections import chosen
 from neurodyn.sim.bodies import require_possible
-from neurodyn.sim.engine import heard, import_mujoco
+from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.newton_asset import leave_out, parse_xml, prepare_urdf
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def read_spec(
     floating: bool = False,
     density: float = 1000.0,
     densities: dict[str, float] | None = None,
-    said: list[str] | None = None,
+    messages: list[str] | None = None,
 ) -> Any:
     """Return an asset as an `mujoco.MjSpec` whose bodies, joints and geoms all have names.
 
@@ -42,13 +42,13 @@ def read_spec(
         floating: Whether the base of a URDF is free; an MJCF specifies it itself.
         density: Density of a URDF's links without a mass [kg/m^3].
         densities: Densities of an MJCF's geoms by pattern of their names, which override masses [kg/m^3].
-        said: List that receives MuJoCo's warnings; None to drop them.
+        messages: List that receives MuJoCo's warnings; None to drop them.
 
     Raises:
         InputError: MuJoCo cannot read the file, or it lacks a locked joint.
     """
     urdf = path.suffix.lower() == ".urdf"
-    spec = _read_urdf(path, locked, floating, density) if urdf else _read_mjcf(path, locked, said)
+    spec = _read_urdf(path, locked, floating, density) if urdf else _read_mjcf(path, locked, messages)
     for kind in _UNPHYSICAL:
         for element in list(getattr(spec, kind)):
             spec.delete(element)
@@ -117,11 +117,11 @@ def _disable(spec: Any) -> None:
     spec.option.disableflags = flags
 
 
-def compiled(path: Path, spec: Any, said: list[str] | None = None) -> Any:
+def compiled(path: Path, spec: Any, messages: list[str] | None = None) -> Any:
     """Return the `mujoco.MjModel` of a spec; a notice lists any repairs.
 
     Meshes whose files are missing are left out, a physically impossible inertia becomes a sphere's (`balanceinertia`),
-    and a link without a mass gets a negligible one (`boundmass`). `said` receives MuJoCo's warnings.
+    and a link without a mass gets a negligible one (`boundmass`). `messages` receives MuJoCo's warnings.
 
     Raises:
         InputError: MuJoCo refuses the model; the message is MuJoCo's.
@@ -129,7 +129,7 @@ def compiled(path: Path, spec: Any, said: list[str] | None = None) -> Any:
     missing: list[str] = []
     while True:
         try:
-            model = _quietly(spec.compile, said)
+            model = _quietly(spec.compile, messages)
         except ValueError as error:
             if not (_leave_out(spec, str(error), missing) or _mend(path, spec, str(error))):
                 raise _refusal(path, error, "compile") from None
@@ -209,10 +209,12 @@ def _first_line(error: object) -> str:
 
 def _refusal(path: Path, error: object, what: str = "read") -> InputError:
     """Return MuJoCo's message about a file as an error, with a suggestion for an unknown name."""
-    said = _first_line(error)
-    wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", said)
+    reason = _first_line(error)
+    wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", reason)
     named = next(filter(None, wrong.groups()), "") if wrong else ""
-    return InputError(f"{path}: MuJoCo cannot {what} it: {said}{_meant(path, named)}; valid: MJCF as MuJoCo defines it")
+    return InputError(
+        f"{path}: MuJoCo cannot {what} it: {reason}{_meant(path, named)}; valid: MJCF as MuJoCo defines it"
+    )
 
 
 def _meant(path: Path, name: str) -> str:
@@ -228,20 +230,20 @@ def _meant(path: Path, name: str) -> str:
     return suggestion(name, {*schema, *types, *texts} - {name})
 
 
-def _quietly(call: Callable[[], T], said: list[str] | None = None) -> T:
-    """Call MuJoCo; its warnings go to `said` instead of a log file in the working directory."""
-    with heard(said), warnings.catch_warnings(record=True) as caught:
+def _quietly(call: Callable[[], T], messages: list[str] | None = None) -> T:
+    """Call MuJoCo; its warnings go to `messages` instead of a log file in the working directory."""
+    with collect_warnings(messages), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = call()
-    if said is not None:
-        said += [str(one.message).strip() for one in caught]
+    if messages is not None:
+        messages += [str(one.message).strip() for one in caught]
     return result
 
 
-def _read_mjcf(path: Path, locked: tuple[str, ...], said: list[str] | None) -> Any:
+def _read_mjcf(path: Path, locked: tuple[str, ...], messages: list[str] | None) -> Any:
     parse_xml(path, "mujoco", "MJCF")  # reports the cause for a file that is not one
     try:
-        spec = _quietly(lambda: import_mujoco().MjSpec.from_file(str(path.resolve())), said)
+        spec = _quietly(lambda: import_mujoco().MjSpec.from_file(str(path.resolve())), messages)
     except ValueError as error:
         raise _refusal(path, error) from None
     joints = {joint.name: joint for joint in spec.joints}

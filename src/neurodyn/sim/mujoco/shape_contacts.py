@@ -35,7 +35,7 @@ _FILTER_PARENT = 1 << 10
 
 
 @dataclass(frozen=True)
-class ReadContacts:
+class ParsedContacts:
     """Contacts between the shapes of links.
 
     Attributes:
@@ -56,7 +56,7 @@ class ReadContacts:
 
 def read_contacts(
     model: Any, links: ModelLinks, geoms: list[int], *, pairs: bool = True, ground: dict[int, str] | None = None
-) -> ReadContacts:
+) -> ParsedContacts:
     """Return the contacts among geoms of a compiled model that move or can be touched by moving ones.
 
     Args:
@@ -79,7 +79,7 @@ def read_contacts(
         )
         for geom, name in (ground or {}).items()
     }  # fmt: skip
-    return ReadContacts(tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.hulls, reader.left_out)
+    return ParsedContacts(tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.hulls, reader.left_out)
 
 
 def has_several_contacts(model: Any) -> bool:

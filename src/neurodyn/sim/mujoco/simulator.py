@@ -17,7 +17,7 @@ from neurodyn.robots import Robot
 from neurodyn.sim.articulation import INERTIAL, Articulation, require_differing, shapes_with
 from neurodyn.sim.bodies import inertia_tensor
 from neurodyn.sim.build import Gravity, gravity_vectors
-from neurodyn.sim.engine import heard, import_mujoco
+from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import BodyTree, compiled_limits, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
@@ -147,7 +147,7 @@ class MujocoSimulator(Simulator):
         forces = np.repeat(torques.detach().cpu().double().numpy(), self.substeps, 1)
         given[:, :, slice(0, self.model.nu) if self._commanded else self._columns.driven] = forces
         models = self._models if isinstance(self._models, list) else [self._models] * self.worlds
-        with heard():
+        with collect_warnings():
             states, sensed = self._pool.rollout(
                 models, self._data, self._state, given, control_spec=self._given, nstep=frames * self.substeps,
                 skip_checks=False,

@@ -7,7 +7,7 @@ import pytest
 
 from neurodyn.multibody import trace
 from neurodyn.multibody.trace import Graph, Loop, apply_loop, pull_back
-from neurodyn.multibody.trace.text import statements
+from neurodyn.multibody.trace.source import statements
 from tests.multibody.trace.loops import dense, root
 
 ARRAYS = {"x": "x_[{}]"}

@@ -340,18 +340,18 @@ mean[thread] = sum / members;
 """
 
 
-def encode_text(dtype: torch.dtype, gravity: float) -> str:
+def encode_source(dtype: torch.dtype, gravity: float) -> str:
     """Return the code that computes network inputs without contact features; `gravity` is standard gravity [m/s^2]."""
     head = _head(dtype, ENCODE_NUMBERS, ENCODE_ARRAYS, indices=True)
     return head + _ROTATION + _ENCODE.replace("GRAVITY", f"(real){gravity!r}")
 
 
-def decode_text(dtype: torch.dtype) -> str:
+def decode_source(dtype: torch.dtype) -> str:
     """Return the code that turns network outputs into the next state."""
     return _head(dtype, DECODE_NUMBERS, DECODE_ARRAYS, indices=True) + _ROTATION + _DECODE
 
 
-def network_text(dtype: torch.dtype) -> str:
+def network_source(dtype: torch.dtype) -> str:
     """Return the code of normalisation, network and linear skip."""
     head = _head(dtype, NETWORK_NUMBERS, NETWORK_ARRAYS, indices=False)
     weights = str(len(NETWORK_NUMBERS) + len(NETWORK_ARRAYS))
@@ -376,7 +376,7 @@ def _activate(names: tuple[str, ...]) -> str:
     return "\n".join(lines).lstrip()
 
 
-def mean_text(dtype: torch.dtype) -> str:
+def mean_source(dtype: torch.dtype) -> str:
     """Return the code that takes the mean over members."""
     return _head(dtype, MEAN_NUMBERS, MEAN_ARRAYS, indices=False) + _MEAN
 
