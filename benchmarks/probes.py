@@ -81,7 +81,7 @@ def accuracy(worlds: int = 600) -> dict[str, float]:
         if name in ("mesh", "convex", "heightfield"):
             near &= ours > -0.9 * RADIUS
         if name == "heightfield":
-            place = ground.shared[0].place
+            place = ground.shared[0].pose
             local = (q[:, :3].numpy() - place[:3]) @ np.array(quaternion_matrix(place[3:]))
             near &= (np.abs(local[:, :2]) < 0.85).all(1)
         require(bool(near.sum() > 40 and np.isfinite(theirs[near]).all()), f"{name}: contacts are missing")

@@ -82,6 +82,6 @@ def test_products_off_the_cpu_are_no_matrix_products() -> None:
             return function(*args, **(kwargs or {}))
 
     with Names() as names:
-        rotation.turn_rows(torch.ones(WORLDS, 2, 3, device="meta"), rotation.matrix(rotation.multiply(q, q)))
+        rotation.rotate_rows(torch.ones(WORLDS, 2, 3, device="meta"), rotation.matrix(rotation.multiply(q, q)))
     assert not names.seen & {"mm", "bmm", "addmm", "matmul", "baddbmm"}
     assert "sum" in names.seen

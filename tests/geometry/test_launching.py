@@ -34,12 +34,12 @@ def test_without_a_home_kernels_are_kept_among_temporary_files(tmp_path: Path) -
 
 def test_a_folder_that_others_can_write_to_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    first = launching._own_temporary_folder()
-    assert launching._own_temporary_folder() == first
+    first = launching._private_temporary_folder()
+    assert launching._private_temporary_folder() == first
     first.chmod(0o777)
-    other = launching._own_temporary_folder()
+    other = launching._private_temporary_folder()
     assert other != first
     assert other.stat().st_mode & 0o077 == 0
     first.rmdir()
     first.symlink_to(other)
-    assert launching._own_temporary_folder() not in (first, other)
+    assert launching._private_temporary_folder() not in (first, other)

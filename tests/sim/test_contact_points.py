@@ -53,8 +53,8 @@ def test_distance_is_that_of_the_pipelines_contact(name):
     near = (ours < 0.2) & (ours > -0.9 * RADIUS if name in ("mesh", "convex", "heightfield") else True)
     if name == "heightfield":  # the pipeline gives it walls at its border
         solid = ground.shared[0]
-        rotation = wp.quat_to_matrix(wp.quat(*solid.place[3:].tolist()))
-        local = (q[:, :3].numpy() - solid.place[:3]) @ np.array(rotation).reshape(3, 3)
+        rotation = wp.quat_to_matrix(wp.quat(*solid.pose[3:].tolist()))
+        local = (q[:, :3].numpy() - solid.pose[:3]) @ np.array(rotation).reshape(3, 3)
         near &= (np.abs(local[:, :2]) < 0.85).all(1)
     assert near.sum() > 40
     assert np.isfinite(theirs[near]).all()

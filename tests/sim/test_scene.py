@@ -191,8 +191,8 @@ def test_placing_twice_is_placing_once(cartpole):
     scene = Scene(shapes=(Plane(), Box(half=(1, 1, 1), position=(1, 2, 3), rotation=tuple(turned([1, 1, 0], 0.7)))))
     model = sim.build(cartpole, WORLDS, scene=scene)
     placer = ScenePlacer(model)
-    placer.place(torch.randn(WORLDS, 7))
-    placer.place(POSES)
+    placer.set_pose(torch.randn(WORLDS, 7))
+    placer.set_pose(POSES)
     found = torch.from_numpy(model.shape_transform.numpy()).view(WORLDS, -1, 7)[:, -1]
     local = torch.tensor([1.0, 2.0, 3.0, *turned([1, 1, 0], 0.7)], dtype=torch.float32).expand(WORLDS, 7)
     np.testing.assert_allclose(found[:, :3], POSES[:, :3] + rotate(POSES[:, 3:], local[:, :3]), atol=1e-5)

@@ -83,7 +83,7 @@ def test_init_finds_the_legs(folder):
     motion = LinkKinematics(built, q)
     for leg in LEGS:  # on the ground, below the hips, knees bent
         thigh, calf = ([joint.name for joint in built.joints].index(f"{leg}_{joint}") for joint in ("thigh", "calf"))
-        foot = motion.origins[0, calf] + motion.turns[0, calf] @ [0, 0, -0.2]
+        foot = motion.origins[0, calf] + motion.rotations[0, calf] @ [0, 0, -0.2]
         assert foot[2] - 0.025 == pytest.approx(0.0, abs=2e-3)
         assert foot[0] == pytest.approx(motion.origins[0, thigh, 0], abs=0.02)
         assert robot.nominal[f"{leg}_calf"] < -0.3
@@ -178,13 +178,13 @@ def test_feet_move_as_a_rigid_body_does(task, dynamics):
     qd[0, :6] = torch.tensor([0.4, -0.3, 0.2, 0.5, -0.7, 0.9])
     motion = LinkKinematics(built, q.double().numpy())
     read = dynamics.quantities(State(q, qd), environment=home_ground(task))
-    com = motion.origins[0, 0] + motion.turns[0, 0] @ np.array(built.base_com)
+    com = motion.origins[0, 0] + motion.rotations[0, 0] @ np.array(built.base_com)
     assert abs(built.base_com[0]) > 0.01
     for number, leg in enumerate(read.contact_names):
         if leg == "base":
             continue
         calf = [joint.name for joint in built.joints].index(f"{leg}_calf")
-        foot = motion.origins[0, calf] + motion.turns[0, calf] @ [0, 0, -0.2]
+        foot = motion.origins[0, calf] + motion.rotations[0, calf] @ [0, 0, -0.2]
         velocity = qd[0, :3].numpy() + np.cross(qd[0, 3:6].numpy(), foot - com)
         assert float(read["contact_speed"][0, number]) == pytest.approx(np.hypot(*velocity[:2]), rel=1e-3)
         assert float(read["contact_height"][0, number]) == pytest.approx(foot[2] - 0.025, abs=1e-5)

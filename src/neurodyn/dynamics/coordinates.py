@@ -44,9 +44,9 @@ def coordinate_difference(spec: StateSpec, q: Positions, reference: Positions) -
     difference = torch.where(_continuous(spec, q.device), wrap_angle(q - reference), q - reference)
     for kind, _, last in _blocks(spec):
         if kind != "scalar":
-            turn, wanted = q[..., last - 4 : last], reference[..., last - 4 : last]
-            sign = torch.where((turn * wanted).sum(-1, keepdim=True) < 0, -1.0, 1.0)
-            difference[..., last - 4 : last] = sign * turn - wanted
+            quaternion, wanted = q[..., last - 4 : last], reference[..., last - 4 : last]
+            sign = torch.where((quaternion * wanted).sum(-1, keepdim=True) < 0, -1.0, 1.0)
+            difference[..., last - 4 : last] = sign * quaternion - wanted
     return difference
 
 
@@ -130,7 +130,7 @@ class Coordinates(nn.Module):
         """Return velocities in the frame of the base, shape [..., nv]."""
         if base is None:
             return qd
-        turned = rotation.turn_rows(qd[..., :6].unflatten(-1, (2, 3)), base)
+        turned = rotation.rotate_rows(qd[..., :6].unflatten(-1, (2, 3)), base)
         return self.objects_turned(torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1), base)
 
     def objects_turned(self, rates: Velocities, matrix: Matrices | None) -> Velocities:
@@ -140,7 +140,7 @@ class Coordinates(nn.Module):
         turned = rates.clone()
         for place in self.objects:
             rows = rates[..., place.qd].unflatten(-1, (2, 3))
-            turned[..., place.qd] = rotation.turn_rows(rows, matrix).flatten(-2)
+            turned[..., place.qd] = rotation.rotate_rows(rows, matrix).flatten(-2)
         return turned
 
     def object_poses(self, q: Positions, base: Matrices | None) -> list[Tensor]:
@@ -151,9 +151,9 @@ class Coordinates(nn.Module):
         found = []
         for place in self.objects:
             start = place.q.start
-            at, turn = q[..., start : start + 3], rotation.matrix(q[..., place.quaternion])
-            rows = torch.stack([at if base is None else at - q[..., :3], turn[..., 0], turn[..., 1]], -2)
-            found.append((rows if base is None else rotation.turn_rows(rows, base)).flatten(-2))
+            at, matrix = q[..., start : start + 3], rotation.matrix(q[..., place.quaternion])
+            rows = torch.stack([at if base is None else at - q[..., :3], matrix[..., 0], matrix[..., 1]], -2)
+            found.append((rows if base is None else rotation.rotate_rows(rows, base)).flatten(-2))
         return found
 
     def change(
@@ -172,12 +172,12 @@ class Coordinates(nn.Module):
         dq = self.objects_turned(dq, base)
         if base is None:
             return dq, dqd
-        turn = rotation.logarithm(rotation.multiply(rotation.conjugate(q[..., 3:7]), q_next[..., 3:7]))
-        shift = dq[..., :3] + rotation.rotate(q_next[..., 3:7], self.com.expand_as(turn))
+        angle = rotation.logarithm(rotation.multiply(rotation.conjugate(q[..., 3:7]), q_next[..., 3:7]))
+        shift = dq[..., :3] + rotation.rotate(q_next[..., 3:7], self.com.expand_as(angle))
         # The centre of mass is turned to the world: as a row, by the transpose.
-        shift = shift - rotation.turn_rows(self.com.expand(*base.shape[:-2], 1, 3), base.mT).squeeze(-2)
-        shift = rotation.turn_rows(shift.unsqueeze(-2), base)
-        return torch.cat([shift.squeeze(-2), turn, dq[..., 6:]], dim=-1), dqd
+        shift = shift - rotation.rotate_rows(self.com.expand(*base.shape[:-2], 1, 3), base.mT).squeeze(-2)
+        shift = rotation.rotate_rows(shift.unsqueeze(-2), base)
+        return torch.cat([shift.squeeze(-2), angle, dq[..., 6:]], dim=-1), dqd
 
     def advance(
         self, base: Matrices | None, q: Positions, qd: Velocities, dq: Velocities, dqd: Velocities
@@ -202,8 +202,8 @@ class Coordinates(nn.Module):
         if self.scalars:
             q_next[..., self.scalars] = q[..., self.scalars] + dq[..., self.scalar_dofs]
         for row, dof in self.balls:
-            turn = rotation.exponential(dq[..., dof : dof + 3])
-            q_next[..., row : row + 4] = rotation.normalise(rotation.multiply(turn, q[..., row : row + 4]))
+            change = rotation.exponential(dq[..., dof : dof + 3])
+            q_next[..., row : row + 4] = rotation.normalise(rotation.multiply(change, q[..., row : row + 4]))
         for place, com in zip(self.objects, self.object_coms, strict=True):
             before, lever = q[..., place.quaternion], com.expand_as(q[..., :3])
             after = rotation.normalise(rotation.multiply(rotation.exponential(dq[..., place.angular]), before))

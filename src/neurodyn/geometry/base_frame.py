@@ -63,11 +63,11 @@ def _view(q: Tensor, qd: Tensor, down: Tensor | None, unit: bool) -> BaseView:
         return BaseView(orientation, matrix.unflatten(-1, (3, 3)), linear, angular, None if down is None else seen)
     orientation = rotation.normalise(q[..., 3:7]) if unit else q[..., 3:7]
     matrix = rotation.matrix(orientation)
-    linear, angular = rotation.turn_rows(qd[..., :6].unflatten(-1, (2, 3)), matrix).unbind(-2)
+    linear, angular = rotation.rotate_rows(qd[..., :6].unflatten(-1, (2, 3)), matrix).unbind(-2)
     seen = None
     if down is not None:
         rows = down.to(q).expand(*q.shape[:-1], 3).unsqueeze(-2)
-        seen = rotation.turn_rows(rows, matrix).squeeze(-2)
+        seen = rotation.rotate_rows(rows, matrix).squeeze(-2)
     return BaseView(orientation, matrix, linear, angular, seen)
 
 
@@ -139,7 +139,7 @@ def advance(
         return after[..., : q.shape[-1]], after[..., q.shape[-1] :]
     turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))
     shift = dq[..., :3] if com is None else dq[..., :3] + com
-    moved = rotation.turn_rows(torch.cat([shift, dqd[..., :6]], dim=-1).unflatten(-1, (3, 3)), base.mT)
+    moved = rotation.rotate_rows(torch.cat([shift, dqd[..., :6]], dim=-1).unflatten(-1, (3, 3)), base.mT)
     origin = q[..., :3] + moved[..., 0, :]
     if com is not None:
         origin = origin - rotation.rotate(turned, com.expand_as(origin))

@@ -42,16 +42,16 @@ def triple(table: wp.array2d[Any], row: int, first: int):
 def base_view_kernel(q: wp.array2d[Any], qd: wp.array2d[Any], down: wp.array2d[Any], unit: int, out: wp.array2d[Any]):
     """Write the view of the base of one world."""
     world = wp.tid()
-    turn = wp.vector(q[world, 3], q[world, 4], q[world, 5], q[world, 6])
+    quaternion = wp.vector(q[world, 3], q[world, 4], q[world, 5], q[world, 6])
     if unit != 0:
-        turn = turn / wp.length(turn)
-    matrix = rotation_matrix(turn)
+        quaternion = quaternion / wp.length(quaternion)
+    matrix = rotation_matrix(quaternion)
     back = wp.transpose(matrix)
     linear = back * triple(qd, world, 0)
     angular = back * triple(qd, world, 3)
     seen = back * triple(down, wp.min(world, down.shape[0] - 1), 0)
     for i in range(4):
-        out[world, i] = turn[i]
+        out[world, i] = quaternion[i]
     for i in range(3):
         for j in range(3):
             out[world, 4 + 3 * i + j] = matrix[i, j]
@@ -82,9 +82,9 @@ def base_advance_kernel(
     share = q.dtype(1.0)
     if angle > q.dtype(0.0):
         share = wp.sin(angle) / angle
-    turn = wp.quaternion(q[world, 3], q[world, 4], q[world, 5], q[world, 6])
+    quaternion = wp.quaternion(q[world, 3], q[world, 4], q[world, 5], q[world, 6])
     change = wp.quaternion(share * vector[0], share * vector[1], share * vector[2], wp.cos(angle))
-    product = turn * change
+    product = quaternion * change
     turned = wp.vector(product[0], product[1], product[2], product[3])
     turned = turned / wp.length(turned)
     origin = triple(q, world, 0) + matrix * (triple(dq, world, 0) + centre) - rotation_matrix(turned) * centre

@@ -162,7 +162,7 @@ def contact_inputs(distance: Tensor, normal: Tensor, velocity: Tensor, touched: 
 class _Body(NamedTuple):
     """Motion of a body: rotation to the world, origin, velocity of the origin, angular velocity."""
 
-    turn: Tensor
+    rotation: Tensor
     origin: Tensor
     velocity: Tensor
     spin: Tensor
@@ -225,7 +225,7 @@ class PlaneContacts(nn.Module):
         bodies = self._bodies(q, qd)
         distance, upward, place, moving = self._over_planes(bodies)
         if self._layout.floating:
-            to_base = rotation.conjugate(bodies.turn[:, 1:2]).expand(-1, len(self._on), -1)  # after the world
+            to_base = rotation.conjugate(bodies.rotation[:, 1:2]).expand(-1, len(self._on), -1)  # after the world
             place, moving, upward = (
                 rotation.rotate(to_base, x) for x in (place - bodies.origin[:, self._roots], moving, upward)
             )
@@ -247,8 +247,8 @@ class PlaneContacts(nn.Module):
         return self._moved(self._bodies(q, qd))
 
     def _moved(self, bodies: _Body) -> tuple[Tensor, Tensor]:
-        turn, origin, speed, spin = (x[:, self._on] for x in bodies)
-        arm = rotation.rotate(turn, self._points.expand_as(origin))
+        quaternion, origin, speed, spin = (x[:, self._on] for x in bodies)
+        arm = rotation.rotate(quaternion, self._points.expand_as(origin))
         return origin + arm, speed + torch.linalg.cross(spin, arm)
 
     def _bodies(self, q: Tensor, qd: Tensor) -> _Body:
@@ -265,17 +265,17 @@ class PlaneContacts(nn.Module):
         """Return the child bodies of joints of one kind, by the equations of `chain.advance`."""
         kind, at = self._layout.joints[group[0]].kind, [self._places[joint] for joint in group]
         frame, child, axes = self._frames[group], self._children[group], self._axes[group]
-        arm = _turned(parent.turn, frame[:, :3])
-        in_world = rotation.multiply(parent.turn, frame[:, 3:].expand_as(parent.turn))
-        back = rotation.conjugate(child[:, 3:]).expand_as(parent.turn)
+        arm = _rotated(parent.rotation, frame[:, :3])
+        in_world = rotation.multiply(parent.rotation, frame[:, 3:].expand_as(parent.rotation))
+        back = rotation.conjugate(child[:, 3:]).expand_as(parent.rotation)
         value = torch.stack([q[:, place.q] for place in at], 1)
         rate = torch.stack([qd[:, place.qd] for place in at], 1)
-        axis, cross = _turned(in_world, axes), torch.linalg.cross
+        axis, cross = _rotated(in_world, axes), torch.linalg.cross
         if kind == "prismatic":
-            turn = rotation.multiply(in_world, back)
-            lever = arm + axis * value - _turned(turn, child[:, :3])
+            quaternion = rotation.multiply(in_world, back)
+            lever = arm + axis * value - _rotated(quaternion, child[:, :3])
             velocity = parent.velocity + cross(parent.spin, lever) + axis * rate
-            return _Body(turn, parent.origin + lever, velocity, parent.spin)
+            return _Body(quaternion, parent.origin + lever, velocity, parent.spin)
         if kind == "revolute":
             half = 0.5 * value
             own = torch.cat([axes * torch.sin(half), torch.cos(half)], -1)
@@ -283,20 +283,24 @@ class PlaneContacts(nn.Module):
         else:
             own = rotation.normalise(value[..., -4:])
             own_spin = rotation.rotate(in_world, rate[..., -3:])
-        turn = rotation.multiply(rotation.multiply(in_world, own), back)
-        lever = arm - _turned(turn, child[:, :3])
+        quaternion = rotation.multiply(rotation.multiply(in_world, own), back)
+        lever = arm - _rotated(quaternion, child[:, :3])
         spin = parent.spin + own_spin
         if kind != "free":
             velocity = parent.velocity + cross(parent.spin, arm) + cross(spin, lever - arm)
-            return _Body(turn, parent.origin + lever, velocity, spin)
+            return _Body(quaternion, parent.origin + lever, velocity, spin)
         lever = lever + rotation.rotate(in_world, value[..., :3])
-        own_velocity = rotation.rotate(in_world, rate[..., :3]) - cross(own_spin, _turned(turn, self._centres[group]))
-        return _Body(turn, parent.origin + lever, parent.velocity + cross(parent.spin, lever) + own_velocity, spin)
+        own_velocity = rotation.rotate(in_world, rate[..., :3]) - cross(
+            own_spin, _rotated(quaternion, self._centres[group])
+        )
+        return _Body(
+            quaternion, parent.origin + lever, parent.velocity + cross(parent.spin, lever) + own_velocity, spin
+        )
 
 
-def _turned(turn: Tensor, vectors: Tensor) -> Tensor:
+def _rotated(quaternion: Tensor, vectors: Tensor) -> Tensor:
     """Rotate vectors of each body by the rotations of all worlds, shape [worlds, bodies, 3]."""
-    return rotation.rotate(turn, vectors.expand(*turn.shape[:-1], 3))
+    return rotation.rotate(quaternion, vectors.expand(*quaternion.shape[:-1], 3))
 
 
 def _groups(joints: tuple[ChainJoint, ...]) -> list[list[int]]:

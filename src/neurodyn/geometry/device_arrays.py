@@ -138,7 +138,7 @@ class ShapeArrays:
         self._ranges: list[np.ndarray] = []
         for row, solid in zip(rows, solids, strict=False):
             row["kind"], row["size"], row["ball"] = SHAPE_KINDS[solid.kind], solid.size, solid.ball()
-            row["origin"], row["rotation"] = solid.place[:3], quaternion_matrix(solid.place[3:])
+            row["origin"], row["rotation"] = solid.pose[:3], quaternion_matrix(solid.pose[3:])
             if solid.mesh is not None:
                 mesh, row["first_face"] = self._add_mesh(solid, device)
                 row["mesh"] = mesh.id

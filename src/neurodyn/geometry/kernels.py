@@ -188,8 +188,8 @@ def proximity_kernel(
             reach = wp.length(seen - type(seen)(ball[0], ball[1], ball[2])) - ball[3]
             if ball[3] >= zero and reach >= best:
                 continue
-            turn = shapes[shape].rotation
-            local = (seen - shapes[shape].origin) @ turn
+            shape_axes = shapes[shape].rotation
+            local = (seen - shapes[shape].origin) @ shape_axes
             gap, outward = primitive_distance(shapes[shape].kind, local, shapes[shape].size)
             if shapes[shape].kind == MESH:
                 gap, outward = mesh_distance(shapes[shape].mesh, pseudo_normals, shapes[shape].first_face, local, far)
@@ -197,7 +197,7 @@ def proximity_kernel(
                 gap, outward = heightfield_distance(heights, ranges, shapes[shape].grid, shapes[shape].size, local, far)
             if gap < best:
                 best = gap
-                gradient = turn @ outward
+                gradient = shape_axes @ outward
         hit = best < far
         upward = scene_rotation @ gradient
         if base_frame != 0:

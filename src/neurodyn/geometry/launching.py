@@ -24,13 +24,13 @@ from torch import Tensor
 
 T = TypeVar("T")
 
-_MOST = 16
+_MOST_LAUNCHES = 16
 _LIBRARY = torch.library.Library("neurodyn", "DEF")
-_NUMBERS = itertools.count()
-_HELD: WeakValueDictionary[int, Any] = WeakValueDictionary()
-_ROOMS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-_USUAL = 1 << 21  # stack that every thread has available [bytes]
-_AROUND = 1 << 20  # stack for calls, in addition to the arrays of a kernel
+_HANDLES = itertools.count()
+_OBJECTS: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_STACK_SIZES: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_USUAL_STACK = 1 << 21  # stack that every thread has available [bytes]
+_CALL_STACK = 1 << 20  # stack for calls, in addition to the arrays of a kernel
 
 
 def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any] = lambda *_: None) -> Any:
@@ -52,24 +52,24 @@ def takes_operator(tensor: Tensor) -> bool:
 
 
 class OperatorHandle:
-    """Base class of objects passed to operators by number (`handle`); `held` returns the object while it is alive."""
+    """Base class of objects passed to operators by number (`handle`); see `object_of_handle`."""
 
     def __init__(self) -> None:
-        self._hold()
+        self._register()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the attributes of a copied or unpickled object under a new handle."""
         self.__dict__.update(state)
-        self._hold()
+        self._register()
 
-    def _hold(self) -> None:
-        self.handle = next(_NUMBERS)
-        _HELD[self.handle] = self
+    def _register(self) -> None:
+        self.handle = next(_HANDLES)
+        _OBJECTS[self.handle] = self
 
 
 def object_of_handle(number: int) -> Any:
     """Return the object of a handle."""
-    return _HELD[number]
+    return _OBJECTS[number]
 
 
 @cache
@@ -88,7 +88,7 @@ def start_warp() -> None:
         _initialise()
 
 
-def _own_temporary_folder() -> Path:
+def _private_temporary_folder() -> Path:
     """Return a temporary folder that nobody else can write to, because its contents are executed."""
     user = getattr(os, "getuid", lambda: 0)()
     folder = Path(tempfile.gettempdir()) / f"neurodyn-{user}"
@@ -107,7 +107,7 @@ def _initialise() -> None:
     except OSError:
         if asked:
             raise
-        wp.config.kernel_cache_dir = str(_own_temporary_folder() / "warp")
+        wp.config.kernel_cache_dir = str(_private_temporary_folder() / "warp")
         wp.init()
 
 
@@ -259,24 +259,24 @@ def _packed(command: Any) -> tuple[Any, Any, Any]:
     return cpu_kernel(command), ctypes.byref(command.bounds), ctypes.byref(arguments)
 
 
-def give_room(kernel: Any, size: int) -> None:
+def set_stack_size(kernel: Any, size: int) -> None:
     """Set the maximum stack size that a kernel needs on a CPU [bytes]."""
-    _ROOMS[kernel] = size
+    _STACK_SIZES[kernel] = size
 
 
 def cpu_kernel(command: Any) -> Callable[..., None]:
     """Return the compiled CPU kernel of a recorded launch; a large one runs in a thread with enough stack."""
-    run, room = command.hooks.forward, _ROOMS.get(command.kernel, 0)
-    return run if room <= _USUAL else _Deep(run, room + _AROUND)
+    run, room = command.hooks.forward, _STACK_SIZES.get(command.kernel, 0)
+    return run if room <= _USUAL_STACK else _LargeStackCall(run, room + _CALL_STACK)
 
 
-class _Deep:
+class _LargeStackCall:
     """Runs a function in a thread with a large stack, of which the system allocates only what is used."""
 
     _starting = threading.Lock()
 
-    def __init__(self, run: Callable[..., None], room: int) -> None:
-        self._run, self._room = run, room
+    def __init__(self, run: Callable[..., None], size: int) -> None:
+        self._run, self._room = run, size
 
     def __call__(self, *arguments: Any) -> None:
         thread = threading.Thread(target=self._run, args=arguments)
@@ -299,7 +299,7 @@ class Launches:
         """Return the launch of a key; `make` records it if there is none."""
         launch = self._launches.get(key)
         if launch is None:
-            if len(self._launches) >= _MOST:
+            if len(self._launches) >= _MOST_LAUNCHES:
                 self._launches.pop(next(iter(self._launches)))
             launch = self._launches[key] = make()
         return launch
@@ -309,11 +309,11 @@ class Launches:
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
 
 
-def table_kernel(text: str) -> Any:
+def table_kernel(source: str) -> Any:
     """Return the kernel of code that uses its thread number, `thread`, and `table.data`."""
     import warp as wp
 
-    @wp.func_native(text)
+    @wp.func_native(source)
     def body(thread: int, table: wp.array(dtype=wp.uint64)) -> None: ...
 
     @wp.kernel(enable_backward=False, module="unique")

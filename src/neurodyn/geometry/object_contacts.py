@@ -57,7 +57,7 @@ class ObjectContacts(nn.Module):
 
     _half: Tensor
     _radius: Tensor
-    _place: Tensor
+    _poses: Tensor
     _sight: Tensor
     _coms: Tensor
 
@@ -89,7 +89,7 @@ class ObjectContacts(nn.Module):
         sight = [(layout.contact_points[i].radius, margins[i], dt) for i in self._points]
         for name, rows in (
             ("half", [half for half, _ in sizes]), ("radius", [radius for _, radius in sizes]),
-            ("place", [shape.place for shape in shapes]), ("sight", sight),
+            ("poses", [shape.place for shape in shapes]), ("sight", sight),
             ("coms", [coms.get(shape.link, (0.0, 0.0, 0.0)) for shape in shapes]),
         ):  # fmt: skip
             self.register_buffer(f"_{name}", torch.tensor(rows), persistent=False)
@@ -104,12 +104,12 @@ class ObjectContacts(nn.Module):
         point, moving = position[:, self._points], velocity[:, self._points]
         at = [column.q.start for column in self._columns]
         origin = torch.stack([q[:, start : start + 3] for start in at], 1)
-        turn = torch.stack([q[:, column.quaternion] for column in self._columns], 1)
+        quaternion = torch.stack([q[:, column.quaternion] for column in self._columns], 1)
         linear = torch.stack([qd[:, column.linear] for column in self._columns], 1)
         angular = torch.stack([qd[:, column.angular] for column in self._columns], 1)
-        centre = origin + rotation.rotate(turn, self._coms.expand_as(origin))
-        frame = rotation.multiply(turn, self._place[:, 3:].expand_as(turn))
-        middle = origin + rotation.rotate(turn, self._place[:, :3].expand_as(origin))
+        centre = origin + rotation.rotate(quaternion, self._coms.expand_as(origin))
+        frame = rotation.multiply(quaternion, self._poses[:, 3:].expand_as(quaternion))
+        middle = origin + rotation.rotate(quaternion, self._poses[:, :3].expand_as(origin))
         frame, middle, centre, linear, angular = (
             part[:, self._shapes] for part in (frame, middle, centre, linear, angular)
         )
@@ -120,7 +120,7 @@ class ObjectContacts(nn.Module):
         against = moving - linear - torch.linalg.cross(angular, point - centre)
         vectors = torch.stack([normal, against, touched - centre], -2)
         if self._floating:
-            vectors = rotation.turn_rows(vectors, rotation.matrix(q[:, None, 3:7]))
+            vectors = rotation.rotate_rows(vectors, rotation.matrix(q[:, None, 3:7]))
         normal, against, touched = vectors.unbind(-2)
         return contact_inputs(distance, normal, against, touched, self._sight).flatten(1)
 
@@ -181,7 +181,7 @@ class TreeContacts(nn.Module):
                 points = found.unflatten(-1, (-1, FEATURES))
                 vectors = points[..., 3:].unflatten(-1, (-1, 3)).flatten(1, 2)
                 to_base = rotation.matrix(q[:, tree.rows[3:7]]).mT @ base
-                turned = rotation.turn_rows(vectors, to_base).unflatten(1, (points.shape[1], -1)).flatten(-2)
+                turned = rotation.rotate_rows(vectors, to_base).unflatten(1, (points.shape[1], -1)).flatten(-2)
                 found = torch.cat([points[..., :3], turned], -1).flatten(1)
             parts.append(found)
         return torch.cat(parts, -1)

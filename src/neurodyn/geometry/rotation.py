@@ -42,7 +42,7 @@ def matrix_gradient(q: Quaternions, gradient: Matrices) -> Quaternions:
     return torch.bmm(products + products.mT, q.unsqueeze(-1)).squeeze(-1)
 
 
-def turn_rows(rows: Rows, matrix: Matrices) -> Rows:
+def rotate_rows(rows: Rows, matrix: Matrices) -> Rows:
     """Return rows times a rotation matrix, i.e. R^T v for each row v, shape [..., vectors, 3].
 
     On a GPU this avoids a matrix product, which may be rounded to ten bits (TF32) if the user allows it.

@@ -314,7 +314,7 @@ class Solid:
     """A shape with its pose, triangles and heights."""
 
     kind: Kind
-    place: np.ndarray  # position and rotation [x y z, qx qy qz qw] in the scene, shape [7]
+    pose: np.ndarray  # position and rotation [x y z, qx qy qz qw] in the scene, shape [7]
     # Half edges of a box; radius and half length; or cell edges of a heightfield along x and y [m].
     size: tuple[float, float, float] = (0.0, 0.0, 0.0)
     mesh: TriangleMesh | None = None
@@ -336,7 +336,7 @@ class Solid:
             low, high = np.array([*-half, self.heights.min()]), np.array([*half, self.heights.max()])
         if self.mesh is not None or self.heights is not None:
             centre, radius = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
-        placed = self.place[:3] + np.array(quaternion_matrix(self.place[3:])) @ centre
+        placed = self.pose[:3] + np.array(quaternion_matrix(self.pose[3:])) @ centre
         return (float(placed[0]), float(placed[1]), float(placed[2]), radius * (1 + 1e-6))
 
 

@@ -261,7 +261,7 @@ def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: flo
         for shape in shapes:
             half = rotation(shape.place)[:, 2] * (0.0 if shape.kind == "sphere" else shape.size[1])
             own = shape.place[:3] + np.stack([-half, half])  # in its link's frame, shape [2, 3]
-            turned = np.einsum("tij,ej->tei", links.turns[:, shape.joint], own)
+            turned = np.einsum("tij,ej->tei", links.rotations[:, shape.joint], own)
             ends.append((links.origins[:, None, shape.joint] + turned).reshape(-1, 6))
         eye = links.origins[:, 0, :2]
         placed = np.stack(ends, 1).round(3).tolist()

@@ -279,7 +279,7 @@ class LinkKinematics:
     """Poses of the links of a robot in a batch of positions, shape [n, nq]; all in world axes.
 
     Attributes:
-        turns: Rotations of the link frames, shape [n, links, 3, 3].
+        rotations: Rotations of the link frames, shape [n, links, 3, 3].
         origins: Their origins [m], shape [n, links, 3].
     """
 
@@ -287,50 +287,52 @@ class LinkKinematics:
         self._built, self._columns = built, places(built.joints)
         q = np.asarray(q, dtype=float)
         count = len(built.links)
-        self.turns, self.origins = np.empty((len(q), count, 3, 3)), np.empty((len(q), count, 3))
-        self._joint_turns, self._joint_origins = np.empty_like(self.turns), np.empty_like(self.origins)
+        self.rotations, self.origins = np.empty((len(q), count, 3, 3)), np.empty((len(q), count, 3))
+        self._joint_rotations, self._joint_origins = np.empty_like(self.rotations), np.empty_like(self.origins)
         for index, (joint, place) in enumerate(zip(built.joints, self._columns, strict=True)):
             own = q[:, place.q]
-            turn, shift = np.broadcast_to(np.eye(3), (len(q), 3, 3)), np.zeros((len(q), 3))
+            matrix, shift = np.broadcast_to(np.eye(3), (len(q), 3, 3)), np.zeros((len(q), 3))
             axis = np.array(joint.axis)
             if joint.kind == "revolute":
-                turn = _about(axis, own[:, 0])
+                matrix = _about(axis, own[:, 0])
             elif joint.kind == "prismatic":
                 shift = own * axis
             else:
-                turn = _matrices(own[:, -4:])
+                matrix = _matrices(own[:, -4:])
                 shift = own[:, :3] if joint.kind == "free" else shift
             above, start = rotation(joint.parent_frame), np.array(joint.parent_frame[:3])
             if joint.parent >= 0:
-                parent = self.turns[:, joint.parent]
+                parent = self.rotations[:, joint.parent]
                 above, start = parent @ above, self.origins[:, joint.parent] + parent @ start
             above = np.broadcast_to(above, (len(q), 3, 3))
-            self._joint_turns[:, index] = above
+            self._joint_rotations[:, index] = above
             self._joint_origins[:, index] = at = start + np.einsum("nij,nj->ni", above, shift)
-            self.turns[:, index] = turned = above @ turn @ rotation(joint.child_frame).T
+            self.rotations[:, index] = turned = above @ matrix @ rotation(joint.child_frame).T
             self.origins[:, index] = at - turned @ np.array(joint.child_frame[:3])
 
     @cached_property
     def centres(self) -> np.ndarray:
         """Centres of mass of the links [m], shape [n, links, 3]."""
         com = np.array([link.com for link in self._built.links])
-        return self.origins + np.einsum("nlij,lj->nli", self.turns, com)
+        return self.origins + np.einsum("nlij,lj->nli", self.rotations, com)
 
     def axis(self, joint: int) -> np.ndarray:
         """Return the axis of a joint with one degree of freedom, shape [n, 3]."""
-        return self._joint_turns[:, joint] @ np.array(self._built.joints[joint].axis)
+        return self._joint_rotations[:, joint] @ np.array(self._built.joints[joint].axis)
 
     def mass_matrix(self) -> np.ndarray:
         r"""Return $M = \sum_i m_i J_i^T J_i + \Omega_i^T R_i I_i R_i^T \Omega_i$ plus armature, shape [n, nv, nv]."""
         links, columns = self._built.links, self._columns
         linear, angular = self._motions()
-        total = np.zeros((len(self.turns), columns[-1].qd.stop, columns[-1].qd.stop))
+        total = np.zeros((len(self.rotations), columns[-1].qd.stop, columns[-1].qd.stop))
         for index, link in enumerate(links):
             dofs = self._dofs(index)
             spin = angular[:, :, dofs]
             away = self.centres[:, index, :, None]
             rate = linear[:, :, dofs] + np.cross(spin, away, axis=1)
-            inertia = self.turns[:, index] @ inertia_tensor(link.inertia) @ self.turns[:, index].transpose(0, 2, 1)
+            inertia = (
+                self.rotations[:, index] @ inertia_tensor(link.inertia) @ self.rotations[:, index].transpose(0, 2, 1)
+            )
             own = link.mass * rate.transpose(0, 2, 1) @ rate + spin.transpose(0, 2, 1) @ inertia @ spin
             total[np.ix_(range(len(total)), dofs, dofs)] += own
             if link.joint.kind != "free":
@@ -348,7 +350,7 @@ class LinkKinematics:
 
     def _motions(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the motion of each coordinate: velocity at the world's origin, and spin, shape [n, 3, nv]."""
-        count, nv = len(self.turns), self._columns[-1].qd.stop
+        count, nv = len(self.rotations), self._columns[-1].qd.stop
         linear, angular = np.zeros((count, 3, nv)), np.zeros((count, 3, nv))
         for index, (joint, place) in enumerate(zip(self._built.joints, self._columns, strict=True)):
             if joint.kind == "prismatic":
@@ -358,12 +360,14 @@ class LinkKinematics:
                 axes, at = self.axis(index)[:, :, None], self._joint_origins[:, index]
             else:
                 axes = (
-                    np.broadcast_to(np.eye(3), (count, 3, 3)) if joint.kind == "free" else self._joint_turns[:, index]
+                    np.broadcast_to(np.eye(3), (count, 3, 3))
+                    if joint.kind == "free"
+                    else self._joint_rotations[:, index]
                 )
                 at = self._joint_origins[:, index]
             if joint.kind == "free":
                 linear[:, :, place.linear] = np.eye(3)
-                at = self.origins[:, index] + self.turns[:, index] @ np.array(self._built.base_com)
+                at = self.origins[:, index] + self.rotations[:, index] @ np.array(self._built.base_com)
             angular[:, :, place.angular if not joint.scalar else place.qd] = axes
             linear[:, :, place.angular if not joint.scalar else place.qd] = np.cross(at[:, :, None], axes, axis=1)
         return linear, angular

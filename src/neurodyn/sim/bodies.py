@@ -63,8 +63,8 @@ def merged_body(
     centre = np.sum([mass[body] * centres[body] for body, _ in members], axis=0) / max(total, 1e-300)
     merged = np.zeros((3, 3))
     for body, pose in members:
-        turn, d = rotation(pose), centres[body] - centre
-        merged += turn @ inertia[body] @ turn.T + mass[body] * (d @ d * np.eye(3) - np.outer(d, d))
+        matrix, d = rotation(pose), centres[body] - centre
+        merged += matrix @ inertia[body] @ matrix.T + mass[body] * (d @ d * np.eye(3) - np.outer(d, d))
     return total, centre, merged
 
 
@@ -99,19 +99,19 @@ def compose(a: Pose, b: Pose) -> Pose:
     """Return the composition of two poses, a (A to world) after b (B to A)."""
     ax, ay, az, aw = np.asarray(a[3:], dtype=float)
     bx, by, bz, bw = np.asarray(b[3:], dtype=float)
-    turn = [
+    quaternion = [
         aw * bx + ax * bw + ay * bz - az * by,
         aw * by - ax * bz + ay * bw + az * bx,
         aw * bz + ax * by - ay * bx + az * bw,
         aw * bw - ax * bx - ay * by - az * bz,
     ]
-    return np.concatenate([a[:3] + rotation(a) @ b[:3], turn])
+    return np.concatenate([a[:3] + rotation(a) @ b[:3], quaternion])
 
 
 def invert(a: Pose) -> Pose:
     """Return the inverse pose."""
-    turn = np.array([-a[3], -a[4], -a[5], a[6]], dtype=float)
-    return np.concatenate([-rotation(a).T @ a[:3], turn])
+    quaternion = np.array([-a[3], -a[4], -a[5], a[6]], dtype=float)
+    return np.concatenate([-rotation(a).T @ a[:3], quaternion])
 
 
 def inertia_tensor(inertia: Sequence[float]) -> np.ndarray:

@@ -98,10 +98,10 @@ def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
     seen = rotation(pose).T @ down
     if np.linalg.norm(seen - down) < 1e-6:
         return ()
-    turn = np.array([*np.cross(seen, down), 1.0 + seen @ down])
-    if turn[3] < 1e-9:  # upside down: any axis orthogonal to gravity
-        turn = np.array([*np.cross(down, np.roll(down, 1)), 0.0])
-    return rounded_numbers([0, 0, 0, *(turn / np.linalg.norm(turn))])
+    quaternion = np.array([*np.cross(seen, down), 1.0 + seen @ down])
+    if quaternion[3] < 1e-9:  # upside down: any axis orthogonal to gravity
+        quaternion = np.array([*np.cross(down, np.roll(down, 1)), 0.0])
+    return rounded_numbers([0, 0, 0, *(quaternion / np.linalg.norm(quaternion))])
 
 
 def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:

@@ -167,7 +167,7 @@ class ViewedCopies:
         scene.replicate(builder, copies)
         self.model: Any = scene.finalize(device="cpu")
         if ground is not None and ground.pose is not None:
-            ScenePlacer(self.model).place(ground.pose[:1].expand(copies, -1).contiguous())
+            ScenePlacer(self.model).set_pose(ground.pose[:1].expand(copies, -1).contiguous())
         self.state: Any = self.model.state()
 
     def pose(self, q: Tensor) -> None:
@@ -342,8 +342,8 @@ def _add_capsule(builder: Any, body: int, end: np.ndarray, radius: float, config
     import warp as wp
 
     length = float(np.linalg.norm(end))
-    turn: Any = wp.quat_between_vectors(wp.vec3(0.0, 0.0, 1.0), wp.vec3(*(end / length).tolist()))
-    pose = wp.transform(wp.vec3(*(end / 2).tolist()), turn)
+    rotation: Any = wp.quat_between_vectors(wp.vec3(0.0, 0.0, 1.0), wp.vec3(*(end / length).tolist()))
+    pose = wp.transform(wp.vec3(*(end / 2).tolist()), rotation)
     builder.add_shape_capsule(body, xform=pose, radius=radius, half_height=length / 2, cfg=config, color=_LINK_COLOUR)
 
 

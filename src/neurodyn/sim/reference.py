@@ -189,7 +189,7 @@ class ReferenceSimulator(Simulator):
         """Move the scene of every world, before the next frame; see `checked_pose`."""
         if self.scene is None:
             return
-        self._placer.place(checked_pose(pose, self.worlds))
+        self._placer.set_pose(checked_pose(pose, self.worlds))
         self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:

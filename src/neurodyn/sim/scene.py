@@ -47,7 +47,7 @@ def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: ContactMat
     shapes = []
     for number, solid in enumerate(solids_of_scene(scene)):
         common = {
-            "xform": wp.transform(*(float(x) for x in solid.place)),
+            "xform": wp.transform(*(float(x) for x in solid.pose)),
             "cfg": config,
             "label": f"{PREFIX}/{number}",
             "custom_attributes": dict(custom),
@@ -104,15 +104,15 @@ class ScenePlacer:
         self._world = torch.from_numpy(world.astype(np.int64)).to(self._transforms.device)
         self._local = self._transforms[self._rows].clone()
 
-    def place(self, pose: Tensor) -> None:
+    def set_pose(self, pose: Tensor) -> None:
         """Set the pose of each world's scene (scene to world), shape [worlds, 7].
 
         Notify the solver afterwards (`notify_model_changed` with `SHAPE_PROPERTIES`).
         """
         pose = pose.to(self._transforms)[self._world]
-        position, turn = pose[:, :3], torch.nn.functional.normalize(pose[:, 3:], dim=-1)
-        place = position + rotate(turn, self._local[:, :3])
-        self._transforms[self._rows] = torch.cat([place, multiply(turn, self._local[:, 3:])], -1)
+        position, rotation = pose[:, :3], torch.nn.functional.normalize(pose[:, 3:], dim=-1)
+        moved = position + rotate(rotation, self._local[:, :3])
+        self._transforms[self._rows] = torch.cat([moved, multiply(rotation, self._local[:, 3:])], -1)
 
 
 def _add(newton: Any, builder: Any, solid: Solid, common: dict[str, Any]) -> int:

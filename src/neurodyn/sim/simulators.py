@@ -314,7 +314,7 @@ class CompiledSimulator(Simulator):
         if robot.drives:
             raise InputError(f"robot {robot.name!r} has actuators of its own, which are not compiled; valid: analytic")
         super().__init__(robot, worlds, **options)
-        self._place, self.built = torch.device(options.get("device", "cpu")), articulation(robot)
+        self._device, self.built = torch.device(options.get("device", "cpu")), articulation(robot)
         tree = mechanism(self.built, robot, every_contact=True)
         self._motion = ContactMotion(tree, robot.spec, self.substeps, contact, limits=not tree.points)
         self._scene = None if self.scene is None else Ground(self.scene)
@@ -324,17 +324,17 @@ class CompiledSimulator(Simulator):
     @property
     def device(self) -> torch.device:
         """Device of the tensors that `step` takes and returns."""
-        return self._place
+        return self._device
 
     def set_ground(self, pose: Tensor | None) -> None:
         """See `Simulator.set_ground`."""
         if self._scene is not None:
-            self._ground = self._scene.posed(checked_pose(pose, self.worlds).to(self._place, torch.float32))
+            self._ground = self._scene.posed(checked_pose(pose, self.worlds).to(self._device, torch.float32))
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """See `Simulator.set_gravity`."""
         vectors = torch.as_tensor(gravity_vectors(self.robot, self.worlds, gravity), dtype=torch.float32)
-        self._gravity = vectors.to(self._place).expand(self.worlds, 3)
+        self._gravity = vectors.to(self._device).expand(self.worlds, 3)
 
     def contact_forces(self) -> Tensor | None:
         """Return None: the program keeps no forces."""
@@ -342,7 +342,7 @@ class CompiledSimulator(Simulator):
     @torch.no_grad()
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """See `Simulator.step_`."""
-        q, qd, torque = (x.detach().to(self._place, torch.float32) for x in (q, qd, torque))
+        q, qd, torque = (x.detach().to(self._device, torch.float32) for x in (q, qd, torque))
         return self._motion(q, qd, torque, self._gravity, self._ground)
 
 

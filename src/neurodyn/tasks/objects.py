@@ -214,7 +214,7 @@ class ObjectTask(DeclaredTask):
         parts = [quantities["joint_position"], _JOINT_RATE * quantities["joint_velocity"]]
         if self._floating:
             parts += [quantities[name] for name in self.needs if name.startswith(("base_l", "base_a", "projected"))]
-            rows = rotation.turn_rows(rows, base_rotation(quantities))
+            rows = rotation.rotate_rows(rows, base_rotation(quantities))
         parts += [rows.flatten(1), memory.action]
         return torch.cat(parts if self._floating else [*parts, position[:, 2:]], dim=-1)
 
@@ -230,7 +230,7 @@ class ObjectTask(DeclaredTask):
         """Return position [m] and velocity [m/s] of the actor on the object, world axes, each of shape [worlds, 3]."""
         if self._handed:
             return quantities["end_effector_position"], quantities["end_effector_velocity"]
-        turned = rotation.turn_rows(quantities["base_linear_velocity"][:, None], base_rotation(quantities).mT)
+        turned = rotation.rotate_rows(quantities["base_linear_velocity"][:, None], base_rotation(quantities).mT)
         return quantities["base_position"], turned[:, 0]
 
     def ahead(self, quantities: Quantities, memory: Memory) -> Tensor:

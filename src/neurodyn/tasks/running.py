@@ -102,7 +102,7 @@ def world_velocity(quantities: Quantities) -> tuple[Tensor, Tensor]:
 def _turned(quantities: Quantities) -> Tensor:
     """Return both velocities of the base, world axes, shape [worlds, 2, 3]."""
     rows = torch.stack([quantities["base_linear_velocity"], quantities["base_angular_velocity"]], 1)
-    return rotation.turn_rows(rows, base_rotation(quantities).mT)
+    return rotation.rotate_rows(rows, base_rotation(quantities).mT)
 
 
 def up(quantities: Quantities) -> Tensor:

@@ -49,8 +49,8 @@ def test_a_biped_stands_on_level_soles_below_its_centre_of_mass(tmp_path):
     soles = []
     for side in ("left", "right"):
         foot = names.index(f"{side}_ankle_roll")
-        assert motion.turns[0, foot, 2, 2] > 0.9995  # level
-        soles.append(motion.origins[0, foot] + motion.turns[0, foot] @ [0.02, 0.0, -0.05])
+        assert motion.rotations[0, foot, 2, 2] > 0.9995  # level
+        soles.append(motion.origins[0, foot] + motion.rotations[0, foot] @ [0.02, 0.0, -0.05])
     assert np.array(soles)[:, 2] == pytest.approx([0.0, 0.0], abs=2e-3)
     masses = np.array([link.mass for link in built.links])
     com = masses @ motion.centres[0] / masses.sum()

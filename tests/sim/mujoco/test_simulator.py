@@ -71,7 +71,7 @@ def test_links_are_where_mujoco_has_their_bodies(machine):
         mujoco.mj_forward(model, data)
         for name, link in links.items():
             np.testing.assert_allclose(found.origins[world, link], data.body(name).xpos, atol=1e-6)
-            np.testing.assert_allclose(found.turns[world, link].ravel(), data.body(name).xmat, atol=1e-6)
+            np.testing.assert_allclose(found.rotations[world, link].ravel(), data.body(name).xmat, atol=1e-6)
     assert built.mass == pytest.approx(model.body_mass.sum())
 
 

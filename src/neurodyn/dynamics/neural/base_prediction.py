@@ -47,7 +47,7 @@ class BoundMotion:
 
     after: Tensor
     launch: Any
-    place: Callable[[Environment], None] | None = None
+    update: Callable[[Environment], None] | None = None
 
 
 class BaseMotion(ABC):

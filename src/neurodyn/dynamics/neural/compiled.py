@@ -88,7 +88,7 @@ class CompiledFrame:
         spec, worlds = encoding.spec, len(self.state)
         motion = encoding.motion
         bound = None if motion is None else motion.bound(self.state, self.torque, self.gravity, environment)
-        self._place_base = None if bound is None else bound.place
+        self._update_base = None if bound is None else bound.update
         self._predict_base = encoding.predict_base if bound is None and encoding.starts_ahead else None
         self._start = self.state if bound is None else bound.after
         if self._predict_base is not None:
@@ -112,8 +112,8 @@ class CompiledFrame:
             self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
         if self._conditions is not None:
             self._condition(self._conditions, environment)
-        if self._place_base is not None:
-            self._place_base(environment)
+        if self._update_base is not None:
+            self._update_base(environment)
         if self._pose is not None and environment.ground is not None and environment.ground.pose is not None:
             self._pose.copy_(environment.ground.pose)
 

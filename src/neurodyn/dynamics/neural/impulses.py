@@ -175,16 +175,16 @@ class Impulses(nn.Module):
             [self.unsupervised_outputs, self._mechanism.nv - _BASE, self._mechanism.nv], dim=-1
         )
         assert base.view is not None
-        turn = base.view.rotation
+        matrix = base.view.rotation
         raw = raw.unflatten(-1, (self.points, POINT_OUTPUTS))
         points = pushes = raw.new_zeros(*raw.shape[:-1], 3)
         if measured is not None:
-            points, pushes = self._pushes(raw, turn, measured)
+            points, pushes = self._pushes(raw, matrix, measured)
         dqd = velocity_change(_at_impulses(base), points, pushes, joints)
-        first = rotation.turn_rows(dqd[..., :_BASE].unflatten(-1, (2, 3)), turn).flatten(-2)
+        first = rotation.rotate_rows(dqd[..., :_BASE].unflatten(-1, (2, 3)), matrix).flatten(-2)
         return torch.cat([first, joints, r], dim=-1)
 
-    def _pushes(self, raw: Tensor, turn: Tensor, measured: PointsOverGround) -> tuple[Tensor, Tensor]:
+    def _pushes(self, raw: Tensor, matrix: Tensor, measured: PointsOverGround) -> tuple[Tensor, Tensor]:
         """Return points of application and impulses in world axes, shape [..., contact points, 3] each."""
         distance, normal, position, velocity = measured
         # A point that leaves the ground within the frame was lower at its start.
@@ -192,7 +192,7 @@ class Impulses(nn.Module):
         near = (1.0 - lowest / _REACH).clamp(0.0, 1.0)
         push = self.unit * near * softplus(raw[..., 0] - _SHIFT)
         side = raw[..., 1:]
-        side = rotation.turn_rows(side, turn.mT)  # rows: base to world
+        side = rotation.rotate_rows(side, matrix.mT)  # rows: base to world
         side = side - (side * normal).sum(-1, keepdim=True) * normal
         size = side.square().sum(-1, keepdim=True).add(1e-6).sqrt()
         side = side * (_STEEPEST * torch.tanh(size / _STEEPEST) / size)

@@ -138,7 +138,7 @@ def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d,
     x = reach_along(body, wp.vec3d(one, zero, zero)) + body.radius
     y = reach_along(body, wp.vec3d(zero, one, zero)) + body.radius
     z = reach_along(body, wp.vec3d(zero, zero, one)) + body.radius
-    axis = column(body.turn, 2)
+    axis = column(body.rotation, 2)
     slender = body.radius > zero and body.half[2] > zero
     distances = Numbers()
     places = Places()
@@ -180,7 +180,7 @@ def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d,
                         distances[count] = pair.distance
                         numbers[count] = number
                         for i in range(3):
-                            places[count, i] = pair.place[i]
+                            places[count, i] = pair.position[i]
                         count += 1
     return _spread(places, numbers, count, nearest, normal)
 
@@ -198,20 +198,20 @@ def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3
     p1 = p0
     p2 = p0
     done = bool(False)
-    for turn in range(1, 4):
+    for pick in range(1, 4):
         best = wp.float64(-1.0)
         index = int(-1)
         first = wp.cross(normal, p0 - p1)
-        if turn == 3:
+        if pick == 3:
             first = wp.cross(normal, p0 - p2)
         second = wp.cross(normal, p1 - p2)
         for i in range(count):
             if i != taken[0] and i != taken[1] and i != taken[2]:
                 p = point_at(places, i)
                 apart = wp.length(p - p0)
-                if turn == 2:
+                if pick == 2:
                     apart = wp.abs(wp.dot(p - p0, first))
-                elif turn == 3:
+                elif pick == 3:
                     apart = wp.abs(wp.dot(p - p0, first)) + wp.abs(wp.dot(p1 - p, second))
                 if apart > best:
                     best = apart
@@ -219,11 +219,11 @@ def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3
         if index < 0 or (best > _SAME and best < _APART_FROM_OTHERS):
             done = True
         if not done:
-            taken[turn] = index
-            chosen[turn] = numbers[index]
-            if turn == 1:
+            taken[pick] = index
+            chosen[pick] = numbers[index]
+            if pick == 1:
                 p1 = point_at(places, index)
-            elif turn == 2:
+            elif pick == 2:
                 p2 = point_at(places, index)
     return chosen
 
@@ -245,7 +245,7 @@ def prism_contacts_kernel(
     link_joint: wp.array[int],
     link_shapes: wp.array[int],
     link_slots: wp.array[int],
-    body_place: wp.array[wp.transformd],
+    body_pose: wp.array[wp.transformd],
     body_half: wp.array[wp.vec3d],
     body_radius: wp.array[wp.float64],
     shape_start: wp.array[int],
@@ -272,23 +272,23 @@ def prism_contacts_kernel(
     own = link_joint[link]
     # The link's frame is its joint's frame, not its body frame.
     origin = origin + wp.quat_rotate(rotation, joints[own].offset)
-    turn = wp.quat_to_matrix(rotation * wp.quat_inverse(joints[own].turn))
+    link_rotation = wp.quat_to_matrix(rotation * wp.quat_inverse(joints[own].turn))
     field = int(0)
     if shape_start[0] == 0:
         field = shape_start[world]
     scene = pose[wp.min(world, pose.shape[0] - 1)]
-    scene_turn = wp.quat_to_matrix(wp.transform_get_rotation(scene))
-    ground_turn = scene_turn @ shapes[field].rotation
-    ground_origin = wp.transform_get_translation(scene) + scene_turn @ shapes[field].origin
-    to_ground = wp.transpose(ground_turn)
-    to_link = wp.transpose(turn) @ ground_turn
+    scene_rotation = wp.quat_to_matrix(wp.transform_get_rotation(scene))
+    ground_rotation = scene_rotation @ shapes[field].rotation
+    ground_origin = wp.transform_get_translation(scene) + scene_rotation @ shapes[field].origin
+    to_ground = wp.transpose(ground_rotation)
+    to_link = wp.transpose(link_rotation) @ ground_rotation
     slot = link_slots[link]
     for number in range(link_shapes[link], link_shapes[link + 1]):
-        place = body_place[number]
+        shape_pose = body_pose[number]
         body = Body()
-        arm = wp.quat_rotate(rotation, wp.transform_get_translation(place) - joints[own].offset)
+        arm = wp.quat_rotate(rotation, wp.transform_get_translation(shape_pose) - joints[own].offset)
         body.centre = to_ground @ (origin + arm - ground_origin)
-        body.turn = to_ground @ wp.quat_to_matrix(rotation * wp.transform_get_rotation(place))
+        body.rotation = to_ground @ wp.quat_to_matrix(rotation * wp.transform_get_rotation(shape_pose))
         body.half = body_half[number]
         body.radius = body_radius[number]
         if in_reach(ranges, shapes[field].grid, shapes[field].size, body):
@@ -298,13 +298,13 @@ def prism_contacts_kernel(
                     pair = on_prism(heights, shapes[field].grid, shapes[field].size, body, chosen[i])
                     out[world, slot, 0] = wp.float64(pair.kind)
                     out[world, slot, 1] = body.radius
-                    core = ground_turn @ pair.core + ground_origin
-                    _write(out, world, slot, 0, wp.transpose(turn) @ (core - origin))
+                    core = ground_rotation @ pair.core + ground_origin
+                    _write(out, world, slot, 0, wp.transpose(link_rotation) @ (core - origin))
                     _write(out, world, slot, 1, to_link @ pair.along)
                     _write(out, world, slot, 2, to_link @ pair.along_too)
-                    _write(out, world, slot, 3, ground_turn @ pair.ground + ground_origin)
-                    _write(out, world, slot, 4, ground_turn @ pair.across)
-                    _write(out, world, slot, 5, ground_turn @ pair.across_too)
+                    _write(out, world, slot, 3, ground_rotation @ pair.ground + ground_origin)
+                    _write(out, world, slot, 4, ground_rotation @ pair.across)
+                    _write(out, world, slot, 5, ground_rotation @ pair.across_too)
                     slot += 1
     for rest in range(slot, link_slots[link + 1]):
         for i in range(NUMBERS):

@@ -34,7 +34,7 @@ class Body:
     """A rounded box in the frame of the heightfield."""
 
     centre: wp.vec3d
-    turn: wp.mat33d  # box axes as columns
+    rotation: wp.mat33d  # box axes as columns
     half: wp.vec3d  # half edges; a capsule has only the third
     radius: wp.float64  # of the rounding; 0 for a box
 
@@ -51,7 +51,7 @@ class Pair:
     kind: int  # which determines the normal; `APART` without contact
     distance: wp.float64  # of the surfaces, below zero
     normal: wp.vec3d  # outward from the ground
-    place: wp.vec3d  # midpoint between the surfaces
+    position: wp.vec3d  # midpoint between the surfaces
     core: wp.vec3d  # a point of the robot's feature, without rounding
     along: wp.vec3d  # an edge of the robot's feature; zero for a point
     along_too: wp.vec3d  # second edge of a face
@@ -61,9 +61,9 @@ class Pair:
 
 
 @wp.func
-def column(turn: wp.mat33d, i: int):
+def column(matrix: wp.mat33d, i: int):
     """Return a column of a matrix."""
-    return wp.vec3d(turn[0, i], turn[1, i], turn[2, i])
+    return wp.vec3d(matrix[0, i], matrix[1, i], matrix[2, i])
 
 
 @wp.func
@@ -94,7 +94,7 @@ def upward_normal(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
 @wp.func
 def reach_along(body: Body, normal: wp.vec3d):
     """Return the extent of a box without its rounding from its centre along a direction."""
-    seen = wp.transpose(body.turn) @ normal
+    seen = wp.transpose(body.rotation) @ normal
     return wp.abs(seen[0]) * body.half[0] + wp.abs(seen[1]) * body.half[1] + wp.abs(seen[2]) * body.half[2]
 
 
@@ -131,7 +131,7 @@ def in_the_middle(pair: Pair, radius: wp.float64):
         first = (wp.dot(tangent, one) * wp.dot(other, other) - wp.dot(tangent, other) * mixed) / whole
         second = (wp.dot(tangent, other) * wp.dot(one, one) - wp.dot(tangent, one) * mixed) / whole
     core = pair.core + first * pair.along + second * pair.along_too
-    pair.place = core - wp.float64(0.5) * (pair.distance + radius) * pair.normal
+    pair.position = core - wp.float64(0.5) * (pair.distance + radius) * pair.normal
     pair.distance -= radius
     return pair
 
@@ -173,7 +173,7 @@ def straight_up(core: wp.vec3d, radius: wp.float64, a: wp.vec3d, b: wp.vec3d, c:
     pair.across_too = pair.normal
     gap = wp.dot(pair.normal, core - pair.ground)
     pair.distance = gap - radius
-    pair.place = core - wp.float64(0.5) * (gap + radius) * pair.normal
+    pair.position = core - wp.float64(0.5) * (gap + radius) * pair.normal
     return pair
 
 
@@ -189,7 +189,7 @@ def rounded_on_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.v
     if parting.distance >= wp.float64(0.0):
         return Pair()
     if parting.distance > -body.radius:
-        axis = column(body.turn, 2)
+        axis = column(body.rotation, 2)
         end = body.centre + wp.sign(wp.dot(axis, body.centre)) * body.half[2] * axis
         return straight_up(end, body.radius, a, b, c)
     return parting
@@ -201,7 +201,7 @@ def _above(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
     zero = wp.float64(0.0)
     one = wp.float64(1.0)
     none = wp.vec3d()
-    axis = column(body.turn, 2)
+    axis = column(body.rotation, 2)
     length = wp.float64(2.0) * body.half[2]
     first = body.centre - body.half[2] * axis
     best = wp.float64(1e30)
@@ -263,7 +263,7 @@ def _above(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
         return Pair()
     pair.kind = NEAREST
     pair.distance = best - body.radius
-    pair.place = pair.ground + wp.float64(0.5) * pair.distance * pair.normal
+    pair.position = pair.ground + wp.float64(0.5) * pair.distance * pair.normal
     if face:
         return flat_pair(pair, none, none, b - a, c - a)
     return pair
@@ -283,7 +283,7 @@ def _parted(
     distance = wp.dot(normal, body.centre - vertex) - reach_along(body, normal)
     if normal[2] < wp.float64(0.0) or distance <= best.distance:
         return best
-    axis = column(body.turn, 2)
+    axis = column(body.rotation, 2)
     pair = Pair()
     pair.distance = distance
     pair.normal = normal
@@ -298,7 +298,7 @@ def _parting(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
     zero = wp.float64(0.0)
     down = wp.vec3d(zero, zero, wp.float64(-1.0))
     none = wp.vec3d()
-    axis = column(body.turn, 2)
+    axis = column(body.rotation, 2)
     best = Pair()
     best.distance = wp.float64(-1e30)
     best = _parted(body, best, up, a, b, c, none, b - a, c - a)

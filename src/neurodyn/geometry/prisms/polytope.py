@@ -57,9 +57,9 @@ def _corner(body: Body, number: int):
     point = body.centre
     for i in range(3):
         if (number >> i) & 1 == 1:
-            point += body.half[i] * column(body.turn, i)
+            point += body.half[i] * column(body.rotation, i)
         else:
-            point -= body.half[i] * column(body.turn, i)
+            point -= body.half[i] * column(body.rotation, i)
     return point
 
 
@@ -75,7 +75,7 @@ def _extreme(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, floor: wp.float6
             number = i
     corner = int(0)
     for i in range(3):
-        if wp.dot(column(body.turn, i), toward) < wp.float64(0.0):
+        if wp.dot(column(body.rotation, i), toward) < wp.float64(0.0):
             corner += 1 << i
     return 8 * number + corner
 
@@ -340,9 +340,9 @@ def box_in_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, lowest: wp.f
     if one / 24 == two / 24 and one / 24 == three / 24:
         return pair
     # MuJoCo uses the corner furthest from the heightfield's origin at its lowest height.
-    witness = pair.place + wp.float64(0.5) * pair.distance * pair.normal - wp.vec3d(zero, zero, lowest)
+    witness = pair.position + wp.float64(0.5) * pair.distance * pair.normal - wp.vec3d(zero, zero, lowest)
     far = body.centre
     for i in range(3):
-        edge = body.half[i] * column(body.turn, i)
+        edge = body.half[i] * column(body.rotation, i)
         far += wp.sign(wp.dot(edge, witness)) * edge
     return straight_up(far, zero, a, b, c)

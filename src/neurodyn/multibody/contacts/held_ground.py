@@ -104,7 +104,7 @@ def _planes(ground: Ground) -> list[tuple[float, ...]] | None:
 def _place(shape: Shape | Solid) -> tuple[float, ...] | None:
     """Return the pose of a plane; None for another shape."""
     if isinstance(shape, Solid):
-        return tuple(float(x) for x in shape.place) if shape.kind == "plane" else None
+        return tuple(float(x) for x in shape.pose) if shape.kind == "plane" else None
     return (*shape.position, *shape.rotation) if isinstance(shape, Plane) else None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.geometry.launching import cpu_kernel, give_room, object_of_handle, operator
+from neurodyn.geometry.launching import cpu_kernel, object_of_handle, operator, set_stack_size
 
 # Warp reads the annotations of these functions.
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
@@ -52,7 +52,7 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
     def loop(first: int, last: int, table: table_type) -> None:
         body(first, last, table)
 
-    give_room(loop, room)
+    set_stack_size(loop, room)
     return loop
 
 

@@ -67,7 +67,7 @@ def _heights(motion: LinkKinematics, layout: ContactPointLayout) -> dict[int, di
     """Return the height of the lowest point of each shape [m], by joint and label."""
     found: dict[int, dict[str, float]] = {}
     for point in layout.contact_points:
-        at = motion.origins[0, point.joint] + motion.turns[0, point.joint] @ np.array(point.point)
+        at = motion.origins[0, point.joint] + motion.rotations[0, point.joint] @ np.array(point.point)
         shapes, name = found.setdefault(point.joint, {}), point.shape.partition("#")[0]
         shapes[name] = min(shapes.get(name, np.inf), float(at[2]) - point.radius)
     return found
@@ -144,15 +144,15 @@ def _solve(
     """Return `q` with free joints such that a foot is oriented as in the straight pose, below the centre of mass."""
     masses = np.array([link.mass for link in built.links])
     middle = np.mean([point.point for point in layout.contact_points if point.joint == end], 0)
-    aside = (straight.origins[0, end] + straight.turns[0, end] @ middle)[1]
+    aside = (straight.origins[0, end] + straight.rotations[0, end] @ middle)[1]
     low, high = np.array([_within(limit) for limit in limits]).T
 
     def off(rows: np.ndarray) -> np.ndarray:
         motion = LinkKinematics(built, rows)
-        turn = motion.turns[:, end] @ straight.turns[0, end].T
-        place = motion.origins[:, end] + motion.turns[:, end] @ middle
+        rotation = motion.rotations[:, end] @ straight.rotations[0, end].T
+        place = motion.origins[:, end] + motion.rotations[:, end] @ middle
         com = np.einsum("l,nli->ni", masses, motion.centres) / masses.sum()
-        skew = turn - turn.transpose(0, 2, 1)
+        skew = rotation - rotation.transpose(0, 2, 1)
         tilt, ahead, beside = skew[:, (2, 0, 1), (1, 2, 0)], place[:, :1] - com[:, :1], place[:, 1:2] - aside
         return np.concatenate([0.5 * tilt, ahead, beside, 0.01 * rows[:, free]], 1)
 

@@ -34,7 +34,7 @@ def point_positions(built: Articulation, layout: ContactPointLayout, q: np.ndarr
     """Return contact points in world axes [m], shape [n, points, 3]; `q` are positions, shape [n, nq]."""
     carrier, motion = [point.joint for point in layout.contact_points], LinkKinematics(built, q)
     places = np.array([point.point for point in layout.contact_points])
-    return motion.origins[:, carrier] + np.einsum("npij,pj->npi", motion.turns[:, carrier], places)
+    return motion.origins[:, carrier] + np.einsum("npij,pj->npi", motion.rotations[:, carrier], places)
 
 
 def bend_legs(

@@ -250,8 +250,8 @@ class _DriveReader:
             }  # fmt: skip
         if not link:
             raise _UnmodelledError("its site does not move")
-        turn = np.array(quaternion_matrix(frame[3:]), dtype=float)
-        force, moment = (_three(turn @ part) for part in (gear[:3], gear[3:]))
+        rotation = np.array(quaternion_matrix(frame[3:]), dtype=float)
+        force, moment = (_three(rotation @ part) for part in (gear[:3], gear[3:]))
         return {"wrench": BodyWrench(link=link, point=frame[:3], force=force, moment=moment)}
 
     def _crank(self, number: int) -> dict[str, Any]:
@@ -365,9 +365,11 @@ class _DriveWriter:
         actuator.trntype, actuator.gear[0] = self._kinds.mjTRN_SLIDERCRANK, place.factor
         actuator.cranklength = place.rod
         actuator.target = self._site(actuator.name, place.link, place.point)
-        turn = np.zeros(4)
-        import_mujoco().mju_quatZ2Vec(turn, np.array(place.axis))
-        actuator.slidersite = self._site(f"{actuator.name} slider", place.slider, place.origin, (*turn[1:], turn[0]))
+        rotation = np.zeros(4)
+        import_mujoco().mju_quatZ2Vec(rotation, np.array(place.axis))
+        actuator.slidersite = self._site(
+            f"{actuator.name} slider", place.slider, place.origin, (*rotation[1:], rotation[0])
+        )
 
     def adhesion(self, actuator: Any, place: str) -> None:
         """Attach an actuator to the body of a link that can touch something."""
@@ -382,10 +384,12 @@ class _DriveWriter:
         body.name = body.name or actuator.name
         actuator.target = body.name
 
-    def _site(self, name: str, link: str, place: Sequence[float], turn: Sequence[float] = (0.0, 0.0, 0.0, 1.0)) -> str:
+    def _site(
+        self, name: str, link: str, place: Sequence[float], rotation: Sequence[float] = (0.0, 0.0, 0.0, 1.0)
+    ) -> str:
         """Add a site to the body of a link, or to the world, and return its name."""
         body = self._joints[link].parent if link else self._spec.worldbody
-        body.add_site(name=name, pos=place, quat=[turn[3], *turn[:3]])
+        body.add_site(name=name, pos=place, quat=[rotation[3], *rotation[:3]])
         return name
 
 

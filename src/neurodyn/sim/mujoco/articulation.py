@@ -153,9 +153,12 @@ class BodyTree:
         """Return the links, named after their joints."""
         model = self.model
         mass, com = model.body_mass[1:], model.body_ipos[1:]
-        turns = [rotation((0.0, 0.0, 0.0, x, y, z, w)) for w, x, y, z in model.body_iquat[1:].tolist()]
+        rotations = [rotation((0.0, 0.0, 0.0, x, y, z, w)) for w, x, y, z in model.body_iquat[1:].tolist()]
         inertia = np.array(
-            [turn @ np.diag(own) @ turn.T for turn, own in zip(turns, model.body_inertia[1:], strict=True)]
+            [
+                axes @ np.diag(own) @ axes.T
+                for axes, own in zip(rotations, model.body_inertia[1:], strict=True)
+            ]
         )
         links: list[Link] = []
         for joint in range(model.njnt):

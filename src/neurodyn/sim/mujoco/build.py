@@ -364,7 +364,7 @@ def _add_force_sensors(spec: Any, robot: Robot) -> None:
 
 def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
     types = import_mujoco().mjtGeom
-    x, y, z, qx, qy, qz, qw = (float(value) for value in solid.place)
+    x, y, z, qx, qy, qz, qw = (float(value) for value in solid.pose)
     place: dict[str, Any] = {"name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz], "fromto": [np.nan] * 6}
     # Overrides the asset's defaults: without contacts, geoms are discarded as visual.
     place |= {"material": "", "contype": 1, "conaffinity": 1}

@@ -201,8 +201,8 @@ def _connect(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
 
 def _weld(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
     data = model.eq_data[index]
-    turn = data[6:10] if np.any(data[6:10]) else None  # sites have their own
-    frames = _pose(data[3:6], turn), _pose(data[:3])
+    rotation = data[6:10] if np.any(data[6:10]) else None  # sites have their own
+    frames = _pose(data[3:6], rotation), _pose(data[:3])
     return {**_ends(model, index, links, frames), "torque_scale": float(data[10])}
 
 

@@ -144,14 +144,14 @@ class MujocoNetworks:
                 q.append(float(data.qpos[row]) + bias)
                 qd.append(float(data.qvel[dof]))
                 continue
-            turn = _matrix(data.qpos[row + 3 : row + 7] if kind == "free" else data.qpos[row : row + 4])
+            rotation = _matrix(data.qpos[row + 3 : row + 7] if kind == "free" else data.qpos[row : row + 4])
             w, x, y, z = data.qpos[row + 3 : row + 7] if kind == "free" else data.qpos[row : row + 4]
             if kind == "free":
-                spin = turn @ data.qvel[dof + 3 : dof + 6]
+                spin = rotation @ data.qvel[dof + 3 : dof + 6]
                 q += data.qpos[row : row + 3].tolist()
-                qd += (data.qvel[dof : dof + 3] + np.cross(spin, turn @ reference)).tolist()
+                qd += (data.qvel[dof : dof + 3] + np.cross(spin, rotation @ reference)).tolist()
             else:
-                spin = turn @ data.qvel[dof : dof + 3]
+                spin = rotation @ data.qvel[dof : dof + 3]
             q += [float(x), float(y), float(z), float(w)]
             qd += spin.tolist()
         return q, qd
@@ -182,14 +182,14 @@ class MujocoNetworks:
                 data.qfrc_passive[dof] += forces[first]
                 first += 1
                 continue
-            turn = _matrix(data.qpos[row + 3 : row + 7] if kind == "free" else data.qpos[row : row + 4])
+            rotation = _matrix(data.qpos[row + 3 : row + 7] if kind == "free" else data.qpos[row : row + 4])
             own = np.array(forces[first : first + (6 if kind == "free" else 3)])
             first, moment = first + len(own), own[-3:]
             if kind == "free":
-                moment = moment + np.cross(turn @ reference, own[:3])
+                moment = moment + np.cross(rotation @ reference, own[:3])
                 data.qfrc_passive[dof : dof + 3] += own[:3]
                 dof += 3
-            data.qfrc_passive[dof : dof + 3] += turn.T @ moment
+            data.qfrc_passive[dof : dof + 3] += rotation.T @ moment
 
 
 def _matrix(quaternion: np.ndarray) -> np.ndarray:

@@ -71,14 +71,16 @@ class MujocoSimulator(Simulator):
         if self.scene is None:
             return
         x = checked_pose(pose, self.worlds).double().numpy()
-        turn = x[:, 3:] / np.linalg.norm(x[:, 3:], axis=1, keepdims=True)
+        rotation = x[:, 3:] / np.linalg.norm(x[:, 3:], axis=1, keepdims=True)
         model, body = self.model, import_mujoco().mj_name2id(self.model, import_mujoco().mjtObj.mjOBJ_BODY, SCENE)
         mocap, moving = int(model.body_mocapid[body]), model.body_mocapid >= 0
         places = np.tile(model.body_pos[moving], (self.worlds, 1, 1))  # the asset's mocap bodies stay in place
-        turns = np.tile(model.body_quat[moving], (self.worlds, 1, 1))
-        places[:, mocap], turns[:, mocap] = x[:, :3], turn[:, [3, 0, 1, 2]]
+        rotations = np.tile(model.body_quat[moving], (self.worlds, 1, 1))
+        places[:, mocap], rotations[:, mocap] = x[:, :3], rotation[:, [3, 0, 1, 2]]
         controls = model.nu if self._commanded else model.nv
-        self._input[:, 0, controls:] = np.concatenate([part.reshape(self.worlds, -1) for part in (places, turns)], 1)
+        self._input[:, 0, controls:] = np.concatenate(
+            [part.reshape(self.worlds, -1) for part in (places, rotations)], 1
+        )
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """See `Simulator.set_gravity`."""
