@@ -122,11 +122,11 @@ def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
     Raises:
         MissingMeshError: There is no such file, or no installed package reads it.
     """
-    place = find_file(path, name, folders)
-    if place is None:
+    file = find_file(path, name, folders)
+    if file is None:
         raise MissingMeshError(f"mesh {name!r} does not exist")
-    _require_reader(place)
-    return str(place)
+    _require_reader(file)
+    return str(file)
 
 
 def leave_out(path: Path, reasons: list[str]) -> None:

@@ -136,9 +136,9 @@ def _apply_joint(arrays: _Arrays, joint: int, values: dict[str, Any]) -> None:
     if "axis" in values:
         arrays.set("joint_axis", dof, values["axis"])
     if "origin" in values:
-        place = np.array(arrays["joint_X_p"][joint], dtype=float)
-        place[:3] = values["origin"]
-        arrays.set("joint_X_p", joint, place)
+        frame = np.array(arrays["joint_X_p"][joint], dtype=float)
+        frame[:3] = values["origin"]
+        arrays.set("joint_X_p", joint, frame)
 
 
 def _apply_link(arrays: _Arrays, joint: int, values: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ _POINT = ContactPointLayout(
 )
 
 
-def ground_height(ground: Ground, place: Tensor) -> Tensor:
+def ground_height(ground: Ground, position: Tensor) -> Tensor:
     """Return the height of the ground [m] at horizontal positions, shape [worlds, 2]; zero if no ground is in reach.
 
     A point descends by its distance from the ground until it converges, which never passes through a surface (sphere
@@ -42,9 +42,9 @@ def ground_height(ground: Ground, place: Tensor) -> Tensor:
     from neurodyn.geometry.proximity import ProximityQuery  # imports Warp, which free space does not need
 
     proximity = ProximityQuery(_POINT)
-    q = torch.zeros(len(place), 7)
-    q[:, :2], q[:, 2], q[:, 6] = place, _ABOVE, 1.0
-    rates = torch.zeros(len(place), 6)
+    q = torch.zeros(len(position), 7)
+    q[:, :2], q[:, 2], q[:, 6] = position, _ABOVE, 1.0
+    rates = torch.zeros(len(position), 6)
     for _ in range(_MARCHES):
         readings = proximity(ground, q, rates, base_frame=False)
         step = torch.where(readings.valid[:, 0], readings.distance[:, 0], torch.inf)
@@ -224,8 +224,8 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
             quaternion = torch.from_numpy(rng.standard_normal((count, 4), dtype=np.float32))  # uniform rotations
             return quaternion / quaternion.norm(dim=1, keepdim=True)
         if joint.name in places:  # an object: upright
-            place, still = _uniform(places[joint.name], (count,), rng), torch.zeros(count)
-            return torch.cat([place[:, :3], tilted_rotation(place[:, 3], still, still)], 1)
+            drawn, still = _uniform(places[joint.name], (count,), rng), torch.zeros(count)
+            return torch.cat([drawn[:, :3], tilted_rotation(drawn[:, 3], still, still)], 1)
         if joint.kind == "free":
             z = floor + _uniform([height or (0.0, 0.0)], (count,), rng)[:, 0]
             return torch.cat([torch.zeros(count, 2), z[:, None], orientation(count)], 1)

@@ -199,16 +199,16 @@ class _SolidReader:
         """Return a shape as a solid."""
         kind = int(self._type[shape])
         _, offset = self._groups[int(self._body[shape])]
-        place = compose(offset, self._transform[shape])
-        place[3:] /= np.linalg.norm(place[3:])
+        pose = compose(offset, self._transform[shape])
+        pose[3:] /= np.linalg.norm(pose[3:])
         x, y, z = self._scale[shape].tolist()
         label = self._model.shape_label[shape]
         if kind in self._simple:
-            return Solid(self._simple[kind], place, (x, y, z))
+            return Solid(self._simple[kind], pose, (x, y, z))
         if kind in self._triangles:
-            return Solid("mesh", place, mesh=self._mesh(shape, kind, label))
+            return Solid("mesh", pose, mesh=self._mesh(shape, kind, label))
         if kind == self._field:
-            return self._heightfield(shape, place, label)
+            return self._heightfield(shape, pose, label)
         raise InputError(
             f"static shape {label!r} is a {import_newton().GeoType(kind).name.lower()}; valid for contact points: "
             "plane, box, sphere, capsule, cylinder, cone, ellipsoid, mesh, heightfield"
@@ -235,7 +235,7 @@ class _SolidReader:
             self._meshes[key] = closed_mesh(vertices, faces, f"static shape {label!r}")
         return self._meshes[key]
 
-    def _heightfield(self, shape: int, place: np.ndarray, label: str) -> Solid:
+    def _heightfield(self, shape: int, pose: np.ndarray, label: str) -> Solid:
         source = self._model.shape_source[shape]
         x, y, z = self._scale[shape].tolist()
         key = (id(source), z)
@@ -243,4 +243,4 @@ class _SolidReader:
             heights = z * (source.min_z + np.asarray(source.data, dtype=float) * (source.max_z - source.min_z))
             self._heights[key] = check_heights(heights.reshape(source.nrow, source.ncol), f"static shape {label!r}")
         cell = (2 * x * source.hx / (source.ncol - 1), 2 * y * source.hy / (source.nrow - 1), 0.0)
-        return Solid("heightfield", place, cell, heights=self._heights[key])
+        return Solid("heightfield", pose, cell, heights=self._heights[key])

@@ -28,12 +28,12 @@ WRENCH = wp.constant(4)
 
 
 @wp.func
-def _felt(torque: wp.array2d[float], world: int):
+def _torques_valid(torque: wp.array2d[float], world: int):
     """Return whether the torques of a world are valid; NaN marks refused forces, not a fault of the model."""
-    felt = bool(True)
+    valid = bool(True)
     for i in range(torque.shape[1]):
-        felt = felt and not wp.isnan(torque[world, i])
-    return felt
+        valid = valid and not wp.isnan(torque[world, i])
+    return valid
 
 
 @wp.kernel(enable_backward=False, module="unique")
@@ -63,16 +63,16 @@ def write_kernel(
     nv = qd.shape[1]
     frame = count[world]
     if lower.shape[0] > 0:
-        felt = _felt(torque, world)
+        valid = _torques_valid(torque, world)
         if fault[world] == 0:
             slot = frame % kept.shape[0]
             for i in range(nq):
                 kept[slot, world, i] = q[world, i]
-                if felt and not (q_next[world, i] >= lower[i] and q_next[world, i] <= upper[i]):
+                if valid and not (q_next[world, i] >= lower[i] and q_next[world, i] <= upper[i]):
                     fault[world] = frame + 1
             for i in range(nv):
                 kept[slot, world, nq + i] = qd[world, i]
-                if felt and not (qd_next[world, i] >= lower[nq + i] and qd_next[world, i] <= upper[nq + i]):
+                if valid and not (qd_next[world, i] >= lower[nq + i] and qd_next[world, i] <= upper[nq + i]):
                     fault[world] = frame + 1
             for i in range(torque.shape[1]):
                 kept[slot, world, nq + nv + i] = torque[world, i]
@@ -134,24 +134,24 @@ def drive_kernel(
     """
     world = wp.tid()
     worlds = q.shape[0]
-    felt = float(0.0)
+    refusal = float(0.0)
     for i in range(nq):
         q[world, i] = joint_q[world * nq + i]
     bodies = body_f.shape[0]
     for body in range(world * bodies / worlds, (world + 1) * bodies / worlds):
         for k in range(6):
             if body_f[body][k] != 0.0:
-                felt = _refuse(WRENCH, world, body, body_f[body][k], taken, refused)
+                refusal = _refuse(WRENCH, world, body, body_f[body][k], taken, refused)
     for i in range(nv):
         at = world * nv + i
         qd[world, i] = joint_qd[at]
         if control_of[i] < 0:
             if joint_f.shape[0] > 0 and joint_f[at] != 0.0:
-                felt = _refuse(JOINT_F, world, i, joint_f[at], taken, refused)
+                refusal = _refuse(JOINT_F, world, i, joint_f[at], taken, refused)
             if stiffness[at] != 0.0:
-                felt = _refuse(STIFFNESS, world, i, stiffness[at], taken, refused)
+                refusal = _refuse(STIFFNESS, world, i, stiffness[at], taken, refused)
             if damping[at] != 0.0:
-                felt = _refuse(DAMPING, world, i, damping[at], taken, refused)
+                refusal = _refuse(DAMPING, world, i, damping[at], taken, refused)
     for i in range(nv):
         at = world * nv + i
         if control_of[i] >= 0:
@@ -165,7 +165,7 @@ def drive_kernel(
                 tau = wp.clamp(pull, -limit[at], limit[at])
             if joint_f.shape[0] > 0:
                 tau += joint_f[at]
-            torque[world, control_of[i]] = tau + felt
+            torque[world, control_of[i]] = tau + refusal
 
 
 @wp.kernel(enable_backward=False, module="unique")
@@ -211,7 +211,7 @@ class SolverDrive:
         device = wp.device_from_torch(q.device)
         self._tables = [wp.array(table, dtype=wp.int32, device=device) for table in (control_of, row_of)]
         self._results = [wp.from_torch(tensor, requires_grad=False) for tensor in (q, qd, torque)]
-        self._nothing = wp.zeros(0, dtype=wp.float32, device=device)
+        self._empty = wp.zeros(0, dtype=wp.float32, device=device)
         self._no_wrench = wp.zeros(0, dtype=wp.spatial_vectorf, device=device)
         self._taken = wp.zeros(1, dtype=wp.int32, device=device)
         self._refused = wp.zeros(4, dtype=wp.float32, device=device)
@@ -231,7 +231,7 @@ class SolverDrive:
             state.joint_q, state.joint_qd, control.joint_f, control.joint_target_q, control.joint_target_qd,
             model.joint_target_ke, model.joint_target_kd, model.joint_effort_limit,
         )  # fmt: skip
-        arrays = [self._nothing if array is None else array for array in given]
+        arrays = [self._empty if array is None else array for array in given]
         wrench = self._no_wrench if state.body_f is None else state.body_f
         sizes = [self._spec.nq, self._spec.nv]
         inputs = [*sizes, *self._tables, *arrays, wrench, *self._results, self._taken, self._refused]
@@ -239,7 +239,7 @@ class SolverDrive:
         if not self._on_cpu:
             wp.copy(self._taken_copy, self._taken)
 
-    def require_felt(self) -> None:
+    def require_supported_forces(self) -> None:
         """Raise an `InputError` if the kernel refused a force on an undriven joint or a wrench on a body.
 
         On a GPU this covers forces refused before the last completed copy to the host.

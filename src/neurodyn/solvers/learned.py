@@ -69,24 +69,24 @@ class SolverGuard:
         self._bounds = dynamics.rollout_bounds
         like = torch.zeros(0, device=device)
         limits = self._bounds.limits(like) if on_fault != "off" else (like, like)
-        self._watched = on_fault != "off"
+        self._enabled = on_fault != "off"
         width = size + spec.nu
-        kept = max(1, min(KEPT + spec.context, _MOST_BYTES // (4 * worlds * width))) if self._watched else 1
-        rows = worlds if self._watched else 0
+        kept = max(1, min(KEPT + spec.context, _MOST_BYTES // (4 * worlds * width))) if self._enabled else 1
+        rows = worlds if self._enabled else 0
         self._count, self._fault = (torch.zeros(rows, dtype=torch.int32, device=device) for _ in range(2))
-        self._found = torch.zeros(1, dtype=torch.int32, device=device)
+        self._any_fault = torch.zeros(1, dtype=torch.int32, device=device)
         self._last = torch.zeros(rows, size, device=device)
-        self._kept = torch.zeros(kept, rows, width, device=device)
-        self._told = torch.zeros(rows, dtype=torch.bool)
-        self._tensors = (*limits, self._count, self._fault, self._found, self._last, self._kept)
+        self._history = torch.zeros(kept, rows, width, device=device)
+        self._reported = torch.zeros(rows, dtype=torch.bool)
+        self._tensors = (*limits, self._count, self._fault, self._any_fault, self._last, self._history)
         self.arrays: list[Any] = [wp.from_torch(tensor, requires_grad=False) for tensor in self._tensors]
-        self._host = self._found if device.type == "cpu" else torch.zeros(1, dtype=torch.int32).pin_memory()
-        self._flag = self._host.numpy()
+        self._host = self._any_fault if device.type == "cpu" else torch.zeros(1, dtype=torch.int32).pin_memory()
+        self._host_flag = self._host.numpy()
 
     def copy_back(self) -> None:
         """On a GPU, start copying the fault flag to the host."""
-        if self._host is not self._found:
-            self._host.copy_(self._found, non_blocking=True)
+        if self._host is not self._any_fault:
+            self._host.copy_(self._any_fault, non_blocking=True)
 
     def require_sound(self, environment: Environment) -> None:
         """Report worlds that have diverged; on a GPU those known from the last completed copy.
@@ -94,12 +94,12 @@ class SolverGuard:
         Raises:
             DivergedError: A world has diverged, and the solver stops on faults.
         """
-        if not self._flag[0]:
+        if not self._host_flag[0]:
             return
-        self._found.zero_()
-        self._flag[0] = 0
-        new = (self._fault.cpu() > 0) & ~self._told
-        self._told |= new
+        self._any_fault.zero_()
+        self._host_flag[0] = 0
+        new = (self._fault.cpu() > 0) & ~self._reported
+        self._reported |= new
         if not bool(new.any()):
             return
         at = torch.where(new, self._fault.cpu(), torch.iinfo(torch.int32).max)
@@ -116,12 +116,12 @@ class SolverGuard:
 
     def reset(self, mask: Tensor | None) -> None:
         """Clear the faults of the worlds where `mask` is true, shape [worlds]; of all for None."""
-        if not self._watched:
+        if not self._enabled:
             return
         chosen = slice(None) if mask is None else mask
         self._count[chosen] = 0
         self._fault[chosen] = 0
-        self._told[slice(None) if mask is None else mask.cpu()] = False
+        self._reported[slice(None) if mask is None else mask.cpu()] = False
 
     def _fault_of(self, world: int, worlds: int, of: int) -> Fault:
         nq, row = self._dynamics.spec.nq, self._last[world : world + 1].cpu()
@@ -131,15 +131,15 @@ class SolverGuard:
 
     def _before(self, world: int, environment: Environment) -> Before:
         """Return the ring of a world in order of time."""
-        spec, size = self._dynamics.spec, len(self._kept)
+        spec, size = self._dynamics.spec, len(self._history)
         end = int(self._fault[world])  # frames that began, the last of which failed
         order = [n % size for n in range(max(0, end - size), end)]
-        rows = self._kept[order, world].cpu()
+        rows = self._history[order, world].cpu()
         q, qd, torque = rows.split([spec.nq, spec.nv, spec.nu], -1)
         return Before(spec, Window(q[None], qd[None], torque[None, :-1]), environment, world)
 
 
-_MOST = 16
+_MOST_GRAPHS = 16
 
 
 class Replays:
@@ -172,7 +172,7 @@ class Replays:
             return
         if key not in self._graphs:
             launch()
-            while len(self._graphs) >= _MOST:
+            while len(self._graphs) >= _MOST_GRAPHS:
                 self._graphs.pop(next(iter(self._graphs)))
             self._graphs[key] = (None, None)
             return
@@ -269,7 +269,7 @@ class SolverLearned(newton.solvers.SolverBase):
         self._captured: list[Any] = []
         self.guard = SolverGuard(dynamics, self._worlds, self._name, on_fault, None if nan is None else Path(nan))
         like = torch.zeros(0, device=self._torch_device)
-        self._take(dynamics.fixed_frame(self._worlds, self._environment, like))
+        self._use_frame(dynamics.fixed_frame(self._worlds, self._environment, like))
 
     def step(
         self,
@@ -312,7 +312,7 @@ class SolverLearned(newton.solvers.SolverBase):
         with self._stream():
             self._read(state_in, control)
             if self.model.device.is_cpu and not capturing:
-                self._drive.require_felt()
+                self._drive.require_supported_forces()
             self._frame.run()
             self._write(state_out)
         if self.model.device.is_cpu and not capturing:
@@ -358,7 +358,7 @@ class SolverLearned(newton.solvers.SolverBase):
             InputError: A force acted that the model does not support.
             DivergedError: A world has diverged, and the solver stops on faults.
         """
-        self._drive.require_felt()
+        self._drive.require_supported_forces()
         self.guard.require_sound(self._environment)
 
     def notify_model_changed(self, flags: "newton.ModelFlags | int") -> None:
@@ -384,14 +384,14 @@ class SolverLearned(newton.solvers.SolverBase):
             self._environment = resolve_environment(self.model, self.dynamics, self._name)
             frame = self._frame.moved(self._environment)
             if frame is not self._frame:
-                self._take(frame)
+                self._use_frame(frame)
         self._replays.clear()
 
     def _loaded(self, run: Any, device: torch.device) -> LearnedDynamics:
         """Return the dynamics of a run, or those that were given, on the device of the Newton model."""
         raise NotImplementedError
 
-    def _take(self, frame: FixedFrame) -> None:
+    def _use_frame(self, frame: FixedFrame) -> None:
         """Use this frame from now on."""
         self._frame = frame
         self._drive = SolverDrive(self.dynamics.spec, frame.q, frame.qd, frame.torque, f"{self._name}.step")

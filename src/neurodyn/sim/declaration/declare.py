@@ -124,11 +124,11 @@ def declare(
             raise InputError(f"{path.name}: links touch each other in plain MuJoCo alone; valid: a URDF or MJCF")
         draft = _Draft(facts, robot_name, dt, budget, self_contacts, accept or (lambda _: None))
         tree = draft.complete()
-        with contextlib.nullcontext(folder) if folder.exists() else artifacts.atomic_folder(folder) as place:
-            tree["asset"] = copy_asset(draft.robot(), place)
+        with contextlib.nullcontext(folder) if folder.exists() else artifacts.atomic_folder(folder) as written:
+            tree["asset"] = copy_asset(draft.robot(), written)
             comments = {decision.what: decision for decision in draft.decisions}
-            artifacts.write_text(place / "robot.yaml", declaration_text(tree, comments))
-            articulation(load(place))  # the copy builds like the asset
+            artifacts.write_text(written / "robot.yaml", declaration_text(tree, comments))
+            articulation(load(written))  # the copy builds like the asset
         robot = load(folder)
     return Declaration(folder / "robot.yaml", robot, draft.trial, draft.decisions, draft.base)
 
@@ -223,9 +223,9 @@ class _Draft:
     def _commands(self) -> None:
         """Declare the ranges of commands in data that the asset lacks."""
         intervals = dict(zip(self.tree["actuated"], self.robot(sampling={}).control_intervals(), strict=True))
-        unsaid = [name for name, drive in self.facts.drives.items() if "command_range" not in drive]
-        if unsaid:
-            ranges = listed([f"{name} {intervals[name][0]:g} to {intervals[name][1]:g}" for name in unsaid])
+        unbounded = [name for name, drive in self.facts.drives.items() if "command_range" not in drive]
+        if unbounded:
+            ranges = listed([f"{name} {intervals[name][0]:g} to {intervals[name][1]:g}" for name in unbounded])
             self._decide("commands", ranges, "the asset has no `ctrlrange`: joint limits, a turn, or the effort")
 
     def _stand(self) -> None:
@@ -331,7 +331,7 @@ class _Draft:
             q[joint.name] = rounded if rounded[0] < rounded[1] else [low, high]
         places: dict[str, list[float]] = {}  # positions of objects at resets: as high as in the asset
         for joint in self.objects:
-            for axis, value, rise in zip("xyz", joint.place or (), (0.0, 0.0, _RISE), strict=True):
+            for axis, value, rise in zip("xyz", joint.position or (), (0.0, 0.0, _RISE), strict=True):
                 q[f"{joint.name}.{axis}"] = [round(value - _ASIDE + rise, 3), round(value + _ASIDE + rise, 3)]
                 aside = 0.0 if rise else _ASIDE
                 places[f"{joint.name}.{axis}"] = [round(value - aside, 4), round(value + aside, 4)]
@@ -345,14 +345,14 @@ class _Draft:
             rates = {**{f"{joint.name}.v{axis}": [-0.5, 0.5] for axis in "xyz"},
                      **{f"{joint.name}.w{axis}": [-1.0, 1.0] for axis in "xyz"}, **rates}  # fmt: skip
         self.tree["sampling"] = {"q": q, "qd": rates}
-        apart = tuple(f"{joint.name}." for joint in self.objects)
-        quiet = {name: _symmetric(0.1) for name in rates if not name.startswith(apart)}
+        object_prefixes = tuple(f"{joint.name}." for joint in self.objects)
+        quiet = {name: _symmetric(0.1) for name in rates if not name.startswith(object_prefixes)}
         self.tree["reset"] = {"q": reset_q | places, "qd": quiet} if stands or places else {"qd": quiet}
         if (self.facts.floating and stands) or lifted is not None:
             self._heights(lifted)
         elif self.facts.floating:
-            place = self.facts.joints[0].place
-            height = [round(place[2], 3)] * 2 if place is not None else [1.0, 1.0]
+            position = self.facts.joints[0].position
+            height = [round(position[2], 3)] * 2 if position is not None else [1.0, 1.0]
             self.tree["sampling"] |= {"height": height, "rotation": 3.1415}
             self.tree["reset"] |= {"height": height}
 

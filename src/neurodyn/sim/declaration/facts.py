@@ -46,7 +46,7 @@ class AssetJoint:
     effort: float | None = None  # maximum of its drive [N m or N]; None for a joint without a drive
     velocity: float | None = None  # maximum of its drive [rad/s or m/s]
     armature: float = 0.0  # rotor inertia [kg m^2 or kg]
-    place: Vector3 | None = None  # position of a free body in the asset, world axes [m]
+    position: Vector3 | None = None  # position of a free body in the asset, world axes [m]
 
     @property
     def scalar(self) -> bool:
@@ -107,12 +107,12 @@ class AssetFacts:
 
     def grounds(self) -> dict[str, Any]:
         """Return the declared grounds, the default first: the asset's planes, and level ground below floating bases."""
-        place = {"position": [0.0, 0.0, self.floor_height]} if self.floor_height else {}
-        flat: dict[str, Any] = {"kind": "plane", **place}
+        height = {"position": [0.0, 0.0, self.floor_height]} if self.floor_height else {}
+        flat: dict[str, Any] = {"kind": "plane", **height}
         if self.floating:
             tilted = {**flat, "rotation": [0.0, 0.0871557, 0.0, 0.9961947]}
             rough = {"kind": "terrain", "style": "rough", "seed": 1, "cell": 0.1, "amplitude": 0.05, "feature": 0.6}
-            grounds = {"flat": [flat], "tilted": [tilted], "rough": [rough | place]}
+            grounds = {"flat": [flat], "tilted": [tilted], "rough": [rough | height]}
         else:
             walls = [
                 {"kind": "plane", "position": [*p.position], "rotation": [*p.rotation]} for p in self.tilted_planes
@@ -295,18 +295,22 @@ def _arm_end(model: Any, data: Any, driven: set[str]) -> AssetEnd | None:
     fingers = [body for body, parent in parents.items() if parent == last]
     beyond = {body for body in carriers if any(_descends(model, body, finger) for finger in fingers)}
     if beyond:
-        places = data.geom_xpos[np.isin(model.geom_bodyid, list(beyond))]
-        place = (places if len(places) else data.xipos[list(beyond)]).mean(0)
-        return AssetEnd("between its fingers", name, _seen_from(data, last, place), "of an arm whose hand has several")
+        positions = data.geom_xpos[np.isin(model.geom_bodyid, list(beyond))]
+        position = (positions if len(positions) else data.xipos[list(beyond)]).mean(0)
+        return AssetEnd(
+            "between its fingers", name, _seen_from(data, last, position), "of an arm whose hand has several"
+        )
     named = [body for body in own if body != last and _ENDS.search(model.body(body).name)]
     if named:
         ends = {float(np.linalg.norm(data.xpos[body] - data.xpos[last])): body for body in named}
         body = ends[max(ends)]
         point = _seen_from(data, last, data.xpos[body])
         return AssetEnd(f"link {model.body(body).name!r}", name, point, "at the end of the arm, by its name")
-    places = [*data.geom_xpos[np.isin(model.geom_bodyid, own)], data.xipos[last]]
-    place = max(places, key=lambda one: float(np.linalg.norm(one - data.xanchor[int(model.body_jntadr[last])])))
-    return AssetEnd(f"link {model.body(last).name!r}", name, _seen_from(data, last, place), "the last one of the arm")
+    positions = [*data.geom_xpos[np.isin(model.geom_bodyid, own)], data.xipos[last]]
+    position = max(positions, key=lambda one: float(np.linalg.norm(one - data.xanchor[int(model.body_jntadr[last])])))
+    return AssetEnd(
+        f"link {model.body(last).name!r}", name, _seen_from(data, last, position), "the last one of the arm"
+    )
 
 
 def _driven_hinge(model: Any, body: int, driven: set[str]) -> bool:
@@ -321,8 +325,8 @@ def _descends(model: Any, body: int, ancestor: int) -> bool:
     return body == ancestor
 
 
-def _seen_from(data: Any, body: int, place: Any) -> Vector3:
-    x, y, z = (round(float(part), 6) for part in data.xmat[body].reshape(3, 3).T @ (place - data.xpos[body]))
+def _seen_from(data: Any, body: int, position: Any) -> Vector3:
+    x, y, z = (round(float(part), 6) for part in data.xmat[body].reshape(3, 3).T @ (position - data.xpos[body]))
     return x, y, z
 
 
@@ -445,7 +449,7 @@ def _compiled_joints(
         if kind in ("free", "ball"):
             start = model.key_qpos[0] if model.nkey else model.qpos0
             x, y, z = map(float, start[model.jnt_qposadr[joint] :][:3])
-            joints.append(AssetJoint(name, kind, place=(x, y, z) if kind == "free" else None))
+            joints.append(AssetJoint(name, kind, position=(x, y, z) if kind == "free" else None))
             continue
         effort, velocity = drives.get(name, (None, None))
         lower, upper = map(float, model.jnt_range[joint])

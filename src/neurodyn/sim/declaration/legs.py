@@ -150,10 +150,10 @@ def _solve(
     def off(rows: np.ndarray) -> np.ndarray:
         motion = LinkKinematics(built, rows)
         rotation = motion.rotations[:, end] @ straight.rotations[0, end].T
-        place = motion.origins[:, end] + motion.rotations[:, end] @ middle
+        position = motion.origins[:, end] + motion.rotations[:, end] @ middle
         com = np.einsum("l,nli->ni", masses, motion.centres) / masses.sum()
         skew = rotation - rotation.transpose(0, 2, 1)
-        tilt, ahead, beside = skew[:, (2, 0, 1), (1, 2, 0)], place[:, :1] - com[:, :1], place[:, 1:2] - aside
+        tilt, ahead, beside = skew[:, (2, 0, 1), (1, 2, 0)], position[:, :1] - com[:, :1], position[:, 1:2] - aside
         return np.concatenate([0.5 * tilt, ahead, beside, 0.01 * rows[:, free]], 1)
 
     for _ in range(_ROUNDS):

@@ -110,7 +110,7 @@ class _DriveReader:
     def __init__(self, mujoco: Any, model: Any, joints: Mapping[int, str]) -> None:
         self._mujoco, self._model, self._joints = mujoco, model, joints
         self._links = model_links(model, joints)
-        self._places = {
+        self._readers = {
             "mjTRN_JOINT": self._joint, "mjTRN_JOINTINPARENT": self._joint, "mjTRN_TENDON": self._tendon,
             "mjTRN_SITE": self._site, "mjTRN_SLIDERCRANK": self._crank, "mjTRN_BODY": self._body,
         }  # fmt: skip
@@ -124,13 +124,13 @@ class _DriveReader:
             if np.any(getattr(model, f"actuator_{what}")[number]):
                 raise _UnmodelledError(f"its own {what}; modelled: none")
         kind = mujoco.mjtTrn(model.actuator_trntype[number]).name
-        if kind not in self._places:
+        if kind not in self._readers:
             raise _UnmodelledError(f"transmission {_word(mujoco.mjtTrn(model.actuator_trntype[number]))}")
-        place = self._places[kind](number)
+        attachment = self._readers[kind](number)
         law = self._law(number)
-        if not {"wrench", "adhesion"}.isdisjoint(place):  # their length is 0
-            law = _without_length(law, "kd" if "wrench" in place else "nothing")
-        return Drive(**law, **place, **self._ranges(number))
+        if not {"wrench", "adhesion"}.isdisjoint(attachment):  # their length is 0
+            law = _without_length(law, "kd" if "wrench" in attachment else "nothing")
+        return Drive(**law, **attachment, **self._ranges(number))
 
     def _law(self, number: int) -> dict[str, Any]:
         """Return gain and bias."""
@@ -303,7 +303,7 @@ def add_actuators(spec: Any, robot: Robot) -> None:
     for name in robot.actuated:
         drive = robot.drives.get(name, Drive())
         actuator = spec.add_actuator(name=f"{ADDED}{name}", **_law(drive))
-        given = next((place for place in PLACES if getattr(drive, place) is not UNSET), None)
+        given = next((field for field in PLACES if getattr(drive, field) is not UNSET), None)
         if given is None:
             writer.transmission(actuator, {name: 1.0})
         else:
@@ -320,60 +320,60 @@ class _DriveWriter:
         if robot.joints[0].kind == "free" and robot.joints[0].name not in self._joints:  # any name matches
             self._joints[robot.joints[0].name] = next(joint for joint in spec.joints if joint.type == free)
 
-    def transmission(self, actuator: Any, place: Mapping[str, float]) -> None:
+    def transmission(self, actuator: Any, factors: Mapping[str, float]) -> None:
         """Attach an actuator to joints."""
-        if len(place) == 1:
-            ((joint, factor),) = place.items()
+        if len(factors) == 1:
+            ((joint, factor),) = factors.items()
             actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_JOINT, joint, factor
             return
         tendon = self._spec.add_tendon(name=actuator.name)
-        for joint, factor in place.items():
+        for joint, factor in factors.items():
             tendon.wrap_joint(joint, factor)
         actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, tendon.name, 1.0
 
-    def tendons(self, actuator: Any, place: Mapping[str, float]) -> None:
+    def tendons(self, actuator: Any, factors: Mapping[str, float]) -> None:
         """Attach an actuator to a tendon of the asset."""
-        ((name, factor),) = place.items()
+        ((name, factor),) = factors.items()
         own = {quantity_name(one.name, f"tendon{index}"): one for index, one in enumerate(self._spec.tendons)}
         own[name].name = own[name].name or name
         actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, own[name].name, factor
 
-    def wrench(self, actuator: Any, place: BodyWrench) -> None:
+    def wrench(self, actuator: Any, thruster: BodyWrench) -> None:
         """Attach an actuator to a site of a link."""
-        actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*place.force, *place.moment]
-        actuator.target = self._site(actuator.name, place.link, place.point)
+        actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*thruster.force, *thruster.moment]
+        actuator.target = self._site(actuator.name, thruster.link, thruster.point)
 
-    def turning(self, actuator: Any, place: TurningJoint) -> None:
+    def turning(self, actuator: Any, driven: TurningJoint) -> None:
         """Attach an actuator to a ball or free joint."""
-        kinds, joint = self._kinds, self._joints[place.joint]
-        actuator.trntype = kinds.mjTRN_JOINTINPARENT if place.in_parent else kinds.mjTRN_JOINT
+        kinds, joint = self._kinds, self._joints[driven.joint]
+        actuator.trntype = kinds.mjTRN_JOINTINPARENT if driven.in_parent else kinds.mjTRN_JOINT
         ball = joint.type == import_mujoco().mjtJoint.mjJNT_BALL
-        joint.name = joint.name or place.joint
+        joint.name = joint.name or driven.joint
         actuator.target = joint.name
-        actuator.gear = [*place.moment, 0.0, 0.0, 0.0] if ball else [*place.force, *place.moment]
+        actuator.gear = [*driven.moment, 0.0, 0.0, 0.0] if ball else [*driven.force, *driven.moment]
 
-    def between(self, actuator: Any, place: FrameOffset) -> None:
+    def between(self, actuator: Any, frames: FrameOffset) -> None:
         """Attach an actuator between two sites."""
-        actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*place.along, *place.about]
-        actuator.target = self._site(actuator.name, place.link, place.frame[:3], place.frame[3:])
+        actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*frames.along, *frames.about]
+        actuator.target = self._site(actuator.name, frames.link, frames.frame[:3], frames.frame[3:])
         actuator.refsite = self._site(
-            f"{actuator.name} reference", place.reference, place.reference_frame[:3], place.reference_frame[3:]
+            f"{actuator.name} reference", frames.reference, frames.reference_frame[:3], frames.reference_frame[3:]
         )
 
-    def crank(self, actuator: Any, place: SliderCrank) -> None:
+    def crank(self, actuator: Any, crank: SliderCrank) -> None:
         """Attach an actuator to a slider with a rod."""
-        actuator.trntype, actuator.gear[0] = self._kinds.mjTRN_SLIDERCRANK, place.factor
-        actuator.cranklength = place.rod
-        actuator.target = self._site(actuator.name, place.link, place.point)
+        actuator.trntype, actuator.gear[0] = self._kinds.mjTRN_SLIDERCRANK, crank.factor
+        actuator.cranklength = crank.rod
+        actuator.target = self._site(actuator.name, crank.link, crank.point)
         rotation = np.zeros(4)
-        import_mujoco().mju_quatZ2Vec(rotation, np.array(place.axis))
+        import_mujoco().mju_quatZ2Vec(rotation, np.array(crank.axis))
         actuator.slidersite = self._site(
-            f"{actuator.name} slider", place.slider, place.origin, (*rotation[1:], rotation[0])
+            f"{actuator.name} slider", crank.slider, crank.origin, (*rotation[1:], rotation[0])
         )
 
-    def adhesion(self, actuator: Any, place: str) -> None:
+    def adhesion(self, actuator: Any, link: str) -> None:
         """Attach an actuator to the body of a link that can touch something."""
-        actuator.trntype, body = self._kinds.mjTRN_BODY, self._joints[place].parent
+        actuator.trntype, body = self._kinds.mjTRN_BODY, self._joints[link].parent
         bodies = [body]
         while bodies:
             one = bodies.pop()
@@ -385,11 +385,11 @@ class _DriveWriter:
         actuator.target = body.name
 
     def _site(
-        self, name: str, link: str, place: Sequence[float], rotation: Sequence[float] = (0.0, 0.0, 0.0, 1.0)
+        self, name: str, link: str, position: Sequence[float], rotation: Sequence[float] = (0.0, 0.0, 0.0, 1.0)
     ) -> str:
         """Add a site to the body of a link, or to the world, and return its name."""
         body = self._joints[link].parent if link else self._spec.worldbody
-        body.add_site(name=name, pos=place, quat=[rotation[3], *rotation[:3]])
+        body.add_site(name=name, pos=position, quat=[rotation[3], *rotation[:3]])
         return name
 
 

@@ -155,10 +155,7 @@ class BodyTree:
         mass, com = model.body_mass[1:], model.body_ipos[1:]
         rotations = [rotation((0.0, 0.0, 0.0, x, y, z, w)) for w, x, y, z in model.body_iquat[1:].tolist()]
         inertia = np.array(
-            [
-                axes @ np.diag(own) @ axes.T
-                for axes, own in zip(rotations, model.body_inertia[1:], strict=True)
-            ]
+            [axes @ np.diag(own) @ axes.T for axes, own in zip(rotations, model.body_inertia[1:], strict=True)]
         )
         links: list[Link] = []
         for joint in range(model.njnt):

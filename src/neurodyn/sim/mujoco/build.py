@@ -365,32 +365,32 @@ def _add_force_sensors(spec: Any, robot: Robot) -> None:
 def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
     types = import_mujoco().mjtGeom
     x, y, z, qx, qy, qz, qw = (float(value) for value in solid.pose)
-    place: dict[str, Any] = {"name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz], "fromto": [np.nan] * 6}
+    attributes: dict[str, Any] = {"name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz], "fromto": [np.nan] * 6}
     # Overrides the asset's defaults: without contacts, geoms are discarded as visual.
-    place |= {"material": "", "contype": 1, "conaffinity": 1}
+    attributes |= {"material": "", "contype": 1, "conaffinity": 1}
     a, b, c = (float(value) for value in solid.size)
     match solid.kind:
         case "plane":
-            body.add_geom(type=types.mjGEOM_PLANE, size=[0, 0, 1], **place)
+            body.add_geom(type=types.mjGEOM_PLANE, size=[0, 0, 1], **attributes)
         case "box":
-            body.add_geom(type=types.mjGEOM_BOX, size=[a, b, c], **place)
+            body.add_geom(type=types.mjGEOM_BOX, size=[a, b, c], **attributes)
         case "sphere":
-            body.add_geom(type=types.mjGEOM_SPHERE, size=[a, 0, 0], **place)
+            body.add_geom(type=types.mjGEOM_SPHERE, size=[a, 0, 0], **attributes)
         case "capsule":
-            body.add_geom(type=types.mjGEOM_CAPSULE, size=[a, b, 0], **place)
+            body.add_geom(type=types.mjGEOM_CAPSULE, size=[a, b, 0], **attributes)
         case "cylinder":
-            body.add_geom(type=types.mjGEOM_CYLINDER, size=[a, b, 0], **place)
+            body.add_geom(type=types.mjGEOM_CYLINDER, size=[a, b, 0], **attributes)
         case "mesh":
             assert solid.mesh is not None  # for the type checker
             vertices, faces = solid.mesh.vertices.astype(float), solid.mesh.faces.astype(int)
             spec.add_mesh(name=name, uservert=vertices.ravel(), userface=faces.ravel())
-            body.add_geom(type=types.mjGEOM_MESH, meshname=name, **place)
+            body.add_geom(type=types.mjGEOM_MESH, meshname=name, **attributes)
         case "heightfield":
             assert solid.heights is not None  # for the type checker
-            _add_heights(spec, body, solid, place)
+            _add_heights(spec, body, solid, attributes)
 
 
-def _add_heights(spec: Any, body: Any, solid: Solid, place: dict[str, Any]) -> None:
+def _add_heights(spec: Any, body: Any, solid: Solid, attributes: dict[str, Any]) -> None:
     """Add a heightfield: MuJoCo's rises from the pose of its geom, with heights between 0 and 1 of their range."""
     heights = np.asarray(solid.heights, dtype=float)
     rows, columns = heights.shape
@@ -398,13 +398,13 @@ def _add_heights(spec: Any, body: Any, solid: Solid, place: dict[str, Any]) -> N
     span = max(high - low, 1e-6)
     half = ((columns - 1) * solid.size[0] / 2, (rows - 1) * solid.size[1] / 2)
     spec.add_hfield(
-        name=place["name"],
+        name=attributes["name"],
         nrow=rows,
         ncol=columns,
         size=[*half, span, _BASE],
         userdata=((heights - low) / span).ravel(),
     )
-    w, qx, qy, qz = place["quat"]
+    w, qx, qy, qz = attributes["quat"]
     up = np.array([2 * (qx * qz + w * qy), 2 * (qy * qz - w * qx), 1 - 2 * (qx * qx + qy * qy)])
-    place["pos"] = (np.array(place["pos"]) + low * up).tolist()
-    body.add_geom(type=import_mujoco().mjtGeom.mjGEOM_HFIELD, hfieldname=place["name"], **place)
+    attributes["pos"] = (np.array(attributes["pos"]) + low * up).tolist()
+    body.add_geom(type=import_mujoco().mjtGeom.mjGEOM_HFIELD, hfieldname=attributes["name"], **attributes)

@@ -249,9 +249,9 @@ def _composed(a: Pose, b: Pose) -> Pose:
     return exact_pose(compose(np.asarray(a), np.asarray(b)))
 
 
-def _pose(place: Any, quaternion: Any = None) -> Pose:
+def _pose(position: Any, quaternion: Any = None) -> Pose:
     """Return a pose from a position and a quaternion of MuJoCo, scalar first."""
-    x, y, z = map(float, place)
+    x, y, z = map(float, position)
     if quaternion is None:
         return (x, y, z, *IDENTITY[3:])
     w, *vector = (np.asarray(quaternion, dtype=float) / np.linalg.norm(quaternion)).tolist()

@@ -245,12 +245,12 @@ class _SurfaceReader(_PairReader):
         model = self._model
         name, pose = self._links.bodies[int(model.geom_bodyid[geom])]
         w, x, y, z = map(float, model.geom_quat[geom])
-        place = compose(np.array(pose), np.array([*map(float, model.geom_pos[geom]), x, y, z, w]))
+        shape_pose = compose(np.array(pose), np.array([*map(float, model.geom_pos[geom]), x, y, z, w]))
         a, b, c = (float(value) for value in model.geom_size[geom])
         kind = _KINDS[self._kind(geom)]
         label = model.geom(geom).name or f"geom{geom}"
         return TouchingShape(
-            name=label, link=name, kind=kind, size=(a, b, c), place=exact_pose(place),
+            name=label, link=name, kind=kind, size=(a, b, c), place=exact_pose(shape_pose),
             centre=self.centre(geom) if name else UNSET, hull=self._hull(geom) if kind == "mesh" else UNSET,
         )  # fmt: skip
 

@@ -74,12 +74,12 @@ class MujocoSimulator(Simulator):
         rotation = x[:, 3:] / np.linalg.norm(x[:, 3:], axis=1, keepdims=True)
         model, body = self.model, import_mujoco().mj_name2id(self.model, import_mujoco().mjtObj.mjOBJ_BODY, SCENE)
         mocap, moving = int(model.body_mocapid[body]), model.body_mocapid >= 0
-        places = np.tile(model.body_pos[moving], (self.worlds, 1, 1))  # the asset's mocap bodies stay in place
+        positions = np.tile(model.body_pos[moving], (self.worlds, 1, 1))  # the asset's mocap bodies stay in place
         rotations = np.tile(model.body_quat[moving], (self.worlds, 1, 1))
-        places[:, mocap], rotations[:, mocap] = x[:, :3], rotation[:, [3, 0, 1, 2]]
+        positions[:, mocap], rotations[:, mocap] = x[:, :3], rotation[:, [3, 0, 1, 2]]
         controls = model.nu if self._commanded else model.nv
         self._input[:, 0, controls:] = np.concatenate(
-            [part.reshape(self.worlds, -1) for part in (places, rotations)], 1
+            [part.reshape(self.worlds, -1) for part in (positions, rotations)], 1
         )
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
