@@ -16,10 +16,12 @@ import threading
 import time
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -100,7 +102,7 @@ class Workers(Generic[T, R]):
         self.count = count
         self._function = function
         self._others: list[_Process] = []
-        self._queue: _Queue[T, R] | None = None
+        self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -132,90 +134,55 @@ class Workers(Generic[T, R]):
     def _together(self, arguments: Sequence[T]) -> Iterator[R]:
         while len(self._others) < min(self.count, len(arguments)) - 1:
             self._others.append(_Process(self._function))
-        queue = self._queue = _Queue(arguments, AHEAD * (1 + len(self._others)))
+        free: SimpleQueue[_Process] = SimpleQueue()
         for process in self._others:
-            threading.Thread(target=queue.serve, args=(process.call,), daemon=True).start()
-        return self._results(queue)
+            free.put(process)
 
-    def _results(self, queue: "_Queue[T, R]") -> Iterator[R]:
+        def elsewhere(argument: T) -> R:
+            process = free.get()  # there is one for each thread
+            try:
+                return process.call(argument)
+            finally:
+                free.put(process)
+
+        pool = self._pool = ThreadPoolExecutor(len(self._others))
+        submitted = ([argument, pool.submit(elsewhere, argument)] for argument in arguments)
+        waiting = deque(islice(submitted, AHEAD * (1 + len(self._others))))
+        return self._results(waiting, submitted)
+
+    def _results(self, waiting: deque[list[Any]], submitted: Iterator[list[Any]]) -> Iterator[R]:
+        """Yield the results of arguments and futures in order; call the function here while a result is missing."""
         try:
-            yield from queue.results(self._function)
+            while waiting:
+                while not waiting[0][1].done():
+                    mine = next((one for one in waiting if one[1].cancel()), None)
+                    if mine is None:
+                        waiting[0][1].exception()  # waits
+                    else:
+                        mine[1] = self._called(mine[0])
+                _, found = waiting.popleft()
+                waiting.extend(islice(submitted, 1))
+                yield found.result()
         except BaseException:
             self._end()  # their current work is not needed
             raise
 
+    def _called(self, argument: T) -> Future[R]:
+        done: Future[R] = Future()
+        try:
+            done.set_result(self._function(argument))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
     def _end(self) -> None:
-        if self._queue is not None:
-            self._queue.stop()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
         others, self._others = self._others, []
         for process in others:
             process.kill()
         for process in others:
             process.close()
-
-
-class _Queue(Generic[T, R]):
-    """Arguments taken one by one, and results returned in order."""
-
-    def __init__(self, arguments: Sequence[T], ahead: int) -> None:
-        self._arguments, self._ahead = arguments, ahead
-        self._taken = self._given = 0
-        self._outcomes: dict[int, tuple[bool, Any]] = {}
-        self._changed = threading.Condition()
-        self._stopped = False
-
-    def serve(self, call: Callable[[T], R]) -> None:
-        """Process one argument after another until none is left."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopped or self._open() or not self._left())
-                if self._stopped or not self._left():
-                    return
-                number = self._take()
-            self._call(call, number)
-
-    def results(self, call: Callable[[T], R]) -> Iterator[R]:
-        """Yield all results in order; process further arguments while waiting."""
-        while self._given < len(self._arguments):
-            with self._changed:
-                if self._given not in self._outcomes and not self._open():
-                    self._changed.wait_for(lambda: self._given in self._outcomes)
-                found = self._outcomes.pop(self._given, None)
-                number = self._take() if found is None else None
-                self._given += found is not None
-                self._changed.notify_all()
-            if number is not None:
-                self._call(call, number)
-            elif found is not None:
-                fine, value = found
-                if not fine:
-                    raise value
-                yield value
-
-    def stop(self) -> None:
-        """Stop handing out arguments."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-
-    def _left(self) -> bool:
-        return self._taken < len(self._arguments)
-
-    def _open(self) -> bool:
-        return self._left() and self._taken - self._given < self._ahead
-
-    def _take(self) -> int:
-        self._taken += 1
-        return self._taken - 1
-
-    def _call(self, call: Callable[[T], R], number: int) -> None:
-        try:
-            outcome = True, call(self._arguments[number])
-        except Exception as error:
-            outcome = False, error
-        with self._changed:
-            self._outcomes[number] = outcome
-            self._changed.notify_all()
 
 
 class _Process:
