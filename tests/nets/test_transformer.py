@@ -95,10 +95,3 @@ def test_carries_at_different_frames_are_not_merged():
     _, later = net.step(torch.randn(2, 4), carry)
     with pytest.raises(InputError, match="frames 0 and 1"):
         net.merge(carry, later, torch.tensor([True, False]))
-
-
-def test_sizes_that_do_not_divide_are_refused():
-    with pytest.raises(InputError, match="multiple of 2 x heads"):
-        Transformer(4, 2, 18, 1, 4, 6)
-    with pytest.raises(InputError, match="at least 1"):
-        Transformer(4, 2, 16, 1, 4, 0)

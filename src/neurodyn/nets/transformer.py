@@ -251,15 +251,8 @@ class Transformer(SequenceNet):
             heads: Number of attention heads.
             window: Number of frames, including the current one, that a frame sees in each block.
             head: Sizes of hidden layers (ReLU) before the output.
-
-        Raises:
-            InputError: The width does not divide into heads of even size, or the window is empty.
         """
         super().__init__()
-        if heads < 1 or width % (2 * heads):
-            raise InputError(f"a transformer of width {width} with {heads} heads; valid: a multiple of 2 x heads")
-        if window < 1:
-            raise InputError(f"a transformer with a window of {window} frames; expected at least 1")
         self.inputs, self.outputs, self.window = inputs, outputs, window
         self.embed = nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(TransformerBlock(width, heads, window) for _ in range(depth))

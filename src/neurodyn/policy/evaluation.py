@@ -77,25 +77,22 @@ class RewardError(Record, frozen=True):
     paired: bool = True
 
 
-def reward_errors(
-    returns: dict[str, Sequence[Tensor]], logged: Collection[str] = (), seed: int = 0
-) -> list[RewardError]:
+def reward_errors(returns: dict[str, Sequence[Tensor]], logged: Collection[str] = ()) -> list[RewardError]:
     """Return the differences of returns between pairs of dynamics.
 
     Args:
         returns: By dynamics, the returns of each policy's episodes, shape [episodes], in the same order for all.
         logged: Dynamics in which episodes start after windows of a log.
-        seed: Seed of the intervals' draws.
     """
     values = {name: np.stack([one.double().numpy() for one in policies]) for name, policies in returns.items()}
     names = sorted(values, key=lambda name: name != ANALYTIC)
     return [
-        _between(a, b, values[a], values[b], seed, paired=a not in logged and b not in logged)
+        _between(a, b, values[a], values[b], paired=a not in logged and b not in logged)
         for a, b in combinations(names, 2)
     ]
 
 
-def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, seed: int, *, paired: bool) -> RewardError:
+def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, *, paired: bool) -> RewardError:
     difference = float(other.mean() - one.mean())
     return RewardError(
         a=a,
@@ -103,15 +100,15 @@ def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, seed: int, *, p
         difference=difference,
         relative=abs(difference) / max(abs(float(one.mean())), _TINY),
         by_episode=float(np.abs(other - one).mean()) if paired else None,
-        interval=_interval(one, other, np.random.default_rng(seed), paired=paired) if one.size > 1 else None,
+        interval=_interval(one, other, paired=paired) if one.size > 1 else None,
         paired=paired,
     )
 
 
-def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator, *, paired: bool) -> tuple[float, float]:
+def _interval(one: np.ndarray, other: np.ndarray, *, paired: bool) -> tuple[float, float]:
     """Bootstrap over policies and their episodes, the same in both dynamics if paired; shapes [policies, episodes]."""
     policies, episodes = one.shape
-    found = np.empty(_DRAWS)
+    rng, found = np.random.default_rng(0), np.empty(_DRAWS)
     for draw in range(_DRAWS):
         rows = rng.integers(policies, size=(policies, 1))
         columns = rng.integers(episodes, size=(policies, episodes))

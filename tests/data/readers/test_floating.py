@@ -165,7 +165,7 @@ def test_runs_of_one_event_stay_together_in_a_random_split(tmp_path):
 def test_the_period_may_be_in_the_file(tmp_path):
     files = save(tmp_path / "log.npz", recorded(tumbling(), "xyzw", "world", "origin"), dt=DT)
     assert read_logs(files, body_map(period="dt", episodes=None), SPEC, split="test").transitions == 59
-    save(tmp_path / "log.npz", recorded(tumbling(), "xyzw", "world", "origin"), dt=[DT])
+    save(tmp_path / "log.npz", recorded(tumbling(), "xyzw", "world", "origin"), dt=[DT, DT])
     with pytest.raises(InputError, match="array 'dt' is no time step"):
         read_logs(files, body_map(period="dt", episodes=None), SPEC)
 

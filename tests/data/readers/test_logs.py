@@ -116,7 +116,7 @@ def test_a_map_extends_another(tmp_path):
         ("split: split", "spilt: split", "spilt"),
         ("split: split", "alignment: later", "alignment"),
         ("split: split", "max_gap: -1", "max_gap is -1"),
-        ("pos[0]", "", "q of 'lift'|malformed"),
+        ("pos[0]", "", "has no array ''"),
         ('lift: {column: "pos[0]"}, ', "", "q has no column for 'lift'"),
         ('lift: {column: "pos[0]"}', 'lift: {column: "pos[0]", unit: furlong}', "unknown unit 'furlong'; valid .*mm"),
         ('turn: {column: "pos[1]"}', 'turn: {column: "pos[1]", unit: m}', "unknown unit 'm'; valid .*deg"),

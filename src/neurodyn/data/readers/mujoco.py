@@ -70,12 +70,7 @@ class MujocoSource(Source):
         if self._map is not None and self._map.period is not None:
             return float(self._map.period)
         name = next((name for name in _STEPS if name in self._arrays.names), None)
-        if name is None:
-            return None
-        array = self._arrays.array(name)
-        if array.size != 1 or array.dtype.kind not in "fiu" or not 0 < float(array.ravel()[0]) < float("inf"):
-            raise InputError(f"{self.path}: array {name!r} is no time step; expected one number above 0 [s]")
-        return float(array.ravel()[0])
+        return None if name is None else self._arrays.step(name)
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the episodes."""

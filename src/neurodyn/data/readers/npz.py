@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader of npz files: arrays of equal length, cut into runs by offsets; large ones are read in pieces."""
 
-import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,12 +18,15 @@ from neurodyn.data.readers.source import (
     MOST_VALUES,
     ColumnSeries,
     LogPart,
+    Place,
     RunRows,
     Source,
     Topic,
     arrays_of,
+    column_index,
     pieces_of,
     series_of,
+    split_reference,
     usual_stamp,
 )
 
@@ -71,6 +73,13 @@ class NpzArrays:
             except Exception as error:  # see above
                 raise self._damaged(name, error) from None
         return self._whole[name]
+
+    def step(self, name: str) -> float:
+        """Return the number in an array as a time step [s], or raise an InputError."""
+        array = self.array(name)
+        if array.size != 1 or array.dtype.kind not in "fiu" or not 0 < array.item() < float("inf"):
+            raise InputError(f"{self.path}: array {name!r} is no time step; expected one number above 0 [s]")
+        return float(array.item())
 
     def rows(self, name: str, begin: int, end: int) -> np.ndarray:
         """Return consecutive rows of an array, errors as in `array`; a large array is read sequentially."""
@@ -125,9 +134,6 @@ def _skip(stream: IO[bytes], count: int) -> None:
         count -= len(stream.read(min(count, 1 << 20))) or count
 
 
-_REFERENCE = re.compile(r"([^\[\]]+?)(?:\[(\d+)\])?")
-
-
 class NpzSource(Source):
     """An npz file whose arrays have one value, or one row of values, per row of the log."""
 
@@ -176,41 +182,32 @@ class NpzSource(Source):
             yield LogPart(moved, series, begin)
 
     def _rows(self, reference: str) -> int:
-        name = self._split(reference)[0]
+        name, _ = split_reference(reference)
         shape = self._arrays.shape(name)
         if not shape or not shape[0]:
             raise InputError(f"{self.path}: array {reference!r} is empty; expected one value a row")
         return shape[0]
 
-    def _place(self, reference: str, rows: int) -> tuple[str, int | None]:
+    def _place(self, reference: str, rows: int) -> Place:
         """Split a reference, "array[index]" or "array", into array and column."""
-        name, index = self._split(reference)
+        name, key = split_reference(reference)
         shape, kind = self._arrays.shape(name), self._arrays.dtype(name)
         if kind.kind not in "fiub":
             raise InputError(f"{self.path}: array {name!r} holds {kind}; expected numbers")
-        wanted = 1 if index is None else 2
-        if len(shape) != wanted or shape[0] != rows or (index is not None and index >= shape[1]):
+        index = column_index(key, shape[1]) if len(shape) == 2 else None
+        if shape[:1] != (rows,) or (index is None and (len(shape) != 1 or key is not None)):
             raise InputError(
                 f"{self.path}: array {name!r} has shape {list(shape)}; expected [{rows}] for {name!r}, or "
                 f"[{rows}, columns] for {name + '[index]'!r} (asked for {reference!r})"
             )
         return name, index
 
-    def _split(self, reference: str) -> tuple[str, int | None]:
-        match = _REFERENCE.fullmatch(reference.strip())
-        if match is None:
-            raise InputError(f"{self.path}: column {reference!r} is malformed; valid: 'array' or 'array[index]'")
-        return match[1], None if match[2] is None else int(match[2])
-
     def _period(self) -> float:
         """Return the time between two rows [s], from the column map or the array it names."""
         period = self._map.period
         if not isinstance(period, str):
             return float(period or 0.0)
-        array = self._arrays.array(period)
-        if array.shape != () or array.dtype.kind not in "fiu" or not 0 < float(array) < float("inf"):
-            raise InputError(f"{self.path}: array {period!r} is no time step; expected one number above 0 [s]")
-        return float(array)
+        return self._arrays.step(period)
 
     def _offsets(self, rows: int) -> np.ndarray:
         name = self._map.episodes

@@ -109,17 +109,14 @@ def _between(run: RawRun, begin: float, end: float) -> RawRun | None:
     return replace(run, **changes)
 
 
-def resample(
-    run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
-) -> Frames | None:
+def resample(run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, past: bool = False) -> Frames | None:
     """Return the frames of a run without gaps; None if it is too short for one.
 
     Frames that coincide with rows use their values without interpolation. A logged control takes effect after `delay`
     [s]. With `averaged`, logged velocities are averaged over the frame around each sample; with `past`, differentiated
-    velocities use past positions only (`past_slopes`). `margin` [s] is cut at both ends; None for the minimum that the
-    delay requires.
+    velocities use past positions only (`past_slopes`).
     """
-    grid = frame_times(run, spec.dt, delay=delay, averaged=averaged, margin=margin, past=past)
+    grid = frame_times(run, spec.dt, delay=delay, averaged=averaged, past=past)
     if grid is None:
         return None
     q, qd = states(run, spec, grid, averaged=averaged, past=past)
@@ -137,7 +134,10 @@ def _rates(q: np.ndarray, spec: StateSpec) -> np.ndarray:
 def frame_times(
     run: RawRun, dt: float, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
 ) -> np.ndarray | None:
-    """Return the frame times of a run since its first row [s], shape [T + 1]; arguments: see `resample`."""
+    """Return the frame times of a run since its first row [s], shape [T + 1]; other arguments: see `resample`.
+
+    `margin` [s] is cut at both ends; None for the minimum that the delay requires.
+    """
     half = dt / 2 if averaged or (run.qd is None and not past) else 0.0
     before, after = max(half, delay, 0.0), max(half, -delay, 0.0)
     if margin is not None:
