@@ -265,11 +265,13 @@ class _Group(Ranks):
 
     def total(self, values: Sequence[float]) -> list[float]:
         sums = torch.tensor(list(values), dtype=torch.float64)
-        dist.all_reduce(sums)
+        self._sum_(sums)
         return sums.tolist()
 
     def greatest(self, value: int) -> int:
-        most = torch.tensor(value)
+        most = torch.tensor([value])
+        if self._others:
+            return int(self._exchanged(most).max())
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         return int(most)
 
@@ -294,10 +296,16 @@ class _Group(Ranks):
 
     def _sum_(self, flat: Tensor) -> None:
         """Sum numbers over the ranks, in place: on one machine directly, in a third of gloo's CPU time."""
-        if not self._others or not flat.is_cpu:
+        if self._others and flat.is_cpu:
+            torch.sum(self._exchanged(flat), 0, out=flat)
+        else:
             dist.all_reduce(flat)
-            return
+
+    def _exchanged(self, flat: Tensor) -> Tensor:
+        """Return the numbers of all ranks, which are on this machine, shape [ranks, n]."""
         parts = flat.new_empty(self.count, len(flat))
+        if not len(flat):
+            return parts
         views = [memoryview(part.numpy()).cast("B") for part in parts]  # pyright: ignore[reportArgumentType]
         parts[self.rank] = flat
         for other, connection in sorted(self._others.items()):
@@ -313,7 +321,7 @@ class _Group(Ranks):
                 raise RuntimeError("Connection closed by peer") from error
             if len(missing):
                 raise RuntimeError("Connection closed by peer")
-        torch.sum(parts, 0, out=flat)
+        return parts
 
     def lead(self, tensors: Sequence[Tensor]) -> None:
         for tensor in tensors:

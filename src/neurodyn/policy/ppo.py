@@ -39,6 +39,7 @@ from neurodyn.policy.learner import (
     hidden_of,
     several_ranks,
     take_hidden,
+    update_normalisers,
     warm_start,
 )
 from neurodyn.policy.mlp_pass import CHUNK, AdamStep, MlpPass, clip_
@@ -186,9 +187,7 @@ class PPO(ReferencePPO):
             return super().update()
         with torch.no_grad():
             losses = self._update(*self._passes)
-        observations = self.storage.observations.flatten(0, 1)
-        self.actor.update_normalization(observations)
-        self.critic.update_normalization(observations)
+        update_normalisers([self.actor, self.critic], self.storage.observations.flatten(0, 1))
         self.storage.clear()
         return losses
 
