@@ -72,12 +72,13 @@ def test_the_list_of_verbs_imports_next_to_nothing():
 def test_the_help_of_a_verb_imports_no_learning_and_no_simulator():
     verbs = (
         "train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view", "identify", "discover",
-        "reproduce", "sweep", "control", "imitate",
+        "reproduce", "sweep", "control", "imitate", "init", "check", "hybrid", "adapt", "policy train", "policy play",
+        "policy evaluate", "policy log", "policy online",
     )  # fmt: skip
     script = """
 from neurodyn.cli.main import run
 try:
-    run(["{verb}", "--help"])
+    run("{verb} --help".split())
 except SystemExit as stop:
     assert not stop.code
 """

@@ -27,7 +27,7 @@ def test_every_argument_has_help_that_fits_80_columns(
     assert text.startswith(f"usage: neurodyn {name} ")
     assert all(line in text for line in examples(name))
     described = text[text.find("╭") :].splitlines()  # terminals break what stands above
-    assert max(map(len, described)) <= 80
+    assert max(map(len, [*described, *(f"    {line}" for line in examples(name))])) <= 80
     assert "None" not in text.replace("None of", "")
     explained = (inspect.getdoc(ALL[name].load()) or "").partition("Args:\n")[2]
     for parameter in inspect.signature(ALL[name].load()).parameters:

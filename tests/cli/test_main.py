@@ -147,7 +147,18 @@ def test_a_verb_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch, cap
 
     monkeypatch.setattr(robots, "robots", interrupted)
     assert run(["robots"]) == 130
-    assert capsys.readouterr().err.count("\n") == 1
+    assert capsys.readouterr().err == "neurodyn: interrupted; nothing unfinished is left\n"
+
+
+def test_what_a_locale_has_no_characters_for_is_printed_as_a_question_mark():
+    script = "import neurodyn.cli.main as cli; cli.run = lambda words: print('5 µs') or 0; cli.main([])"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, b"5 ?s"), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, among, nearest, suggestion
-from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
+from neurodyn.core.interruption import KEPT, RESUME, UNFINISHED, Interrupted, stoppable
 from neurodyn.core.registry import Registry, import_within, uncollected
 from neurodyn.core.workers import FORWARD_ONLY
 
@@ -96,6 +96,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with 0 (done), 2 (bad input) or 1 (internal error)."""
     os.environ.setdefault(FORWARD_ONLY, "1")
     import_within("torch", uncollected)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every locale has a micro sign
     code = run(sys.argv[1:] if arguments is None else arguments)
     try:
         sys.stdout.flush()
@@ -255,7 +257,7 @@ def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
     """Return the exception that ends a stopped verb; its message names --resume only if the verb has it."""
     text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training names the signal that stopped it
     if not resumable:
-        text = text.replace(RESUME, "")
+        text = text.replace(RESUME, "").replace(KEPT, UNFINISHED)
     elif RESUME not in text:
         text += RESUME
     return Interrupted(text, code)

@@ -30,7 +30,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
         gpu_ids: GPUs to train on, one process with its own worlds per GPU: 0 1, or all.
 
     Example:
-        neurodyn policy train cartpole-swingup --dynamics runs/cartpole --out policies/swingup
+        neurodyn policy train cartpole-swingup --dynamics runs/c --out policies/c
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import require_writable
@@ -146,7 +146,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger
         logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
-        neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
+        neurodyn policy evaluate policies/c --dynamics analytic --dynamics runs/c
     """
     from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_policy

@@ -164,7 +164,7 @@ def identify(
 
     Example:
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
-        neurodyn identify my-arm --data log.h5 --parameters '*.damping' --out runs/arm
+        neurodyn identify arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
     from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_identification
@@ -251,7 +251,7 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
 
     Example:
         neurodyn adapt ant --data logs/*.h5 --out runs/my-ant
-        neurodyn adapt examples/own_logs --data pendulum.h5 --mechanism --out runs/pendulum
+        neurodyn adapt examples/own_logs --data log.h5 --mechanism --out runs/pole
         neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
     from neurodyn.cli.terminal.console import ProgressBar, keep_figures

@@ -15,6 +15,8 @@ from neurodyn.core.errors import InputError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
+UNFINISHED = "interrupted; nothing unfinished is left"
+"""The same for commands without `--resume`, which may not have finished anything."""
 RESUME = "; the same command with --resume goes on"
 """End of a message when work was saved; dropped for commands without `--resume`."""
 _SAME_SECONDS = 3.0

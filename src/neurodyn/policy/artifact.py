@@ -16,7 +16,7 @@ from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.errors import InputError, MismatchError, choices
 from neurodyn.learn.loop import has_state
-from neurodyn.policy.settings import NetworkSettings
+from neurodyn.policy.settings import RANDOM, SWING, NetworkSettings
 from neurodyn.tasks import Task, is_file, load, of_robot
 
 KNOWN = 1_000_000
@@ -457,10 +457,6 @@ class Excitation:
 
 _HERTZ, _BESIDE = (1.0, 3.0), 0.3
 """Frequency range of steps [Hz]; greatest noise beside sines, as a share of their greatest amplitude."""
-
-RANDOM, STILL, SWING = "random", "still", "swing"
-"""Names of the behaviours without a policy: uniformly random actions, zero actions, and sines."""
-BEHAVIOURS = (RANDOM, STILL, SWING)
 
 
 def behaviour(name: str, task: Task) -> Behaviour:

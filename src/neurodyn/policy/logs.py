@@ -47,9 +47,10 @@ from neurodyn.dynamics.batch import Control, State, Step
 from neurodyn.dynamics.control import frame_torque, pushed
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.artifact import BEHAVIOURS, Behaviour, Excitation, behaviour, common_task, load_policy
+from neurodyn.policy.artifact import Behaviour, Excitation, behaviour, common_task, load_policy
 from neurodyn.policy.disturbances import Disturbances
 from neurodyn.policy.requests import LogPolicyRequest
+from neurodyn.policy.settings import BEHAVIOURS
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 

@@ -12,6 +12,10 @@ from neurodyn.nets.networks import require_size
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 
+RANDOM, STILL, SWING = "random", "still", "swing"
+"""Names of the behaviours without a policy: uniformly random actions, zero actions, and sines."""
+BEHAVIOURS = (RANDOM, STILL, SWING)
+
 
 class NetworkSettings(Config, frozen=True):
     """The policy's network; the critic has the same.

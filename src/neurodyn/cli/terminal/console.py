@@ -174,7 +174,7 @@ class ProgressBar:
             self._bar = self._begun()
         bar, task = self._bar
         if self._last is not None:
-            bar.update(task, completed=self._last[0], total=1.0, text=self._last[1])
+            bar.update(task, completed=self._last[0], total=1.0)
 
     def _begun(self) -> "tuple[Progress, TaskID]":
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
@@ -183,8 +183,20 @@ class ProgressBar:
 
         width = self._console.width
         title, bar_width, percentage, left = min(len(self._title), width * 2 // 5), min(24, width // 7), 4, 11
+        rest = max(1, width - title - bar_width - percentage - left - 4)
 
         outer = self
+
+        class TwoLines(Progress):
+            """Shows a status line below the bar if it does not fit behind it."""
+
+            def get_renderables(self) -> Iterator[Any]:
+                text = "" if outer._last is None else outer._last[1]
+                for task in self.tasks:
+                    task.fields["text"] = text if len(text) <= rest else ""
+                yield from super().get_renderables()
+                if len(text) > rest:
+                    yield Text(text, no_wrap=True, overflow="ellipsis")
 
         class Times(ProgressColumn):
             def render(self, task: Task) -> Text:
@@ -193,15 +205,13 @@ class ProgressBar:
         def wide(size: int, least: int = 0) -> Column:
             return Column(no_wrap=True, min_width=least or size, max_width=size)
 
-        bar = Progress(
+        bar = TwoLines(
             TextColumn("{task.description}", markup=False, table_column=wide(title)),
             BarColumn(bar_width, table_column=wide(bar_width)),
             TaskProgressColumn(table_column=wide(percentage)),
             Times(wide(left)),
             TextColumn(
-                "{task.fields[text]}",
-                markup=False,
-                table_column=wide(max(1, width - title - bar_width - percentage - left - 4), 1),
+                "{task.fields[text]}", markup=False, table_column=wide(rest, 1)
             ),
             console=self._console, transient=True, redirect_stdout=sys.stdout.isatty(),
         )  # fmt: skip

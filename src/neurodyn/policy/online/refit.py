@@ -25,18 +25,10 @@ from neurodyn.dynamics.capture import detached
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.neural.policy_rollouts import LoggedActor
-from neurodyn.policy.artifact import (
-    RANDOM,
-    STILL,
-    ActingPolicy,
-    Behaviour,
-    PolicyNetwork,
-    acting,
-    behaviour,
-    load_policy,
-)
+from neurodyn.policy.artifact import ActingPolicy, Behaviour, PolicyNetwork, acting, behaviour, load_policy
 from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.settings import OnlineSettings
+from neurodyn.policy.settings import RANDOM, STILL
 from neurodyn.robots import Robot
 from neurodyn.robots.data import grounded, open_measured_data, open_robot_data
 from neurodyn.tasks import Task

@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 
 from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.policy.artifact import BEHAVIOURS
-from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.settings import BEHAVIOURS, PolicySettings
 from neurodyn.policy.settings import with_flags as policy_with_flags
 
 SHORT = 64
