@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from neurodyn.cli.main import every_verb
-from neurodyn.core.requests import entries
+from neurodyn.core.requests import docstring_entries
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results"
@@ -30,7 +30,7 @@ def commands() -> str:
 def _verb(name: str, called: Callable[..., None]) -> str:
     text = inspect.getdoc(called) or ""
     summary = re.sub(r"\n\n(Args|Raises|Example):\n.*", "", text, flags=re.DOTALL)
-    meanings = entries(text, "Args")
+    meanings = docstring_entries(text, "Args")
     example = re.search(r"\n\nExample:\n(.*?)(?:\n\n|$)", text, re.DOTALL)
     lines = [f"## neurodyn {name}\n", f"{summary}\n"]
     if example is not None:

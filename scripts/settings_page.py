@@ -12,7 +12,7 @@ from typing import Any
 from neurodyn.control.planning.ilqr import IlqrSettings
 from neurodyn.control.planning.sampling import AnnealedSettings, CemSettings, GradientSettings, MppiSettings
 from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
-from neurodyn.core.requests import arguments_of, documented
+from neurodyn.core.requests import arguments_of, field_docs
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
@@ -70,7 +70,7 @@ def settings_table(settings: type) -> str:
     A base's field whose default the struct changes is listed without its meaning.
     """
     known = {name for base in settings.__bases__ for name in getattr(base, "__struct_fields__", ())}
-    meanings, rows = documented(settings), ["|key|default|meaning|", "|---|---|---|"]
+    meanings, rows = field_docs(settings), ["|key|default|meaning|", "|---|---|---|"]
     for one in arguments_of(settings):
         if one.name in inspect.get_annotations(settings):
             meaning = "" if one.name in known else _first_clause(meanings[one.name])

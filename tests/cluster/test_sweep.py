@@ -15,7 +15,7 @@ import neurodyn
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
 from neurodyn.cluster.sweep import sweep as sweep_module
-from neurodyn.cluster.sweep.spec import Chance, Grid, Optuna, Range, corners
+from neurodyn.cluster.sweep.spec import Grid, Optuna, RandomSearch, Range, corners
 from neurodyn.cluster.sweep.trials import TrialQueue, run_trial
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
@@ -94,7 +94,7 @@ def test_settings_come_from_a_grid_from_chance_or_from_what_was_good_before():
     grid = Grid({"a": (1, 2), "b": ("x", "y", "z")}, None, 0)
     assert grid.count == 6
     assert grid.choose(4) == {"a": 2, "b": "y"}
-    one, again, other = Chance(space, 50, 7), Chance(space, 60, 7), Chance(space, 50, 8)
+    one, again, other = RandomSearch(space, 50, 7), RandomSearch(space, 60, 7), RandomSearch(space, 50, 8)
     drawn = [one.choose(k) for k in range(50)]
     assert drawn == [again.choose(k) for k in range(50)] != [other.choose(k) for k in range(50)]
     assert {values["c"] for values in drawn} == {2, 3, 4, 5}
@@ -115,17 +115,17 @@ def test_optuna_learns_where_the_good_settings_are_and_goes_on_where_it_was():
     first, chosen = Optuna(space, 60, 3), []
     for k in range(60):
         chosen.append(first.choose(k))
-        first.tell(k, cost(chosen[k]))
+        first.record_score(k, cost(chosen[k]))
     assert min(map(cost, chosen[30:])) < 0.05
     assert sum(values["kind"] == "good" for values in chosen[30:]) > 20
     resumed = Optuna(space, 60, 3)
     for k, values in enumerate(chosen[:50]):
-        resumed.replay(k, values)
-        resumed.tell(k, cost(values) if k else None)
+        resumed.restore(k, values)
+        resumed.record_score(k, cost(values) if k else None)
     later = []
     for k in range(50, 60):
         later.append(resumed.choose(k))
-        resumed.tell(k, cost(later[-1]))
+        resumed.record_score(k, cost(later[-1]))
     assert sum(map(cost, later)) < 0.5 * sum(map(cost, chosen[:10]))
 
 

@@ -478,7 +478,7 @@ def test_flipped_bits_of_weights_and_of_sealed_files_are_found(tmp_path: Path):
     draw, weights, sealed = np.random.default_rng(0), tmp_path / "w.safetensors", tmp_path / "config.json"
     for path in (weights, sealed):
         artifacts.write_tensors(weights, {"a": torch.randn(30, 20), "none": torch.empty(0), "b": torch.arange(5)})
-        artifacts.write_sealed(sealed, {"dt": 0.01, "names": ("a", "b"), "nested": {"x": [1.5, None]}})
+        artifacts.write_checksummed(sealed, {"dt": 0.01, "names": ("a", "b"), "nested": {"x": [1.5, None]}})
         read = artifacts.read_tensors if path == weights else artifacts.read_json
         whole, before = path.read_bytes(), read(path)
         for _ in range(100):
@@ -492,7 +492,7 @@ def test_flipped_bits_of_weights_and_of_sealed_files_are_found(tmp_path: Path):
                 continue
             # White space, or a letter of the checksum's own name: a key that no configuration knows.
             assert same({name: found[name] for name in before}, before)
-    artifacts.write_sealed(sealed, {"dt": 0.01})
+    artifacts.write_checksummed(sealed, {"dt": 0.01})
     sealed.write_text(sealed.read_text().replace("0.01", "0.02"))
     with pytest.raises(InputError, match='remove its "checksum" if you changed it yourself'):
         artifacts.read_json(sealed)

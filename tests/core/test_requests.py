@@ -12,7 +12,7 @@ import neurodyn
 from neurodyn.cli.main import every_verb
 from neurodyn.cli.terminal.flags import command
 from neurodyn.core.config import Config
-from neurodyn.core.requests import IN_PYTHON, Flag, arguments_of, documented, flag_of, taking
+from neurodyn.core.requests import IN_PYTHON, Flag, accepts_request, arguments_of, field_docs, flag_of
 
 
 class Common(Config, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Rules(Config, frozen=True):
     hands: int = 2
 
 
-@taking(Toss)
+@accepts_request(Toss)
 def toss(request: Toss) -> Toss:
     """Toss a coin.
 
@@ -136,7 +136,7 @@ def requests() -> list[type]:
 @pytest.mark.parametrize("request_type", requests(), ids=lambda kind: kind.__name__)
 def test_every_field_of_a_request_is_documented_and_can_be_given_by_its_place(request_type: type):
     fields = arguments_of(request_type)
-    assert documented(request_type).keys() >= {one.name for one in fields}
+    assert field_docs(request_type).keys() >= {one.name for one in fields}
     assert {one.name for one in fields} == set(request_type.__struct_fields__)  # pyright: ignore
     required = [one for one in fields if one.default is one.empty]
     places = [one.name for one in fields if one.kind is one.POSITIONAL_OR_KEYWORD]

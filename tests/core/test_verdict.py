@@ -4,7 +4,7 @@
 import pytest
 
 from neurodyn.core import verdict
-from neurodyn.core.verdict import Verdict, grade_of, together, worst_grade
+from neurodyn.core.verdict import Verdict, combine_verdicts, grade_of, worst_grade
 
 CASES = [
     (verdict.of_steps(40), "warning: only 40 steps fitted the budget"),
@@ -41,7 +41,7 @@ def test_each_cause_has_its_words_and_says_what_to_do(found, words):
 
 
 def test_several_are_one_with_the_worst_first():
-    found = together([Verdict(), Verdict("warning", "a", "b"), Verdict("fails", "c", "d")])
+    found = combine_verdicts([Verdict(), Verdict("warning", "a", "b"), Verdict("fails", "c", "d")])
     assert str(found) == "fails: c; d; warning: a; b"
-    assert str(together([Verdict("ok", "said")])) == "ok"
+    assert str(combine_verdicts([Verdict("ok", "said")])) == "ok"
     assert worst_grade([]) == "ok"

@@ -125,7 +125,10 @@ def test_a_robot_whose_declaration_is_gone_is_refused(tmp_path):
 def test_what_a_drive_does_is_wanted_and_what_it_does_not_is_not():
     drive = Drive(kind="pd", kp=5.0, kd=0.1, viscous=0.2, delay=0.01)
     identified = IdentifiedRobot("a run", None, Mechanism(links=()), drives={"a": drive}, free={"a.mass": 1.0})
-    assert identified.wanted == ["a.mass", *(f"actuator.a.{name}" for name in ("delay", "kp", "kd", "viscous"))]
+    assert identified.required_quantities == [
+        "a.mass",
+        *(f"actuator.a.{name}" for name in ("delay", "kp", "kd", "viscous")),
+    ]
 
 
 def test_numbers_have_the_digits_that_they_need():

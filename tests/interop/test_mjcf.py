@@ -79,7 +79,7 @@ def test_a_delay_is_mujocos(tmp_path):
     }
     (tmp_path / "out").mkdir()
     identified = IdentifiedRobot("a run", robot, mechanism, drives=drives)
-    assert set(identified.wanted) - write_mjcf(identified, tmp_path / "out") == {"actuator.pan.lag"}
+    assert set(identified.required_quantities) - write_mjcf(identified, tmp_path / "out") == {"actuator.pan.lag"}
     compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "arm.xml"))
     compiled.opt.timestep = 0.002
     data = mujoco.MjData(compiled)

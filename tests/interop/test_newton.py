@@ -143,7 +143,7 @@ def test_drives_become_pd_drives_with_delay_and_a_torque_speed_line(arm, tmp_pat
     declared = Mechanism(links=model.mechanism.links, gravity=model.mechanism.gravity, drives={"lift": drive})
     identified = IdentifiedRobot("a run", robot, declared, drives={"lift": drive})
     placed = write_newton(identified, tmp_path)
-    assert set(identified.wanted) - placed == {"actuator.lift.lag"}
+    assert set(identified.required_quantities) - placed == {"actuator.lift.lag"}
     world = build_world(robot)
     apply = applied(tmp_path)
     with pytest.raises(ValueError, match=r"'lift' has a delay of 0\.02 s; give dt"):

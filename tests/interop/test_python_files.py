@@ -111,7 +111,7 @@ def test_isaaclab_writes_masses_and_limits_into_an_articulation_of_another_asset
 def test_isaaclab_drives_have_the_class_that_holds_most_of_them(driven, tmp_path, monkeypatch):
     placed = write_isaaclab(driven, tmp_path)
     left = {"actuator.lift.lag", "actuator.elbow.stiffness", "actuator.elbow.rotor_inertia", "actuator.elbow.coulomb"}
-    assert set(driven.wanted) - placed == left
+    assert set(driven.required_quantities) - placed == left
     made = read(tmp_path, monkeypatch, fakes.ISAACLAB)
     pan, lift, elbow = (made["ACTUATORS"][name] for name in ("pan", "lift", "elbow"))
     assert (pan.kind, lift.kind, elbow.kind) == ("DelayedPDActuatorCfg", "DCMotorCfg", "IdealPDActuatorCfg")
@@ -125,7 +125,7 @@ def test_isaaclab_drives_have_the_class_that_holds_most_of_them(driven, tmp_path
 def test_mjlab_gets_an_mjcf_without_actuators_and_a_class_for_each_drive(driven, tmp_path, monkeypatch):
     placed = write_mjlab(driven, tmp_path)
     left = {"actuator.lift.lag", "actuator.elbow.stiffness", "actuator.elbow.rotor_inertia", "actuator.elbow.coulomb"}
-    assert set(driven.wanted) - placed == left
+    assert set(driven.required_quantities) - placed == left
     made = read(tmp_path, monkeypatch, fakes.MJLAB)
     pan, lift, elbow = made["ARM_CFG"].fields["articulation"].fields["actuators"]
     assert (pan.kind, lift.kind, elbow.kind) == ("IdealPdActuatorCfg", "DcMotorActuatorCfg", "IdealPdActuatorCfg")

@@ -14,7 +14,7 @@ import yaml
 from neurodyn.cli.main import run as neurodyn
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, Notice
-from neurodyn.core.provenance import of_file
+from neurodyn.core.provenance import file_checksum
 from neurodyn.data.store import Store
 from neurodyn.learn.manifest import MANIFEST, Manifest, read_manifest
 from neurodyn.learn.reproduction import reproduce
@@ -40,14 +40,14 @@ def made(data: Path, tmp_path: Path) -> Path:
 def change(run: Path, **values: object) -> None:
     """Change the manifest of a run."""
     found = msgspec.structs.replace(read_manifest(run), **values)
-    artifacts.write_sealed(run / MANIFEST, msgspec.to_builtins(found))
+    artifacts.write_checksummed(run / MANIFEST, msgspec.to_builtins(found))
 
 
 def test_a_manifest_says_what_a_run_was_made_from(made: Path, data: Path):
     found = read_manifest(made)
     assert isinstance(found, Manifest)
     assert (found.training, found.seed, found.device, found.threads) == ("train", 3, "cpu", 1)
-    assert found.files == {str(data): of_file(data)}
+    assert found.files == {str(data): file_checksum(data)}
     assert found.packages["torch"] == version("torch")
     assert {"python", "neurodyn", "numpy", "newton"} <= found.packages.keys()
     assert found.command
@@ -64,11 +64,11 @@ def test_a_manifest_names_the_files_that_its_run_was_trained_on(made: Path, data
     before, moved, other = read_manifest(made), tmp_path / "moved.h5", tmp_path / "other.h5"
     data.rename(moved)
     train("cartpole", moved, made, net="mlp", steps=6, seed=3, resume=True)
-    assert read_manifest(made) == msgspec.structs.replace(before, files={str(moved): of_file(moved)})
+    assert read_manifest(made) == msgspec.structs.replace(before, files={str(moved): file_checksum(moved)})
     make_store(seed=1).write(other)
     shutil.rmtree(made / "state")  # as of a training that was killed before its first save: it begins anew
     train("cartpole", other, made, net="mlp", steps=6, seed=3, resume=True)
-    assert read_manifest(made).files == {str(other): of_file(other)}
+    assert read_manifest(made).files == {str(other): file_checksum(other)}
 
 
 def test_a_budget_in_steps_gives_the_same_bits(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -44,7 +44,7 @@ def test_no_code_runs_because_a_folder_names_it(made: Path, tmp_path: Path):
     with pytest.raises(InputError, match=r"give it by --task FILE\.py:CLASS"):
         reproduce(made, tmp_path / "again")
     loop = msgspec.structs.replace(read_manifest(made), training="policy online")
-    artifacts.write_sealed(made / MANIFEST, msgspec.to_builtins(loop))
+    artifacts.write_checksummed(made / MANIFEST, msgspec.to_builtins(loop))
     with pytest.raises(InputError, match=r"its manifest is of `policy online`, and its config\.yaml of `policy train`"):
         reproduce(made, tmp_path / "again")
     assert not ran.exists()

@@ -122,7 +122,7 @@ def test_the_error_plot_runs_and_begins_anew_with_the_same_state(view, session):
     assert len(view.plot.data) == 3
     session.states[1] = State(session.states[1].q + 0.2, session.states[1].qd)
     assert session.errors()[1] == pytest.approx(0.2 * 2**0.5, abs=0.02)
-    session.align()
+    session.synchronise()
     assert session.errors() == (0.0, 0.0)
     view._reset()
     assert session.frame == 0
@@ -133,10 +133,10 @@ def test_a_model_that_diverges_is_named(session):
     session.reset()
     session.states[1] = State(session.states[1].q * float("nan"), session.states[1].qd)
     session.advance([0.0])
-    assert session.why.startswith("analytic diverged after 0.00 s")
+    assert session.stop_reason.startswith("analytic diverged after 0.00 s")
     session.reset()
     session.advance([0.0])
-    assert session.why == ""
+    assert session.stop_reason == ""
 
 
 def test_it_runs_in_real_time(view, session):

@@ -113,7 +113,7 @@ def _flag(name: str) -> str:
 
 def _plan(request: ControlRequest) -> None:
     """Run a planner."""
-    from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
+    from neurodyn.cli.terminal.console import ProgressBar, locked_output, write_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.planning.closed_loop import control_tables, run, write_control_report
     from neurodyn.control.planning.planner import Planner
@@ -131,7 +131,7 @@ def _plan(request: ControlRequest) -> None:
         raise InputError(f"--planner {planner} needs --model: analytic, hybrid, a run directory, or pretrained:NAME")
     task = load(request.task)
     noise = from_dict({"position": request.noise, "velocity": request.velocity_noise}, MeasurementNoise, "control")
-    with claimed(request.json, request.out), ExitStack() as opened:
+    with locked_output(request.json, request.out), ExitStack() as opened:
         with ProgressBar(f"opening {model}"):
             where = open_dynamics(task, model, device=request.device, flag="--model")
         asked = Planner(
@@ -149,7 +149,7 @@ def _plan(request: ControlRequest) -> None:
             )  # fmt: skip
         title = f"{request.episodes} episodes of {request.task}, planned by {planner} in {model}"
         print_tables(title, control_tables(result))
-        keep_result(result, request.json, request.out, lambda page: write_control_report(page, task, result, path))
+        write_result(result, request.json, request.out, lambda page: write_control_report(page, task, result, path))
     require_usable(str(result.verdict))
     print(f"verdict: {result.verdict}")
 
@@ -166,7 +166,7 @@ def _warn_of_horizon(run: str, horizon: int) -> None:
 
 def _walk(request: ControlRequest) -> None:
     """Run a walking quadruped."""
-    from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
+    from neurodyn.cli.terminal.console import ProgressBar, locked_output, write_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import require_usable
@@ -186,7 +186,7 @@ def _walk(request: ControlRequest) -> None:
         )
     if not 0 < seconds < float("inf"):
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    with claimed(request.json, request.out):
+    with locked_output(request.json, request.out):
         where = walking_plant(load(request.task), request.plant, request.ground)
         controller, law, gait = walker(where, gait=request.gait, settings=request.settings, imitation=model)
         steady = request.command
@@ -194,7 +194,7 @@ def _walk(request: ControlRequest) -> None:
         with ProgressBar(f"{request.task} walks in {request.plant}"):
             result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, gait))
         print_tables(walk_headline(result), walk_tables(result))
-        keep_result(result, request.json, request.out, lambda page: write_walk_report(page, where, result, path))
+        write_result(result, request.json, request.out, lambda page: write_walk_report(page, where, result, path))
     require_usable(str(result.verdict))
     print(f"verdict: {result.verdict}")
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from neurodyn.cli.terminal.flags import cluster_of, command, one_of
+from neurodyn.cli.terminal.flags import cluster_of, command, registry_name
 from neurodyn.core.config import replaced
 from neurodyn.core.errors import InputError
 from neurodyn.interop.formats import MODEL_LAYOUTS
@@ -80,7 +80,7 @@ def import_(
     split: Literal["declared", "train", "validation", "test", "random"] = "declared",
     alignment: float | None = None,
     seed: int = 0,
-    model: Annotated[str | None, one_of(MODEL_LAYOUTS)] = None,
+    model: Annotated[str | None, registry_name(MODEL_LAYOUTS)] = None,
     statistics: Path | None = None,
 ) -> None:
     """Import logs as a dataset, or another project's checkpoint as a run.
@@ -183,7 +183,7 @@ def inspect(
     if file.suffix.lower() not in SUFFIXES or is_log(file):
         _inspect_log(file, robot, map, json)
         return
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.tables import print_inspection
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
@@ -208,12 +208,12 @@ def inspect(
             plot_store(store, picture, ranges)
     print_inspection(found)
     print(f"picture: {picture}")
-    keep_figures(json, found)
+    write_figures(json, found)
 
 
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
     """Show the contents of a raw log, and draft a column map."""
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.tables import print_log
     from neurodyn.core.artifacts import require_writable, write_text
     from neurodyn.data.inspection import inspect_log
@@ -230,4 +230,4 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
     else:
         write_text(path, report.map_text)
         print(f"column map to start from: {path}")
-    keep_figures(json, report.found)
+    write_figures(json, report.found)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads, command, one_of
+from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads, command, registry_name
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATORS, WRITERS
 
@@ -27,7 +27,7 @@ def evaluate(
         neurodyn evaluate runs/cartpole
         neurodyn evaluate pretrained:anymal-c --ground steps
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run
     from neurodyn.evaluate import evaluate as measure
     from neurodyn.learn.metrics import require_followed, show_results
@@ -41,7 +41,7 @@ def evaluate(
     from neurodyn.report import report_path, write_report
 
     print_evaluation(result)
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     if report is not None or not run.startswith(PRETRAINED):  # the package's own files are not written to
         folder = resolve_run(run)
         with ProgressBar("report"):
@@ -112,7 +112,7 @@ def compare(
     Example:
         neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.core.artifacts import is_policy, require_writable
     from neurodyn.core.errors import InputError
@@ -151,7 +151,7 @@ def compare(
         result = comparison_of(runs, measure)
     lines = broken_lines(result)
     print_tables(LEAD, comparison_tables(result), *lines)
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     print(f"report: {write_comparison(report, result)}")
     if result.broken:
         names = ", ".join(entry.run for entry in result.broken)
@@ -241,7 +241,7 @@ def export(
     /,
     *,
     out: Path | None = None,
-    to: Annotated[str | None, one_of(CODE, WRITERS, SIMULATORS, POLICY_FORMATS)] = None,
+    to: Annotated[str | None, registry_name(CODE, WRITERS, SIMULATORS, POLICY_FORMATS)] = None,
 ) -> None:
     """Export a model or policy as ONNX or C, an identified robot for a simulator, or data for other tools.
 

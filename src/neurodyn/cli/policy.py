@@ -148,7 +148,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger
     Example:
         neurodyn policy evaluate policies/c --dynamics analytic --dynamics runs/c
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_policy
     from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable
     from neurodyn.core.errors import InputError
@@ -167,7 +167,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger
     with ProgressBar("playing episodes"):
         result = evaluate_policy(request)
     print_policy(result)
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     tables = [table.cells for table in returns(result)]
     show_results(policy, logger, tables=tables, summary={"verdict of policy evaluate": result.verdict})
     if not more and not policy.startswith(PRETRAINED_POLICY):  # the package's own files are not written to
@@ -277,7 +277,7 @@ def online(
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
-    from neurodyn.cli.terminal.console import keep_figures
+    from neurodyn.cli.terminal.console import write_figures
     from neurodyn.core.artifacts import require_writable
     from neurodyn.policy.algorithms import require_learner
 
@@ -294,7 +294,7 @@ def online(
         result = learn_online(
             replaced(request, settings=settings, stages=stages, report=lambda text: print(text, flush=True))
         )
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     out = Path(request.out)
     frames = f"{result.frames:,} {frames_of(result.reference)}"
     print(f"{frames}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")

@@ -181,7 +181,7 @@ def check(request: CheckRequest, *, json: Path | None = None, report: Path | Non
     Example:
         neurodyn check my-arm --report check.html
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate import check as measure
@@ -193,7 +193,7 @@ def check(request: CheckRequest, *, json: Path | None = None, report: Path | Non
     from neurodyn.cli.terminal.results import print_check  # imported after the check
 
     print_check(result)
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     if report is not None:
         print(f"report: {write_check(report, result)}")
     if result.failed:

@@ -65,7 +65,7 @@ def reproduce(request: ReproduceRequest, *, json: Path | None = None) -> None:
     Example:
         neurodyn reproduce runs/cartpole --out runs/again
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.verdict import require_usable
     from neurodyn.learn.reproduction import reproduce as train_again
@@ -73,7 +73,7 @@ def reproduce(request: ReproduceRequest, *, json: Path | None = None) -> None:
     require_writable(json, text=True)
     with ProgressBar(f"reproducing {request.run}") as bar:
         found = train_again(replaced(request, progress=bar))
-    keep_figures(json, found.plain())
+    write_figures(json, found.plain())
     if found.score_before is not None and found.score_now is not None:
         gap = found.score_now - found.score_before
         print(f"held-out score {found.score_before:.6g} before, {found.score_now:.6g} now (difference {gap:.3g})")
@@ -166,7 +166,7 @@ def identify(
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
         neurodyn identify arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_identification
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
@@ -188,13 +188,13 @@ def identify(
     result = found.figures
     write_identification(out, result, found.sample, found.runs)
     print_identification(result)
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
 
 
 def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> None:
     """Train an actuator network and print its errors and those of the best parametric drive."""
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_drive_network
     from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.run import open_logs
@@ -205,7 +205,7 @@ def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> No
     with ProgressBar(f"identifying the drives of {declared.name}"):
         result = identify_drive_network(declared, open_logs(declared, request.data), out, settings)
     print_drive_network(result)
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     print(f"network: {out / 'actuator_network.json'}" + ("" if recurrent else f"; model: {out / 'model'}"))
 
 
@@ -221,7 +221,7 @@ def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
     Example:
         neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures, terminal
+    from neurodyn.cli.terminal.console import ProgressBar, terminal, write_figures
     from neurodyn.cli.terminal.tables import print_table
     from neurodyn.core.artifacts import require_writable
     from neurodyn.identify.discovery_run import discover_robot
@@ -233,7 +233,7 @@ def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
     print_table(terminal(), ("acts on", "input"), pairs, f"{result['robot']}: what the data ask for")
     print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
     print(f"model: {request.out}")
-    keep_figures(json, result)
+    write_figures(json, result)
 
 
 @command(AdaptRequest, after={"out": "data", "json": "threads"})
@@ -254,7 +254,7 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
         neurodyn adapt examples/own_logs --data log.h5 --mechanism --out runs/pole
         neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
-    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_adaptation, print_conditions
     from neurodyn.core.artifacts import require_writable
     from neurodyn.identify.adaptation.run import adapt as adapt_robot
@@ -271,6 +271,6 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
     else:
         write_adaptation(out, found.figures)
         print_adaptation(found.figures)
-    keep_figures(json, found.figures.plain())
+    write_figures(json, found.figures.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
     print(f"verdict: {found.figures.verdict}")

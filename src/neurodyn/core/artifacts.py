@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from neurodyn.core.errors import InputError, choices, describe_os_error, notice, suggestion, unwritable
 from neurodyn.core.locks import is_alive
 from neurodyn.core.plain_data import read_text, require_regular
-from neurodyn.core.provenance import CHECKSUM, of_tensors, opened, sealed
+from neurodyn.core.provenance import CHECKSUM, tensors_checksum, verify_checksum, with_checksum
 
 if TYPE_CHECKING:
     import torch
@@ -295,19 +295,19 @@ def write_json(path: Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
-def write_sealed(path: Path, data: dict[str, Any]) -> None:
+def write_checksummed(path: Path, data: dict[str, Any]) -> None:
     """Write plain data as a JSON file with a checksum that `read_json` verifies, atomically."""
-    write_json(path, sealed(json.loads(json.dumps(data, allow_nan=False))))
+    write_json(path, with_checksum(json.loads(json.dumps(data, allow_nan=False))))
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; verify and drop the checksum of `write_sealed` if present; raise an InputError on failure."""
+    """Read a JSON file; verify and drop its checksum, if present; raise an InputError on failure."""
     text = read_text(path, "a JSON file")
     try:
-        data, whole = opened(json.loads(text))
+        data, intact = verify_checksum(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a JSON file ({error})") from None
-    if not whole:
+    if not intact:
         raise InputError(
             f'{path}: is not what was written: its checksum differs; copy it again, or remove its "{CHECKSUM}" if you '
             "changed it yourself"
@@ -323,7 +323,7 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
     with atomic(path) as partial:
         try:
             own = {name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}
-            save_file(own, partial, metadata={CHECKSUM: of_tensors(own)})
+            save_file(own, partial, metadata={CHECKSUM: tensors_checksum(own)})
         except SafetensorError as error:  # raised for a full disk
             raise OSError(str(error)) from None
         partial.chmod(0o644)  # safetensors writes for the owner only, but runs are shared
@@ -338,7 +338,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
         with safe_open(path, "pt") as file:
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
         wanted = (metadata or {}).get(CHECKSUM)  # files written by other tools have none
-        if wanted is not None and wanted != of_tensors(tensors):
+        if wanted is not None and wanted != tensors_checksum(tensors):
             raise InputError(f"{path}: is not what was written: its checksum differs; copy it again")
         return tensors
     except (OSError, SafetensorError) as error:
@@ -368,9 +368,9 @@ def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool 
     tensors: dict[str, torch.Tensor] = {}
     structure = _take_tensors(tree, "", tensors)
     write_tensors(folder / f"{name}-{number}.safetensors", tensors)
-    write_sealed(folder / f"{name}-{number}.json", {"tree": structure})
+    write_checksummed(folder / f"{name}-{number}.json", {"tree": structure})
     newest, kept = [*newest, number][-keep:], number if best else before
-    write_sealed(folder / f"{name}.json", {"last": number, "best": kept, "newest": newest})
+    write_checksummed(folder / f"{name}.json", {"last": number, "best": kept, "newest": newest})
     for path in folder.glob(f"{glob.escape(name)}-*"):
         middle = path.stem.removeprefix(f"{name}-")
         if middle.isdecimal() and int(middle) not in {*newest, kept} and path.suffix in {".json", ".safetensors"}:

@@ -83,20 +83,20 @@ CHECKSUM = "checksum"
 """Key of the checksum in a JSON file or in the metadata of a safetensors file."""
 
 
-def sealed(data: dict[str, Any]) -> dict[str, Any]:
+def with_checksum(data: dict[str, Any]) -> dict[str, Any]:
     """Return plain data with its checksum added."""
-    return {**data, CHECKSUM: _of(data)}
+    return {**data, CHECKSUM: _data_checksum(data)}
 
 
-def opened(data: Any) -> tuple[Any, bool]:
+def verify_checksum(data: Any) -> tuple[Any, bool]:
     """Return data without its checksum, and whether it matches; true if there is none."""
     if not isinstance(data, dict) or CHECKSUM not in data:
         return data, True
     rest = {name: value for name, value in data.items() if name != CHECKSUM}
-    return rest, data[CHECKSUM] == _of(rest)
+    return rest, data[CHECKSUM] == _data_checksum(rest)
 
 
-def of_tensors(tensors: "dict[str, torch.Tensor]") -> str:
+def tensors_checksum(tensors: "dict[str, torch.Tensor]") -> str:
     """Return the checksum of the names, types, shapes and bytes of tensors."""
     import torch
 
@@ -109,20 +109,20 @@ def of_tensors(tensors: "dict[str, torch.Tensor]") -> str:
     return f"crc32:{crc:08x}"
 
 
-def of_file(path: Path) -> str:
+def file_checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def of_files(folder: Path, *patterns: str) -> str:
+def files_checksum(folder: Path, *patterns: str) -> str:
     """Return the SHA-256 of names and contents of the files in a folder that match the patterns, in name order."""
     digest = hashlib.sha256()
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}):
-        digest.update(f"{path.relative_to(folder).as_posix()} {of_file(path)}\n".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()} {file_checksum(path)}\n".encode())
     return f"sha256:{digest.hexdigest()}"
 
 
-def _of(data: Any) -> str:
+def _data_checksum(data: Any) -> str:
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return f"crc32:{zlib.crc32(text.encode()):08x}"

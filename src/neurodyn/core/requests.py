@@ -34,7 +34,7 @@ IN_PYTHON = Flag(None)
 """Annotation of a Python-only field: a callback, a progress bar, a logger."""
 
 
-class Taking(Protocol[P, S, R_co]):  # pyright: ignore[reportInvalidTypeVarUse] - `S` is only taken
+class RequestFunction(Protocol[P, S, R_co]):  # pyright: ignore[reportInvalidTypeVarUse] - `S` is only taken
     """A function that takes a request, or its fields as arguments."""
 
     @overload
@@ -43,7 +43,7 @@ class Taking(Protocol[P, S, R_co]):  # pyright: ignore[reportInvalidTypeVarUse] 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
-def taking(request: Callable[P, S]) -> Callable[[Callable[[S], R]], Taking[P, S, R]]:
+def accepts_request(request: Callable[P, S]) -> Callable[[Callable[[S], R]], RequestFunction[P, S, R]]:
     """Return a decorator that lets a function of a request also take the request's fields as arguments.
 
     The signature is that of the request, and the docstring's "Args:" comes from the request's "Attributes:".
@@ -51,23 +51,23 @@ def taking(request: Callable[P, S]) -> Callable[[Callable[[S], R]], Taking[P, S,
     Args:
         request: Class of the request.
     """
-    made: Any = get_origin(request) or request
+    struct: Any = get_origin(request) or request
 
-    def decorate(function: Callable[[S], R]) -> Taking[P, S, R]:
+    def decorate(function: Callable[[S], R]) -> RequestFunction[P, S, R]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> R:
-            if len(args) == 1 and not kwargs and isinstance(args[0], made):
+            if len(args) == 1 and not kwargs and isinstance(args[0], struct):
                 return function(args[0])
-            return function(made(*args, **kwargs))
+            return function(struct(*args, **kwargs))
 
         returns = inspect.signature(function).return_annotation
-        parameters = [one.replace(annotation=python_type(one.annotation)) for one in arguments_of(made)]
+        parameters = [one.replace(annotation=python_type(one.annotation)) for one in arguments_of(struct)]
         call.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
             parameters, return_annotation=returns
         )
-        meanings = documented(made)
+        meanings = field_docs(struct)
         call.__doc__ = with_arguments(function, {one.name: meanings[one.name] for one in parameters})
-        return cast(Taking[P, S, R], call)
+        return cast(RequestFunction[P, S, R], call)
 
     return decorate
 
@@ -116,15 +116,15 @@ def flag_of(annotation: Any) -> Flag | None:
     return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Flag)), None)
 
 
-def documented(request: type) -> dict[str, str]:
+def field_docs(request: type) -> dict[str, str]:
     """Return each field's entry under "Attributes:" in the docstrings of a struct and its bases, one line each."""
     found: dict[str, str] = {}
     for owner in reversed(request.__mro__):
-        found |= entries(owner.__doc__, "Attributes")
+        found |= docstring_entries(owner.__doc__, "Attributes")
     return found
 
 
-def entries(docstring: str | None, section: str) -> dict[str, str]:
+def docstring_entries(docstring: str | None, section: str) -> dict[str, str]:
     """Return the entries of a docstring section such as "Args" by name, one line each."""
     _, _, rest = inspect.cleandoc(docstring or "").partition(f"{section}:\n")
     found = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", rest.partition("\n\n")[0], re.MULTILINE)

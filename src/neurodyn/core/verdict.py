@@ -76,7 +76,7 @@ def worst_grade(grades: Iterable[Grade]) -> Grade:
     return _ORDER[max(map(_ORDER.index, grades), default=0)]
 
 
-def together(verdicts: Iterable[Verdict]) -> Verdict:
+def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     """Combine verdicts: the worst grade, and all findings that are not ok, worst first."""
     known = [one for one in verdicts if one.grade != "ok"]
     if not known:
@@ -205,7 +205,7 @@ def of_returns(imagined: float, real: float, reference: str) -> Verdict:
     )  # fmt: skip
 
 
-def of_unconfirmed(imagined: float, declared: float) -> Verdict:
+def of_unverified_return(imagined: float, declared: float) -> Verdict:
     """Judge a return in a model fitted to logs relative to the declared simulator's, which is not ground truth."""
     gap = abs(imagined - declared) / max(abs(imagined), abs(declared), 1e-12)
     if gap <= EXPLOITED or declared > imagined:
@@ -224,7 +224,7 @@ def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -
     return Verdict(grade, f"{share:.0%} of episodes {what}", advice)
 
 
-def of_last_resort(times: int, of: int, what: str, advice: str) -> Verdict:
+def of_fallbacks(times: int, of: int, what: str, advice: str) -> Verdict:
     """Judge decisions without a solution, where the previous one was kept: any is a warning, more than 5 % fail."""
     if not times:
         return Verdict()

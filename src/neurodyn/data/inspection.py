@@ -260,7 +260,7 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
         raise InputError(f"{path}: holds no column of numbers{': ' if troubles else ''}{troubles}")
     read = readable[:1] if name == "npz" else readable  # npz arrays of other lengths have other rows
     columns = list(dict.fromkeys(column for topic in read for column in topic.columns))
-    seen = _Seen(source.stamp())
+    seen = _LogContents(source.stamp())
     for part in source.parts(columns):
         seen.add(part)
     unit, factor = seen.time_unit()
@@ -281,7 +281,7 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
 
 
 @dataclass
-class _SeenColumn:
+class _ColumnStatistics:
     """Moments and first values of one column, and moments of its clock's steps."""
 
     count: int = 0
@@ -324,13 +324,13 @@ class _SeenColumn:
         }
 
 
-class _Seen:
+class _LogContents:
     """Contents of a log, accumulated while it is read: run names and columns."""
 
     def __init__(self, stamp: str | None) -> None:
         self.runs: set[str] = set()
         self._stamp = stamp
-        self.columns: dict[str, _SeenColumn] = defaultdict(_SeenColumn)
+        self.columns: dict[str, _ColumnStatistics] = defaultdict(_ColumnStatistics)
 
     def add(self, part: LogPart) -> None:
         """Add a part of the log."""
@@ -408,7 +408,7 @@ class _Seen:
         return "ns", 1e-9
 
 
-def _add_units(draft: ColumnMapDraft, seen: _Seen, name: str) -> None:
+def _add_units(draft: ColumnMapDraft, seen: _LogContents, name: str) -> None:
     """Write likely non-SI units into a drafted map; ROS messages are in SI units by definition."""
     if name in {"mcap", "rosbag2", "mujoco"}:
         return
@@ -420,7 +420,7 @@ def _add_units(draft: ColumnMapDraft, seen: _Seen, name: str) -> None:
                 column["unit"] = unit
 
 
-def _topic(topic: Topic, seen: _Seen | None, factor: float) -> dict[str, Any]:
+def _topic(topic: Topic, seen: _LogContents | None, factor: float) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": topic.name, "type": topic.kind, "clock": topic.clock, "rows": topic.rows, "trouble": topic.trouble,
     }  # fmt: skip

@@ -86,8 +86,8 @@ class AnalyticDynamics(Dynamics):
             device: Warp device.
         """
         self.robot: Robot = robot  # pyright: ignore[reportIncompatibleVariableOverride]
-        reach = max([drive.reach for drive in robot.drives.values()], default=0.0)
-        self.spec = robot.spec.with_context(math.ceil(reach / robot.dt - 1e-9))
+        longest_delay = max([drive.longest_held_delay for drive in robot.drives.values()], default=0.0)
+        self.spec = robot.spec.with_context(math.ceil(longest_delay / robot.dt - 1e-9))
         self._substeps = substeps
         self.device = device
         self._simulators: dict[tuple[int, Scene | None], Simulator] = {}

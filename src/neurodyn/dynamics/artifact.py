@@ -75,8 +75,8 @@ class Artifact(Generic[C, S, M]):
         is_there = (folder / "spec.json").exists()
         with contextlib.nullcontext(folder) if is_there else artifacts.atomic_folder(folder) as place:
             artifacts.write_tensors(place / "model.safetensors", self.tensors(model))
-            artifacts.write_sealed(place / "config.json", to_dict(config))
-            artifacts.write_sealed(place / "spec.json", _without_folder(to_dict(spec), run))
+            artifacts.write_checksummed(place / "config.json", to_dict(config))
+            artifacts.write_checksummed(place / "spec.json", _without_folder(to_dict(spec), run))
 
     def read(self, run: str | Path) -> tuple[C, S]:
         """Read config and spec of the model in a run directory, without the weights.

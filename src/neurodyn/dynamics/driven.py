@@ -48,7 +48,7 @@ class DrivenDynamics(Dynamics):
             )
         command = require_drives(drives, dynamics.spec.controls, "drives")
         for name, drive in drives.items():
-            if drive.placed:
+            if drive.acts_elsewhere:
                 raise InputError(
                     f"drives: {name!r} has a transmission of its own, which only the mechanism knows; valid here: "
                     "drives of joints"
@@ -57,8 +57,8 @@ class DrivenDynamics(Dynamics):
                 raise InputError(f"drives: {name!r} has a bias, and a model knows what it was trained on; valid: 0")
         self.dynamics, self.kind, self.differentiable = dynamics, dynamics.kind, dynamics.differentiable
         self.measured, self.fingerprint = dynamics.measured, dynamics.fingerprint
-        reach = max([drive.reach for drive in drives.values()], default=0.0)
-        context = max(dynamics.spec.context, math.ceil(reach / dynamics.spec.dt - 1e-9))
+        longest_delay = max([drive.longest_held_delay for drive in drives.values()], default=0.0)
+        context = max(dynamics.spec.context, math.ceil(longest_delay / dynamics.spec.dt - 1e-9))
         self.spec = msgspec.structs.replace(dynamics.spec, control_kind=command, context=context)
         self._parts = max(1, round(dynamics.spec.dt / _STEP))
         self._drives = DriveProgram(drives, self.spec, dynamics.spec.dt / self._parts)

@@ -191,7 +191,7 @@ class _GpuMeasurement(NamedTuple):
 ARCHITECTURES = (80, 90)
 """Compute capabilities, times ten, that kernels are compiled for even without a card: A100, H100."""
 
-_WORLDS, _FRAMES, _TURNS = 4096, 50, 5
+_WORLDS, _FRAMES, _REPEATS = 4096, 50, 5
 """Worlds and frames of timed work, and repetitions, of which the median counts."""
 
 _TOLERANCE = 1e-3
@@ -361,7 +361,7 @@ def _timed(work: Callable[[], object], device: torch.device | str) -> float:
     """Return the median wall time of some work, device synchronised [s]."""
     waits = torch.cuda.synchronize if str(device) != "cpu" else bool
     times: list[float] = []
-    for _ in range(_TURNS + 1):
+    for _ in range(_REPEATS + 1):
         waits()
         begin = time.perf_counter()
         work()

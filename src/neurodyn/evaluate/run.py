@@ -14,8 +14,8 @@ from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import Config, read_config, replaced
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
-from neurodyn.core.requests import names_of, taking
-from neurodyn.core.verdict import Verdict, of_bounds, of_declared, of_faults, of_persistence, together
+from neurodyn.core.requests import accepts_request, names_of
+from neurodyn.core.verdict import Verdict, combine_verdicts, of_bounds, of_declared, of_faults, of_persistence
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
@@ -70,7 +70,7 @@ def judge(result: Evaluation, faults: list[Fault]) -> Verdict:
             run = getattr(result.stability, mode)
             if run is not UNSET:
                 verdicts.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
-    return together(verdicts)
+    return combine_verdicts(verdicts)
 
 
 @singledispatch
@@ -134,7 +134,7 @@ CARRIED = "log.h5"
 """Name of a log stored in a run."""
 
 
-@taking(EvaluationRequest)
+@accepts_request(EvaluationRequest)
 def evaluate(request: EvaluationRequest) -> Evaluation:
     """Evaluate the model of a run.
 

@@ -11,8 +11,8 @@ import msgspec
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell
-from neurodyn.core.provenance import __version__, of_file, of_files
-from neurodyn.core.verdict import as_verdict, together
+from neurodyn.core.provenance import __version__, file_checksum, files_checksum
+from neurodyn.core.verdict import as_verdict, combine_verdicts
 from neurodyn.evaluate.metrics import METRICS, shown
 from neurodyn.evaluate.records import (
     PERSISTENCE,
@@ -71,8 +71,8 @@ def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigur
     log = _log_of(run, asked.get("data"))
     question = {
         **{name: value for name, value in asked.items() if value is not None}, "version": __version__,
-        "model": of_files(folder, "model/*", "config.yaml", "metrics.jsonl"),
-        "data": of_file(log) if log is not None else None,
+        "model": files_checksum(folder, "model/*", "config.yaml", "metrics.jsonl"),
+        "data": file_checksum(log) if log is not None else None,
     }  # fmt: skip
 
     def measure() -> RunFigures:
@@ -96,7 +96,7 @@ def figures_of(run: str, result: Evaluation) -> RunFigures:
         figures=dict(_figures(result)), baselines=_baselines(result), series={**_series(result), **score},
         settings=settings, seed=seed,
         cost=msgspec.structs.replace(cost, parameters=about.parameters, bytes=size_of(folder / "model")),
-        verdict=str(together([as_verdict(verdict), trained])),
+        verdict=str(combine_verdicts([as_verdict(verdict), trained])),
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _of(result: Evaluation) -> str:
             f"{about.robot} beside its simulator{ground}: {about.rollouts:,} roll-outs of {frames}, seed {about.seed}"
         )
     data = result.data if isinstance(result.data, str) else "its log"
-    digest = of_file(Path(data)).removeprefix("sha256:")[:8] if Path(data).is_file() else ""
+    digest = file_checksum(Path(data)).removeprefix("sha256:")[:8] if Path(data).is_file() else ""
     log = f"{Path(data).name} ({digest})" if digest else data
     return f"{about.robot} beside {log}: {result.split} episodes, {frames}"
 

@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.requests import names_of, taking
+from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict
 from neurodyn.data.header import Split
@@ -330,7 +330,7 @@ def is_run(name: object) -> bool:
     )
 
 
-@taking(AdaptRequest)
+@accepts_request(AdaptRequest)
 def adapt_conditions(request: AdaptRequest) -> IdentifiedConditions:
     """Adapt a network with conditions to logs of a robot: find the conditions, and write a run with them as defaults.
 

@@ -10,7 +10,7 @@ from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
@@ -107,7 +107,7 @@ def _show(out: Path, result: dict[str, Any]) -> None:
     )
 
 
-@taking(DiscoverRequest)
+@accepts_request(DiscoverRequest)
 def discover_robot(request: DiscoverRequest) -> dict[str, Any]:
     """Discover the augmentations of a robot that is given by name, from a file; see `discover_run`."""
     require_tracker(request.logger, request.out)

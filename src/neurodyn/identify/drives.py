@@ -269,7 +269,7 @@ def identify_drive_network(
     elif not ships(robot):
         write_bundle(robot, out / ROBOT)
     artifacts.write_tensors(out / "actuator_network.safetensors", weights)
-    artifacts.write_sealed(out / "actuator_network.json", to_dict(described))
+    artifacts.write_checksummed(out / "actuator_network.json", to_dict(described))
     artifacts.write_json(out / "drive.json", result.plain())
     return result
 

@@ -187,7 +187,7 @@ class _Identification:
             raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
         self.start: Start = start_of(problem.store, settings.start)
         networks = (problem.blueprint or Blueprint()).augmentations
-        acting = any(not drive.leads for drive in self.mechanism.drives.values())
+        acting = any(not drive.prescribes_motion for drive in self.mechanism.drives.values())
         remembers = acting or any(one.remembers for one in networks)
         self.context = settings.context if self.start == "past" else 0
         self.history = settings.history if remembers else 0

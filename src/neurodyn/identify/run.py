@@ -14,7 +14,7 @@ from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.drive import DRIVE_LAWS, Drive
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.requests import names_of, taking
+from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
@@ -69,13 +69,15 @@ def drive_parameters(robot: Robot) -> tuple[str, ...]:
         free += [f"actuator.{name}.{what}" for what in DRIVE_LAWS[drive.kind].free if what in quantities]
         free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in quantities]
         if not drive.elastic:
-            free += [f"{joint}.{what}" for joint in (drive.joints if drive.placed else (name,)) for what in _PASSIVE]
+            free += [
+                f"{joint}.{what}" for joint in (drive.joints if drive.acts_elsewhere else (name,)) for what in _PASSIVE
+            ]
         else:
             free += [f"actuator.{name}.{what}" for what in ("stiffness", "rotor_inertia", "coulomb", "viscous")]
     return tuple(dict.fromkeys(free))
 
 
-@taking(IdentifyRequest)
+@accepts_request(IdentifyRequest)
 def identify(request: IdentifyRequest) -> Identification:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from its log.
 

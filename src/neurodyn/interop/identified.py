@@ -217,12 +217,12 @@ class IdentifiedRobot:
         return [link for link in self.mechanism.links if link.joint.scalar]
 
     @property
-    def efforts(self) -> dict[str, float]:
+    def effort_limits(self) -> dict[str, float]:
         """Effort limit of each driven joint [N m or N], in control order."""
         return {} if self.robot is None else dict(self.robot.actuated)
 
     @property
-    def wanted(self) -> list[str]:
+    def required_quantities(self) -> list[str]:
         """Names of the quantities that a simulator should represent: the free ones, and all those of the drives."""
         names, absent = list(self.free), Drive()
         for joint, drive in self.drives.items():
@@ -251,14 +251,14 @@ class IdentifiedRobot:
 
     def is_free(self, *names: str) -> bool:
         """Return whether any of these quantities, or a component ("elbow.com.x" of "elbow.com"), is free."""
-        return bool(self.names(*names))
+        return bool(self.free_names(*names))
 
     def body_is_free(self, link: str) -> bool:
         """Return whether mass, centre of mass or inertia of a link is free."""
         return self.is_free(*(f"{link}.{what}" for what in BODY))
 
     @property
-    def all_bodies(self) -> bool:
+    def changes_bodies(self) -> bool:
         """Whether the declaration changes the asset's masses or inertias."""
         robot = self.robot
         return robot is not None and (
@@ -266,11 +266,11 @@ class IdentifiedRobot:
         )
 
     @property
-    def one_friction(self) -> bool:
+    def uniform_friction(self) -> bool:
         """Whether all shapes have the same friction coefficient with the ground."""
         return "contact.friction" in self.contact and not self.mechanism.constraints.own("friction")
 
-    def names(self, *prefixes: str) -> set[str]:
+    def free_names(self, *prefixes: str) -> set[str]:
         """Return the free quantities among these and their components."""
         return {name for name in self.free if any(name == one or name.startswith(f"{one}.") for one in prefixes)}
 
@@ -291,7 +291,7 @@ class IdentifiedRobot:
         rigid = [joint for joint, drive in self.drives.items() if not drive.elastic]
         return {f"{ACTUATOR}{joint}.{number}" for joint in rigid for number in ("coulomb", "viscous")}
 
-    def moved(self, joint: str, place: str) -> str:
+    def shifted_origin(self, joint: str, place: str) -> str:
         """Return a joint's position in an asset as three numbers, after its identified change of origin [m]."""
         names = [f"{joint}.origin.{x}" for x in "xyz"]
         shift = [self.free.get(name, 0.0) - self.nominal.get(name, 0.0) for name in names]
@@ -346,7 +346,7 @@ def identified(
         raise InputError(f"{run}: the declaration of its robot, {model.declaration}, is gone; valid: put it back there")
     if not networks:
         _refuse_networks(model, run, network)
-    if placed := [name for name, drive in model.mechanism.drives.items() if drive.placed]:
+    if placed := [name for name, drive in model.mechanism.drives.items() if drive.acts_elsewhere]:
         raise InputError(
             f"{run}: drive {placed[0]!r} has a transmission of its own, which this format lacks; valid: a "
             "robot whose drives are those of joints"
@@ -447,7 +447,7 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
     require_writable(folder)
     with atomic_folder(folder) as partial:
         placed = SIMULATORS[to](identified, partial)
-        left_out = tuple(name for name in identified.wanted if name not in placed)
+        left_out = tuple(name for name in identified.required_quantities if name not in placed)
         held = identified.network is not None or identified.model is not None
         if identified.free and not held and set(identified.free) <= set(left_out):
             raise InputError(
@@ -455,7 +455,7 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
                 "valid: another target"
             )
         files = tuple(sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()))
-    return Exported(folder, files, tuple(name for name in identified.wanted if name in placed), left_out)
+    return Exported(folder, files, tuple(name for name in identified.required_quantities if name in placed), left_out)
 
 
 def read_identified(run: Dynamics | str | Path, *, networks: bool = False) -> IdentifiedRobot:

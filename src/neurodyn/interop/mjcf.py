@@ -93,7 +93,7 @@ def write_options(root: Element, identified: IdentifiedRobot) -> set[str]:
         given["gravity"] = vector(mechanism.gravity)
     if identified.contact and (constraints.cone, constraints.impratio) != (SoftConstraints().cone, 1.0):
         given |= {"cone": constraints.cone, "impratio": number(constraints.impratio)}
-    names = identified.names("gravity")
+    names = identified.free_names("gravity")
     if given:
         option = root.find("option")
         if option is None:
@@ -108,11 +108,11 @@ def write_drives(root: Element, identified: IdentifiedRobot) -> set[str]:
     """Replace the actuators of joints with a drive; an asset without actuators also gets motors."""
     section = root.find("actuator")
     if section is None:
-        if not identified.efforts:
+        if not identified.effort_limits:
             return set()
         section = Element("actuator")
         root.append(section)
-        for joint, effort in identified.efforts.items():
+        for joint, effort in identified.effort_limits.items():
             if joint not in identified.drives:
                 limit = f"{number(-effort)} {number(effort)}"
                 section.append(
@@ -172,7 +172,7 @@ def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
         bodies.append(_body(identified, parent, link, index))
         name = link.joint.name
         parts = (*BODY, "origin", "axis", *((*PASSIVE, "rest", "lower", "upper") if link.joint.scalar else ()))
-        placed |= identified.names(*(f"{name}.{what}" for what in parts))
+        placed |= identified.free_names(*(f"{name}.{what}" for what in parts))
         placed |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
     placed |= {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
     return root, placed
@@ -476,13 +476,15 @@ def _lock(root: Element, locked: tuple[str, ...]) -> None:
 def _write_bodies(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
     """Write masses and inertias of the free bodies, or of all bodies if the declaration changes any."""
     settings = {key for compiler in asset.root.iter("compiler") for key in _INERTIA_SETTINGS if key in compiler.attrib}
-    every = identified.all_bodies or bool(settings and any(map(identified.body_is_free, identified.mechanism.names)))
+    every = identified.changes_bodies or bool(
+        settings and any(map(identified.body_is_free, identified.mechanism.names))
+    )
     placed: set[str] = set()
     for link in identified.mechanism.links:
         body, name = asset.body(link), link.joint.name
         if body is None or not (every or identified.body_is_free(name)):
             continue
-        names = identified.names(*(f"{name}.{what}" for what in BODY))
+        names = identified.free_names(*(f"{name}.{what}" for what in BODY))
         element = _inertial(body, vector(link.com), number(link.mass), fullinertia=vector(link.inertia))
         note(body, element, identified.changes(sorted(names)))
         for child in asset.welded(body):
@@ -506,7 +508,7 @@ def _inertial(body: Element, com: str, mass: str, **inertia: str) -> Element:
 def _write_joint(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
     name, joint = link.joint.name, asset.joint(link)
     write_joint(joint, identified, link, asset.degrees)
-    names = identified.names(*(f"{name}.{what}" for what in (*PASSIVE, "rest", "lower", "upper")))
+    names = identified.free_names(*(f"{name}.{what}" for what in (*PASSIVE, "rest", "lower", "upper")))
     names |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
     note(asset.parents[joint], joint, identified.changes(sorted(names)))
     return names
@@ -519,9 +521,9 @@ def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
     for link in links:
         name, body = link.joint.name, asset.body(link)
         parent = asset.root.find("worldbody") if link.joint.parent < 0 else asset.body(links[link.joint.parent])
-        origin, axis = identified.names(f"{name}.origin"), identified.names(f"{name}.axis")
+        origin, axis = identified.free_names(f"{name}.origin"), identified.free_names(f"{name}.axis")
         if origin and body is not None and asset.parents[body] is parent:
-            body.set("pos", identified.moved(name, body.get("pos", "0 0 0")))
+            body.set("pos", identified.shifted_origin(name, body.get("pos", "0 0 0")))
             note(asset.parents[body], body, identified.changes(sorted(origin)))
             placed |= origin
         if axis:

@@ -335,10 +335,10 @@ def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tup
     for field in sorted({*simulation.expanded_fields, *_FRICTION} - _DERIVED):
         here = wp.to_torch(getattr(simulation.wp_model, field))
         declared = torch.as_tensor(getattr(scene, field), dtype=here.dtype, device=here.device)
-        felt = {} if hybrid is None else dict(_felt(field, hybrid, scene))
+        matched = {} if hybrid is None else dict(_matched_fields(field, hybrid, scene))
         changed = {tuple(place) for place in ((here - declared).abs() > _CHANGED).any(0).nonzero().tolist()}
-        for place in sorted(changed if field not in _FRICTION else {*changed, *felt}):
-            name, value = felt.get(place, ("", 0.0))
+        for place in sorted(changed if field not in _FRICTION else {*changed, *matched}):
+            name, value = matched.get(place, ("", 0.0))
             number = float(declared[place])
             if field in _FRICTION and name:  # overrides values that the declaration derived from it
                 if place in changed or abs(value - number) > _SAME * number:
@@ -350,7 +350,9 @@ def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tup
     return tuple(found.values()), tuple(left)
 
 
-def _felt(field: str, dynamics: HybridDynamics, scene: Any) -> Iterator[tuple[tuple[int, ...], tuple[str, float]]]:
+def _matched_fields(
+    field: str, dynamics: HybridDynamics, scene: Any
+) -> Iterator[tuple[tuple[int, ...], tuple[str, float]]]:
     """Yield indices into a field, and the name and nominal value of the model's quantity there."""
     values = nominal(dynamics.mechanism, dynamics.config.contact)
     columns = SceneColumns(scene, dynamics, torch.device("cpu"))

@@ -31,7 +31,7 @@ def write_newton(identified: IdentifiedRobot, folder: Path) -> set[str]:
     for link in identified.mechanism.links:
         name = link.joint.name
         links[name] = {"mass": link.mass, "com": list(link.com), "inertia": list(link.inertia)}
-        placed |= identified.names(*(f"{name}.{what}" for what in BODY))
+        placed |= identified.free_names(*(f"{name}.{what}" for what in BODY))
         joints[name], own = _joint(identified, link)
         placed |= own
     for name, drive in identified.drives.items():
@@ -49,12 +49,12 @@ def write_newton(identified: IdentifiedRobot, folder: Path) -> set[str]:
     }
     if identified.robot is not None:
         settings["gravity"] = list(identified.mechanism.gravity)
-    if identified.one_friction:
+    if identified.uniform_friction:
         settings["friction"] = identified.contact["contact.friction"]
-        placed |= identified.names("contact.friction")
+        placed |= identified.free_names("contact.friction")
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     (folder / FUNCTION).write_text(inspect.getsource(newton_settings), encoding="utf-8")
-    return placed | identified.names("gravity") | identified.rigid_frictions()
+    return placed | identified.free_names("gravity") | identified.rigid_frictions()
 
 
 def _joint(identified: IdentifiedRobot, link: Link) -> tuple[dict[str, Any], set[str]]:
@@ -67,13 +67,13 @@ def _joint(identified: IdentifiedRobot, link: Link) -> tuple[dict[str, Any], set
         kept = [*_PASSIVE, *(() if soft or link.lower is None else _SPRINGS)]
         values = {what: getattr(link, what) for what in kept if getattr(link, what) is not None}
         values |= {"damping": identified.damping(link), "friction": identified.friction(link)}
-        if name in identified.efforts:
-            values["effort_limit"] = identified.efforts[name]
+        if name in identified.effort_limits:
+            values["effort_limit"] = identified.effort_limits[name]
         if identified.is_free(f"{name}.axis"):
             values["axis"] = list(joint.axis)
     if identified.is_free(f"{name}.origin"):
         values["origin"] = list(joint.parent_frame[:3])
-    return values, identified.names(*(f"{name}.{what}" for what in (*kept, "origin", "axis")))
+    return values, identified.free_names(*(f"{name}.{what}" for what in (*kept, "origin", "axis")))
 
 
 def _drive(drive: Drive) -> tuple[dict[str, Any], set[str]]:

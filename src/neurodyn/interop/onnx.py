@@ -183,10 +183,10 @@ class PlainFrame(NeuralFrame):
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Predict one frame; see `NeuralFrame.forward`."""
         ahead = rest[-2:] if self.encoding.starts_ahead else ()
-        start = self.begun(q, qd, *ahead)
+        start = self.base_prediction(q, qd, *ahead)
         return self._after(start, self.encoded(start, control), rest[: len(rest) - len(ahead)])
 
-    def begun(self, q: Tensor, qd: Tensor, *ahead: Tensor) -> BasePrediction:
+    def base_prediction(self, q: Tensor, qd: Tensor, *ahead: Tensor) -> BasePrediction:
         """Return the state that the network corrects; `ahead` holds q and qd after the base motion, if any."""
         start = BasePrediction(ahead[0], ahead[1], ahead[1] - qd, start=q) if ahead else BasePrediction(q, qd)
         return self.encoding.viewed(start, self.environment)

@@ -143,7 +143,7 @@ def drive_fields(identified: IdentifiedRobot, joint: str) -> tuple[dict[str, Any
     if (gains := drive.pd_gains()) is not None:
         fields["stiffness"], fields["damping"], held = gains
         placed |= held
-    limit = drive.effort_limit if drive.effort_limit is not None else identified.efforts.get(joint)
+    limit = drive.effort_limit if drive.effort_limit is not None else identified.effort_limits.get(joint)
     return fields | {"effort_limit": Raw("math.inf") if limit is None else limit}, placed
 
 

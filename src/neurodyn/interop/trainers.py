@@ -101,8 +101,10 @@ def write_isaaclab(identified: IdentifiedRobot, folder: Path) -> set[str]:
             constant("BODIES", {re.escape(body): (link.mass, link.com, link.inertia) for body, link in bodies}),
             _FUNCTION.strip("\n"),
         ]
-        placed |= identified.names("gravity", *(f"{link}.{what}" for link in names for what in BODY))
-        placed |= identified.names(*(f"{link.joint.name}.{what}" for link in limited for what in ("lower", "upper")))
+        placed |= identified.free_names("gravity", *(f"{link}.{what}" for link in names for what in BODY))
+        placed |= identified.free_names(
+            *(f"{link.joint.name}.{what}" for link in limited for what in ("lower", "upper"))
+        )
     entries = "\n".join(f"    {code(name)}: {text}," for name, text in actuators.items())
     parts.append(f"ACTUATORS = {{\n{entries}\n}}")
     if identified.robot is not None and spawn is not None:
@@ -144,7 +146,7 @@ def _actuators(identified: IdentifiedRobot, folder: Path) -> tuple[dict[str, str
         groups["network"] = _network(identified, identified.network, folder)
     for link in identified.scalar_links:
         name = link.joint.name
-        placed |= identified.names(*(f"{name}.{what}" for what in ("armature", "friction", "damping")))
+        placed |= identified.free_names(*(f"{name}.{what}" for what in ("armature", "friction", "damping")))
         if name in covered:
             continue
         kind, fields, numbers = _drive(identified, name)
@@ -171,7 +173,7 @@ def _drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any]
     """Return the class of a joint's actuator, its fields, and the drive parameters they represent."""
     drive = identified.drives.get(joint)
     if drive is None:
-        effort = identified.efforts.get(joint)
+        effort = identified.effort_limits.get(joint)
         if effort is None:
             return "ImplicitActuatorCfg", {"stiffness": 0.0, "damping": 0.0}, set()
         return "IdealPDActuatorCfg", {"stiffness": 0.0, "damping": 0.0, "effort_limit": effort}, set()
@@ -196,7 +198,7 @@ def _network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path)
         "network_file": _path(NETWORK),
         "saturation_effort": unlimited,
         "velocity_limit": unlimited,
-        "effort_limit": {re.escape(j): identified.efforts.get(j, unlimited) for j in network.joints},
+        "effort_limit": {re.escape(j): identified.effort_limits.get(j, unlimited) for j in network.joints},
         **(_joint(identified, links) if links else {}),
     }
     if config.network == "gru":
@@ -258,7 +260,7 @@ def _mjlab_actuators(identified: IdentifiedRobot, folder: Path) -> tuple[list[st
     network = identified.network
     if network is not None:
         entries.append(_mjlab_network(identified, network, folder))
-    for joint in {**identified.efforts, **identified.drives}:
+    for joint in {**identified.effort_limits, **identified.drives}:
         if network is None or joint not in network.joints:
             kind, fields, numbers = _mjlab_drive(identified, joint)
             entries.append(call(kind, {"target_names_expr": (re.escape(joint),), **fields}, 4))
@@ -270,7 +272,7 @@ def _mjlab_drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str
     """Return the class of a joint's actuator, its fields, and the drive parameters they represent."""
     drive = identified.drives.get(joint)
     if drive is None:
-        return "BuiltinMotorActuatorCfg", {"effort_limit": identified.efforts.get(joint)}, set()
+        return "BuiltinMotorActuatorCfg", {"effort_limit": identified.effort_limits.get(joint)}, set()
     kind, (fields, placed) = "IdealPdActuatorCfg", drive_fields(identified, joint)
     if drive.saturation_effort is not None:
         kind = "DcMotorActuatorCfg"
@@ -290,7 +292,7 @@ def _mjlab_network(identified: IdentifiedRobot, network: TrainedNetwork, folder:
         raise InputError(f"{network.run}: its actuator network is a {config.network}; valid for mjlab: an mlp")
     network.require_pair("mjlab")
     write_script(perceptron(network, consecutive=True), folder / NETWORK)
-    efforts = [identified.efforts[joint] for joint in network.joints if joint in identified.efforts]
+    efforts = [identified.effort_limits[joint] for joint in network.joints if joint in identified.effort_limits]
     fields: dict[str, Any] = {
         "target_names_expr": tuple(map(re.escape, network.joints)),
         "network_file": Raw(f"str(FOLDER / {code(NETWORK)})"),

@@ -103,12 +103,12 @@ def _write_body(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> s
     name, body = link.joint.name, asset.link(link)
     fixed = asset.fixed_to(body)
     complete = all(one.find("inertial") is not None for one in (body, *fixed))
-    if complete and not identified.all_bodies and not identified.body_is_free(name):
+    if complete and not identified.changes_bodies and not identified.body_is_free(name):
         return set()
     element = _inertial(body, vector(link.com), link.mass, link.inertia)
     for child in fixed:
         _inertial(child, "0 0 0", _NEGLIGIBLE, (*(3 * (_NEGLIGIBLE * 1e-3,)), 0.0, 0.0, 0.0))
-    names = identified.names(*(f"{name}.{what}" for what in BODY))
+    names = identified.free_names(*(f"{name}.{what}" for what in BODY))
     note(body, element, identified.changes(sorted(names)))
     return names
 
@@ -140,7 +140,7 @@ def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
         if getattr(declared, what) is not None or identified.is_free(f"{name}.{what}") or value != getattr(link, what):
             _child(joint, "dynamics").set(what, number(value))
     drive = identified.drives.get(name)
-    effort = identified.efforts.get(name) if drive is None or drive.effort_limit is None else drive.effort_limit
+    effort = identified.effort_limits.get(name) if drive is None or drive.effort_limit is None else drive.effort_limit
     if link.lower is not None and link.upper is not None:
         limit = _child(joint, "limit")
         limit.attrib.update(lower=number(link.lower), upper=number(link.upper))
@@ -154,7 +154,7 @@ def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
         limit = _child(joint, "limit")
         limit.set("effort", number(effort) if effort is not None else limit.get("effort", "0"))
         limit.set("velocity", limit.get("velocity", number(_SPEED)))
-    names = identified.names(*(f"{name}.{what}" for what in ("damping", "friction", "lower", "upper")))
+    names = identified.free_names(*(f"{name}.{what}" for what in ("damping", "friction", "lower", "upper")))
     note(asset.root, joint, identified.changes(sorted(names)))
     return names | (drive_names(name, ("effort_limit",)) if drive is not None else set())
 
@@ -162,12 +162,12 @@ def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
 def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
     """Write an identified origin, as a shift, and an identified joint axis."""
     name, joint, placed = link.joint.name, asset.joint(link), set()
-    origin, axis = identified.names(f"{name}.origin"), identified.names(f"{name}.axis")
+    origin, axis = identified.free_names(f"{name}.origin"), identified.free_names(f"{name}.axis")
     parents = identified.mechanism.links
     parent = asset.base if link.joint.parent < 0 else asset.link(parents[link.joint.parent])
     if origin and _end(joint, "parent") == parent.get("name"):
         element = _child(joint, "origin")
-        element.set("xyz", identified.moved(name, element.get("xyz", "0 0 0")))
+        element.set("xyz", identified.shifted_origin(name, element.get("xyz", "0 0 0")))
         placed |= origin
     if axis:
         _child(joint, "axis").set("xyz", vector(link.joint.axis))

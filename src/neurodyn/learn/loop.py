@@ -285,7 +285,7 @@ class TrainingLoop:
             found.append(verdicts.of_divergence(at.first, at.last, at.best_step, best=not self._keep_last))
         found.append(verdicts.of_skipped(at.skipped, at.step, f" ({fault})" if fault else ""))
         found.append(verdicts.of_left_out(at.left_out, fault or "their gradient was not finite"))
-        return verdicts.together(found)
+        return verdicts.combine_verdicts(found)
 
     def _is_starved(self) -> bool:
         """Return whether other processes used most of the CPU during a CPU training with a budget of wall time."""

@@ -20,7 +20,7 @@ from neurodyn.core.config import Config, from_dict, to_dict, to_yaml
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.provenance import of_file, of_files, package_versions, processor, source_commit
+from neurodyn.core.provenance import file_checksum, files_checksum, package_versions, processor, source_commit
 from neurodyn.learn.devices import current_ranks
 
 S = TypeVar("S", bound=Config)
@@ -119,7 +119,7 @@ def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str =
     else:
         now = msgspec.structs.replace(before, files=file_checksums(record))
     if now != before:
-        artifacts.write_sealed(out / MANIFEST, to_dict(now))
+        artifacts.write_checksummed(out / MANIFEST, to_dict(now))
 
 
 def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> Manifest:
@@ -165,7 +165,7 @@ def file_checksums(record: RunRecord[Any]) -> dict[str, str]:
     starts = record.starts if isinstance(record.starts, str) else ""
     named = (getattr(record.settings, name, None) for name in _SETTINGS)
     names = [*data_of(record), starts, declaration_of(record.robot), *(name for name in named if isinstance(name, str))]
-    return {name: of_file(Path(name)) for name in names if name and Path(name).is_file()}
+    return {name: file_checksum(Path(name)) for name in names if name and Path(name).is_file()}
 
 
 def declaration_of(robot: str) -> str:
@@ -183,7 +183,7 @@ def model_checksums(record: RunRecord[Any]) -> dict[str, str]:
             continue
         folder = artifacts.resolve_run(name) if name.startswith(artifacts.PRETRAINED) else Path(name)
         if (folder / "model").is_dir():
-            sums[name] = of_files(folder, "model/*")
+            sums[name] = files_checksum(folder, "model/*")
         elif (folder / "config.json").is_file():
-            sums[name] = of_files(folder, "config.json", "policy.safetensors", "state/*")
+            sums[name] = files_checksum(folder, "config.json", "policy.safetensors", "state/*")
     return sums

@@ -17,9 +17,9 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.plain_data import require_regular
 from neurodyn.core.progress import Progress
-from neurodyn.core.provenance import of_file
+from neurodyn.core.provenance import file_checksum
 from neurodyn.core.registry import Registry
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.artifact import ROBOT
 from neurodyn.dynamics.kinds import KINDS
@@ -124,7 +124,7 @@ class Reproduction:
         return asdict(self)
 
 
-@taking(ReproduceRequest)
+@accepts_request(ReproduceRequest)
 def reproduce(request: ReproduceRequest) -> Reproduction:
     """Repeat the training of a run from the same inputs, and compare the results.
 
@@ -225,7 +225,7 @@ def _require_file(path: str, wanted: str, run: Path, valid: str) -> None:
     file = Path(path)
     if file.exists():
         require_regular(file, "a file")
-    _require_same(path, of_file(file) if file.is_file() else None, wanted, run, valid)
+    _require_same(path, file_checksum(file) if file.is_file() else None, wanted, run, valid)
 
 
 def _require_same(name: str, found: str | None, wanted: str, run: Path, valid: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import replaced
 from neurodyn.core.errors import InputError, choices, unknown
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.conditions import fitted_conditions
@@ -30,7 +30,7 @@ from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import as_logged, open_measured_data, open_robot_data
 
 
-@taking(TrainRequest)
+@accepts_request(TrainRequest)
 def train(request: TrainRequest) -> TrainState:
     """Train a model of a robot and write it to a run directory.
 
@@ -50,7 +50,7 @@ def train(request: TrainRequest) -> TrainState:
         )  # fmt: skip
 
 
-@taking(FinetuneRequest)
+@accepts_request(FinetuneRequest)
 def finetune(request: FinetuneRequest) -> TrainState:
     """Adapt the model of a run to other data of the same robot, in a new run directory.
 

@@ -137,8 +137,8 @@ class Engine:
         self._spec = spec
         self._dt = spec.dt / config.substeps
         drives = mechanism.drives
-        self._leading = tuple(name for name in spec.controls if name in drives and drives[name].leads)
-        self.constants = nominal(mechanism, config.contact) | {f"{name}.armature": _HEAVY for name in self._leading}
+        self._prescribed = tuple(name for name in spec.controls if name in drives and drives[name].prescribes_motion)
+        self.constants = nominal(mechanism, config.contact) | {f"{name}.armature": _HEAVY for name in self._prescribed}
         self._advanced = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
             if name not in self.constants:
@@ -239,7 +239,7 @@ class Engine:
         )
         self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
         for name, command in zip(self._spec.controls, control, strict=True):
-            if name in self._leading:  # follows a prescribed path, given by its command
+            if name in self._prescribed:  # follows a prescribed path, given by its command
                 qd[self._spec.qd_names.index(name)] = command
         tree = Tree(mechanism, scope)
         readings, q = q, self._positions(scope, q)
@@ -324,7 +324,7 @@ class Engine:
                 f"blueprint: structure inertial is not known to contact: {self.config.contact}, which solves with the "
                 "mechanism's own mass matrix; valid: contact: force, or none"
             )
-        if self._leading:
+        if self._prescribed:
             raise InputError(
                 "blueprint: structure inertial is not known to joints on a prescribed path; valid: a mechanism without "
                 "them, or networks of another structure"
@@ -346,7 +346,7 @@ class Engine:
         """Convert encoder readings to joint positions; with sign -1, joint positions to readings."""
         q = list(readings)
         for name, drive in self.mechanism.drives.items():
-            if name not in self._leading and not drive.placed:
+            if name not in self._prescribed and not drive.acts_elsewhere:
                 row = self._spec.q_names.index(name)
                 q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
@@ -395,14 +395,14 @@ class Engine:
     ) -> tuple[Drive, Transmission, DriveForce]:
         """Return a control's drive, its transmission and its force, which is zero on a prescribed path."""
         drive = self.mechanism.drives.get(name, Drive())
-        if drive.placed:
+        if drive.acts_elsewhere:
             transmission = transmission_of(drive, motion)
             joint = transmission.joint(name, motion.qd, drive)
         else:
             row, dof = self._spec.q_names.index(name), self._spec.qd_names.index(name)
             transmission = Transmission(motion.q[row], {dof: 1.0})
             joint = DrivenJoint(name, motion.q[row], motion.qd[dof], self._spec.continuous[row])
-        if name in self._leading:
+        if name in self._prescribed:
             return drive, transmission, DriveForce(0.0)
         if name not in self.mechanism.drives:
             return drive, transmission, DriveForce(command)

@@ -263,7 +263,7 @@ def policy_config(task: Task, network: NetworkSettings, privileged: tuple[str, .
 def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> None:
     """Write a policy; each file replaces its predecessor atomically."""
     artifacts.write_tensors(folder / "policy.safetensors", network.state_dict())
-    artifacts.write_sealed(folder / "config.json", to_dict(config))
+    artifacts.write_checksummed(folder / "config.json", to_dict(config))
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -25,7 +25,7 @@ from neurodyn.control.resolve import open_dynamics
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
@@ -227,7 +227,7 @@ def _require_teacher(network: NetworkSettings, where: str, *, adapt: bool) -> No
         )
 
 
-@taking(DistillPolicyRequest)
+@accepts_request(DistillPolicyRequest)
 def open_distillation(request: DistillPolicyRequest) -> PolicyTrainingJob:
     """Return the requested training, with teacher, dynamics and settings loaded and checked.
 

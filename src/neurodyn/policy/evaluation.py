@@ -22,9 +22,9 @@ from neurodyn.core.config import Record, read_plain
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
-from neurodyn.core.provenance import __version__, of_files
-from neurodyn.core.requests import names_of, taking
-from neurodyn.core.verdict import Verdict, as_verdict, of_failed, of_returns, of_unconfirmed, together
+from neurodyn.core.provenance import __version__, files_checksum
+from neurodyn.core.requests import accepts_request, names_of
+from neurodyn.core.verdict import Verdict, as_verdict, combine_verdicts, of_failed, of_returns, of_unverified_return
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
@@ -202,7 +202,7 @@ def play(
     return replace(tally.outcome(), robots=robots, drawn=world.robots.names)
 
 
-@taking(EvaluatePolicyRequest)
+@accepts_request(EvaluatePolicyRequest)
 def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     """Measure the return of one or several policies in each of some dynamics.
 
@@ -288,12 +288,12 @@ def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
         models = [one for one in results if one.dynamics not in from_logs and not is_declared(one.dynamics)]
         found = [of_returns(one.mean, truth.mean, f"{truth.dynamics}, made from logs,") for one in models]
         found += [
-            of_unconfirmed(one.mean, declared.mean)
+            of_unverified_return(one.mean, declared.mean)
             for one in results
             if declared is not None and one.dynamics in from_logs
         ]
     found.append(of_failed(truth.failed, f"fail {where}", "train longer", grade="warning"))
-    return together(found)
+    return combine_verdicts(found)
 
 
 def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:
@@ -359,7 +359,7 @@ def policy_figures(
     question = {
         **asked, "dynamics": [(name, _checksum(name)) for name in where], "episodes": episodes, "seed": seed,
         "version": __version__,
-        "model": of_files(folder, "policy.safetensors", "config.json", "config.yaml", "metrics.jsonl"),
+        "model": files_checksum(folder, "policy.safetensors", "config.json", "config.yaml", "metrics.jsonl"),
     }  # fmt: skip
 
     def measure() -> RunFigures:
@@ -398,7 +398,7 @@ def _measured(
         cost=msgspec.structs.replace(
             cost, parameters=weights_in(network.parameters()), bytes=(folder / "policy.safetensors").stat().st_size
         ),
-        verdict=str(together([as_verdict(result.verdict), trained])),
+        verdict=str(combine_verdicts([as_verdict(result.verdict), trained])),
     )  # fmt: skip
 
 
@@ -421,4 +421,4 @@ def _checksum(dynamics: str) -> str:
     """Return the checksum of a model; empty for a simulator."""
     if dynamics in {ANALYTIC, *KINDS}:
         return ""
-    return of_files(artifacts.resolve_run(dynamics), "model/*")
+    return files_checksum(artifacts.resolve_run(dynamics), "model/*")

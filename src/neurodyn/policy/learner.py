@@ -24,7 +24,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Verdict, of_returns, of_unconfirmed
+from neurodyn.core.verdict import Verdict, of_returns, of_unverified_return
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
@@ -142,7 +142,7 @@ class PolicyLearner(Learner):
         if self._reference is None or self._real is None or at.last is None:
             return found
         if self._where.dynamics.from_logs and is_declared(self._reference.name):
-            return [*found, of_unconfirmed(at.last, self._real)]
+            return [*found, of_unverified_return(at.last, self._real)]
         return [*found, of_returns(at.last, self._real, self._reference.name)]
 
     def keep_now_and_then(self, at: TrainState) -> None:

@@ -35,7 +35,7 @@ from neurodyn.core.description.spec import Channel, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.requests import names_of, taking
+from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import SIMULATED, Status, StoreHeader
 from neurodyn.data.readers import write_rows
@@ -129,7 +129,7 @@ def measured_spec(task: Task) -> StateSpec:
     )
 
 
-@taking(LogPolicyRequest)
+@accepts_request(LogPolicyRequest)
 def log_policies(request: LogPolicyRequest) -> "LogSummary":
     """Record the motions of several policies for one task in the simulator or a model, with rewards and episode ends.
 

@@ -12,7 +12,7 @@ from neurodyn.control.starts import OneStart, Starts, home_ground, task_ground
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
@@ -25,7 +25,7 @@ LONGEST = 10.0
 """Default length of a recording, unless an episode is shorter [s]."""
 
 
-@taking(PlayPolicyRequest)
+@accepts_request(PlayPolicyRequest)
 def record_policy(request: PlayPolicyRequest) -> Recording:
     """Record a policy in two dynamics from the same start.
 

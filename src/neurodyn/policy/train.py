@@ -14,7 +14,7 @@ from msgspec import UNSET
 from neurodyn.control.resolve import open_dynamics, open_reference
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
@@ -54,7 +54,7 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     )  # fmt: skip
 
 
-@taking(PolicyTrainingJob)
+@accepts_request(PolicyTrainingJob)
 def train_policy(job: PolicyTrainingJob) -> TrainState:
     """Train a policy and write it to a folder.
 

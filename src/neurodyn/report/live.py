@@ -111,7 +111,7 @@ class LiveSession:
         states: Their states, one world each.
         pushes: Effect of impulses.
         commands: Ranges of the sliders.
-        why: Reason why a dynamics stopped; empty if none has.
+        stop_reason: Reason why a dynamics stopped; empty if none has.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ class LiveSession:
         self._seed += 1
         self.states = [start for _ in self.dynamics]
         self._begin()
-        self.frame, self.why = 0, ""
+        self.frame, self.stop_reason = 0, ""
 
-    def align(self) -> None:
+    def synchronise(self) -> None:
         """Set all dynamics to the first one's state."""
         self.states = [self.states[0] for _ in self.dynamics]
         self._begin()
@@ -147,7 +147,7 @@ class LiveSession:
 
     def advance(self, values: Sequence[float], link: str | None = None, force: np.ndarray | None = None) -> None:
         """Advance one frame under commands, shape [nu], and a force on a link [N], shape [3], world axes."""
-        if self.why:
+        if self.stop_reason:
             return
         control = self._control(torch.tensor([list(values)], dtype=self.states[0].q.dtype))
         after = []
@@ -159,7 +159,7 @@ class LiveSession:
                     state = replace(state, qd=state.qd + change)
                 self._carries[k], step = one.step(self._carries[k], state, control)
                 if not bool(step.state.q.isfinite().all() and step.state.qd.isfinite().all()):
-                    self.why = f"{name} diverged after {self.frame * self.robot.dt:.2f} s; reset"
+                    self.stop_reason = f"{name} diverged after {self.frame * self.robot.dt:.2f} s; reset"
                     return
                 after.append(step.state)
         self.states, self.frame = after, self.frame + 1
@@ -255,7 +255,7 @@ class LiveView:
         if not self.paused.value:
             horizon = round(self.horizon.value / session.robot.dt)
             if len(session.states) > 1 and horizon and session.frame % horizon == 0:
-                session.align()
+                session.synchronise()
             session.advance([slider.value for slider in self.sliders], self.link.value, self.force())
             self._note()
         self.show()
@@ -276,7 +276,7 @@ class LiveView:
             mesh.position, mesh.wxyz = pose[:3] + shift, (pose[6], *pose[3:6])
         if not self.held:
             self.handle.position = self._places(0)[self._bodies[self.link.value]]
-        self.status.content = self.session.why or f"{self.session.frame * self.session.robot.dt:.2f} s"
+        self.status.content = self.session.stop_reason or f"{self.session.frame * self.session.robot.dt:.2f} s"
 
     def run(self, seconds: float | None = None) -> int:
         """Run in real time for a number of seconds, or until Ctrl-C; return the number of frames."""

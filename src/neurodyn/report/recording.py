@@ -18,7 +18,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
@@ -184,7 +184,7 @@ def record_log(
     )
 
 
-@taking(RecordingRequest)
+@accepts_request(RecordingRequest)
 def record_run(request: RecordingRequest) -> Recording:
     """Record a run's model and its simulator, or the log that it was trained on.
 

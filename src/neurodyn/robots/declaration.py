@@ -244,7 +244,7 @@ class Robot(Config, frozen=True):
             if names.count(name) > 1:
                 raise ValueError(f"joints lists {name!r} twice")
         scalar = {joint.name for joint in self.joints if joint.scalar}
-        placed = {name for name, drive in self.drives.items() if drive.placed}
+        placed = {name for name, drive in self.drives.items() if drive.acts_elsewhere}
         _require_known("actuated", self.actuated, scalar | placed)
         _require_known("invariant", self.invariant or (), scalar)
         for name, drive in self.drives.items():
@@ -489,7 +489,7 @@ class Robot(Config, frozen=True):
     def _row(self, name: str) -> dict[str, float]:
         """Return the factor of each joint in the length of a drive; empty for one that acts elsewhere."""
         drive = self.drives.get(name, Drive())
-        if drive.placed:
+        if drive.acts_elsewhere:
             return {} if drive.transmission is UNSET else drive.transmission
         return {name: 1.0}
 

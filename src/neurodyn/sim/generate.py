@@ -21,7 +21,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed, require_seed
 from neurodyn.core.workers import Workers, resolve_threads
 from neurodyn.data.header import Status, StoreHeader, dataset
@@ -101,7 +101,7 @@ class GenerationSummary(Config, frozen=True):
         return self.simulated / max(self.cpu_seconds, 1e-9)
 
 
-@taking(GenerationRequest)
+@accepts_request(GenerationRequest)
 def generate(request: GenerationRequest) -> GenerationSummary:
     """Write a data set of a robot from its simulator.
 

@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.artifacts import atomic_folder, read_json, read_weights, restore_folder, write_sealed, write_tensors
+from neurodyn.core.artifacts import (
+    atomic_folder,
+    read_json,
+    read_weights,
+    restore_folder,
+    write_checksummed,
+    write_tensors,
+)
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.nets.normaliser import Normaliser
@@ -139,7 +146,7 @@ def save_imitation(folder: Path, network: ForceNetwork, config: ImitationConfig,
 
     with atomic_folder(folder) as partial:
         write_tensors(partial / WEIGHTS, dict(network.state_dict()))
-        write_sealed(partial / CONFIG, to_dict(config))
+        write_checksummed(partial / CONFIG, to_dict(config))
         if not onnx:
             return
         examples = network.normaliser.mean + network.normaliser.std * torch.randn(8, FEATURES)

@@ -26,7 +26,7 @@ def test_every_number_has_a_unit():
 
 def test_a_joint_on_a_prescribed_path_has_no_numbers():
     drive = Drive(kind="velocity")
-    assert drive.leads
+    assert drive.prescribes_motion
     assert drive.quantities() == {}
     assert require_drives({"a": drive, "b": drive}, ("a", "b"), "drives") == "velocity"
     with pytest.raises(InputError, match="which the joint follows exactly; valid: no other numbers"):
@@ -117,7 +117,7 @@ def test_actuators_stand_beside_drives_of_any_kind():
     assert {"kp": 80.0, "kd": 0.0}.items() <= SERVO.quantities().items()
     motor = Drive(kind="affine", per_command=-2.0, state=DriveState(kind="filter", time_constant=0.02))
     assert motor.remembers
-    assert not motor.forgetful().remembers
+    assert not motor.without_memory().remembers
     assert {"per_command": -2.0, "offset": 0.0, "kp": 0.0, "kd": 0.0}.items() <= motor.quantities().items()
     assert not {"per_command", "offset"} & set(Drive().quantities())
 

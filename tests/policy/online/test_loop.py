@@ -13,7 +13,7 @@ from msgspec import UNSET
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
-from neurodyn.core.provenance import of_file
+from neurodyn.core.provenance import file_checksum
 from neurodyn.data.store import Store
 from neurodyn.dynamics import load
 from neurodyn.learn.manifest import read_manifest
@@ -221,7 +221,7 @@ def test_a_loop_is_run_once_more(whole, tmp_path):
 def test_a_loop_is_run_once_more_with_the_same_files_alone(whole, tmp_path):
     out, _, _ = whole
     small = out.parent / "small.yaml"
-    assert read_manifest(out).files == {str(small): of_file(small)}
+    assert read_manifest(out).files == {str(small): file_checksum(small)}
     before = small.read_text()
     small.write_text(before.replace("steps: 40", "steps: 41"))
     with pytest.raises(InputError, match=r"small\.yaml: is not what .* was made from"):

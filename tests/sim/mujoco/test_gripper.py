@@ -271,7 +271,7 @@ def test_identification_and_adaptation_free_numbers_that_there_are(robot: Robot,
     assert {"actuator.lift.kp", "actuator.grip.per_command", "finger_left.damping"} <= set(free)
     late = with_lag(robot)
     assert late.drives["lift"].lag is None, "a lag would make the damping explicit"
-    assert late.drives["lift"].reach > 0
+    assert late.drives["lift"].longest_held_delay > 0
     found = {
         coordinate.name for coordinate in _drive_coordinates(late, nominal(declared_hybrid(late).mechanism, "soft"))
     }

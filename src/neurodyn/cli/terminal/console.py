@@ -42,8 +42,8 @@ def terminal(width: int = 0, **options: Any) -> "Console":
 
 
 @contextmanager
-def claimed(json: Path | None, out: Path | None) -> Iterator[None]:
-    """Lock the folder that `keep_result` will write into; same arguments.
+def locked_output(json: Path | None, out: Path | None) -> Iterator[None]:
+    """Lock the folder that `write_result` will write into; same arguments.
 
     Raises:
         InputError: One of its files cannot be written, or another process is writing into the folder.
@@ -56,7 +56,7 @@ def claimed(json: Path | None, out: Path | None) -> Iterator[None]:
         yield
 
 
-def keep_figures(json: Path | None, figures: object) -> None:
+def write_figures(json: Path | None, figures: object) -> None:
     """Write figures to the file given with --json, if any, and say so."""
     from neurodyn.core.artifacts import write_json
 
@@ -65,11 +65,11 @@ def keep_figures(json: Path | None, figures: object) -> None:
         print(f"figures: {json}")
 
 
-def keep_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
+def write_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
     """Write the figures of a result to `json`, and result.json and report.html to the folder `out`, if not None."""
     from neurodyn.core.artifacts import write_json
 
-    keep_figures(json, result.plain())
+    write_figures(json, result.plain())
     if out is not None:
         write_json(out / "result.json", result.plain())
         write_page(out / _PAGE)

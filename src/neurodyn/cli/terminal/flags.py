@@ -20,7 +20,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.registry import Registry
-from neurodyn.core.requests import arguments_of, documented, entries, flag_of, with_arguments
+from neurodyn.core.requests import arguments_of, docstring_entries, field_docs, flag_of, with_arguments
 
 if TYPE_CHECKING:
     from neurodyn.core.workers import Executor
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value", str, int)
 
 
-def read_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> PrimitiveConstructorSpec[_Value]:
+def parsed_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> PrimitiveConstructorSpec[_Value]:
     """Return a type annotation for a flag with one value.
 
     Args:
@@ -48,7 +48,7 @@ def read_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> 
     )
 
 
-def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstructorSpec[str]:
+def registry_name(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstructorSpec[str]:
     """Return an annotation for a `str` flag that takes the names in one or several registries.
 
     Names are looked up when the flag is read: a plug-in may register more after the verb's import.
@@ -66,7 +66,7 @@ def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstruc
             )
         return given
 
-    return read_by(named, f"{{{','.join(name for one in every for name in one)}}}", str)
+    return parsed_by(named, f"{{{','.join(name for one in every for name in one)}}}", str)
 
 
 def _logger(given: str) -> str:
@@ -76,7 +76,7 @@ def _logger(given: str) -> str:
     return given
 
 
-_Logger = Annotated[str, read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)]
+_Logger = Annotated[str, parsed_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)]
 LoggerFlag = _Logger | None
 """Tracker of a training; None for TensorBoard, or the run's previous tracker."""
 
@@ -91,7 +91,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-_Threads = Annotated[int, read_by(_count, "N", int)]
+_Threads = Annotated[int, parsed_by(_count, "N", int)]
 Threads = _Threads | None
 """Number of cores for a verb; None for its default."""
 
@@ -107,7 +107,7 @@ def _device(name: str) -> str:
     return name
 
 
-Device = Annotated[str, read_by(_device, "cpu|cuda|cuda:N", str)]
+Device = Annotated[str, parsed_by(_device, "cpu|cuda|cuda:N", str)]
 """Device of a verb: an available torch device."""
 
 
@@ -142,7 +142,7 @@ GpuIds = Annotated[
 def _net() -> Any:
     from neurodyn.nets.networks import NETWORKS
 
-    return Annotated[str, one_of(NETWORKS)]
+    return Annotated[str, registry_name(NETWORKS)]
 
 
 def _base(given: str) -> str:
@@ -159,7 +159,7 @@ READERS: Mapping[str, Callable[[], Any]] = {
     "threads": lambda: _Threads,
     "logger": lambda: _Logger,
     "net": _net,
-    "base": lambda: Annotated[str, read_by(_base, "free|impulses|contact|RUN", str)],
+    "base": lambda: Annotated[str, parsed_by(_base, "free|impulses|contact|RUN", str)],
     "each": lambda: UseAppendAction[tuple[str, ...]],
 }
 """Flag types that a request names (see `core.requests.Flag`), built when a verb that uses one is loaded."""
@@ -316,7 +316,7 @@ def command(
 
         signature = inspect.Signature(list(placed.values()))
         call.__dict__ |= {"request": request, "without": without, "__signature__": signature}
-        meanings = documented(request) | entries(verb.__doc__, "Flags")
+        meanings = field_docs(request) | docstring_entries(verb.__doc__, "Flags")
         meanings |= {name: _with_default(overriding, name) for name in overrides}
         texts = {one.name: _IN_PYTHON.sub(".", meanings[name]) for name, one in placed.items()}
         call.__doc__ = with_arguments(verb, texts)
@@ -348,7 +348,7 @@ def _overrides(settings: type, names: Collection[str]) -> dict[str, inspect.Para
 
 def _with_default(settings: Any, name: str) -> str:
     """Return a settings field's meaning, with its default unless the text states one."""
-    meaning = documented(settings)[name]
+    meaning = field_docs(settings)[name]
     default = next(one.default for one in arguments_of(settings) if one.name == name)
     if default in (None, ()) or "by default" in meaning:
         return meaning

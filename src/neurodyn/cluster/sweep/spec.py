@@ -81,11 +81,11 @@ class Chooser(Protocol):
         """Return a setting; numbers are requested in order."""
         ...
 
-    def replay(self, number: int, values: Values) -> None:
+    def restore(self, number: int, values: Values) -> None:
         """Record a setting chosen before the sweep was resumed, instead of `choose`."""
         ...
 
-    def tell(self, number: int, score: float | None) -> None:
+    def record_score(self, number: int, score: float | None) -> None:
         """Record the mean figure of a setting, lower is better; None if it failed."""
         ...
 
@@ -107,14 +107,14 @@ class Grid:
         """See `Chooser`."""
         return self._all[number]
 
-    def replay(self, number: int, values: Values) -> None:
+    def restore(self, number: int, values: Values) -> None:
         """See `Chooser`."""
 
-    def tell(self, number: int, score: float | None) -> None:
+    def record_score(self, number: int, score: float | None) -> None:
         """See `Chooser`."""
 
 
-class Chance(Grid):
+class RandomSearch(Grid):
     """Independent draws; setting k depends only on (seed, k); see `Chooser`."""
 
     def __init__(self, space: Space, samples: int | None, seed: int) -> None:
@@ -152,7 +152,7 @@ class Optuna:
             for name, entry in self._space.items()
         }
 
-    def replay(self, number: int, values: Values) -> None:
+    def restore(self, number: int, values: Values) -> None:
         """See `Chooser`."""
         known = {
             name: entry.index(values[name]) if isinstance(entry, tuple) else values[name]
@@ -161,7 +161,7 @@ class Optuna:
         self._study.enqueue_trial(known)
         self._asked[number] = self._study.ask(self._distributions)
 
-    def tell(self, number: int, score: float | None) -> None:
+    def record_score(self, number: int, score: float | None) -> None:
         """See `Chooser`."""
         if score is None:
             self._study.tell(self._asked[number], state=self._optuna.trial.TrialState.FAIL)
@@ -180,7 +180,7 @@ class Optuna:
 SEARCHES: Registry[Callable[[Space, int | None, int], Chooser]] = Registry("search")
 """Searches by name, called with the space, the number of samples and the seed."""
 SEARCHES.add("grid", Grid)
-SEARCHES.add("random", Chance)
+SEARCHES.add("random", RandomSearch)
 SEARCHES.add("optuna", Optuna)
 
 
@@ -332,7 +332,7 @@ class SweepPlan:
             self.chooser: Chooser = SEARCHES[sweep.search](self.space, sweep.samples, sweep.seed)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        known = isinstance(self.chooser, Grid | Chance)
+        known = isinstance(self.chooser, Grid | RandomSearch)
         tried = [self.chooser.choose(k) for k in range(self.chooser.count)] if known else corners(self.space)
         for number, values in enumerate(tried):
             self.trial(number, sweep.seeds[0], values)

@@ -8,7 +8,7 @@ import msgspec
 
 from neurodyn.cluster.connection import require_cluster
 from neurodyn.cluster.sweep.spec import Sweep, SweepPlan, read_sweep
-from neurodyn.cluster.sweep.trials import Told, TrialOutcome, TrialQueue, run_trials
+from neurodyn.cluster.sweep.trials import ProgressCallback, TrialOutcome, TrialQueue, run_trials
 from neurodyn.core import artifacts
 from neurodyn.core.config import Record, read_config, to_yaml
 from neurodyn.core.errors import InputError
@@ -70,7 +70,7 @@ def sweep(
     workers: int | None = None,
     memory: float | None = None,
     resume: bool = False,
-    told: Told | None = None,
+    told: ProgressCallback | None = None,
 ) -> SweepResult:
     """Train with many settings and seeds, and compare the results.
 

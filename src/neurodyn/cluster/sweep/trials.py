@@ -91,7 +91,7 @@ def outcome_of(folder: Path) -> TrialOutcome | None:
 CHOSEN = "settings.json"
 """File of the chosen settings, in order: a resumed sweep continues with them."""
 
-Told = Callable[[int, int, TrialOutcome], None]
+ProgressCallback = Callable[[int, int, TrialOutcome], None]
 """Called with the number of finished trials, the total number, and the last outcome."""
 
 
@@ -103,7 +103,7 @@ class TrialQueue:
         total: Total number of trials.
     """
 
-    def __init__(self, plan: SweepPlan, out: Path, told: Told | None = None) -> None:
+    def __init__(self, plan: SweepPlan, out: Path, told: ProgressCallback | None = None) -> None:
         """Continue a sweep from the state of its folder.
 
         Args:
@@ -119,8 +119,8 @@ class TrialQueue:
         path = out / CHOSEN
         self._chosen: list[Values] = artifacts.read_json(path)["settings"] if path.is_file() else []
         for number, values in enumerate(self._chosen):
-            plan.chooser.replay(number, values)
-            self._take(number, values)
+            plan.chooser.restore(number, values)
+            self._queue_setting(number, values)
 
     def folder_of(self, trial: SweepTrial) -> Path:
         """Return the run folder of a trial."""
@@ -132,7 +132,7 @@ class TrialQueue:
             values = self._plan.chooser.choose(self._next)
             self._chosen.append(values)
             artifacts.write_json(self._out / CHOSEN, {"settings": self._chosen})
-            self._take(self._next, values)
+            self._queue_setting(self._next, values)
         return self._waiting.popleft() if self._waiting else None
 
     def end(self, trial: SweepTrial, outcome: TrialOutcome) -> None:
@@ -140,9 +140,9 @@ class TrialQueue:
         self.outcomes[trial.name] = outcome
         if self._told is not None:
             self._told(len(self.outcomes), self.total, outcome)
-        self._tell(trial.number)
+        self._record_score(trial.number)
 
-    def _take(self, number: int, values: Values) -> None:
+    def _queue_setting(self, number: int, values: Values) -> None:
         """Queue the trials of a setting, except those that succeeded earlier."""
         self._next = number + 1
         for seed in self._plan.sweep.seeds:
@@ -152,16 +152,16 @@ class TrialQueue:
                 self._waiting.append(trial)
             else:
                 self.outcomes[trial.name] = known
-        self._tell(number)
+        self._record_score(number)
 
-    def _tell(self, number: int) -> None:
+    def _record_score(self, number: int) -> None:
         """Report a setting's score to the search once all its seeds have finished."""
         found = [outcome for outcome in self.outcomes.values() if outcome.number == number]
         if len(found) < len(self._plan.sweep.seeds):
             return
         scores = [_score(outcome) for outcome in found]
         known = [score for score in scores if score is not None]
-        self._plan.chooser.tell(number, sum(known) / len(known) if len(known) == len(scores) else None)
+        self._plan.chooser.record_score(number, sum(known) / len(known) if len(known) == len(scores) else None)
 
 
 def _score(outcome: TrialOutcome) -> float | None:

@@ -157,7 +157,12 @@ class Drive(Config, frozen=True):
                 require(0 < value < math.inf, name, value, "a finite number above 0")
             else:
                 require(0 <= value < math.inf, name, value, "a finite number of at least 0")
-        require(self.delay <= self.reach, "longest_delay", self.longest_delay, f"at least the delay, {self.delay:g} s")
+        require(
+            self.delay <= self.longest_held_delay,
+            "longest_delay",
+            self.longest_delay,
+            f"at least the delay, {self.delay:g} s",
+        )
         line = (self.saturation_effort is None, self.velocity_limit is None)
         require(line[0] == line[1], "a torque-speed line", "half given", "saturation_effort and velocity_limit")
         spring = (self.stiffness is None, self.rotor_inertia is None)
@@ -201,7 +206,7 @@ class Drive(Config, frozen=True):
         return tuple(found)
 
     @property
-    def placed(self) -> bool:
+    def acts_elsewhere(self) -> bool:
         """Whether the drive acts elsewhere than at the joint of its own name."""
         return any(getattr(self, name) is not UNSET for name in PLACES)
 
@@ -211,16 +216,16 @@ class Drive(Config, frozen=True):
         return None if self.state is UNSET else self.state.kind
 
     @property
-    def reach(self) -> float:
+    def longest_held_delay(self) -> float:
         """Longest delay that the model can hold in memory [s]."""
         return 2.0 * self.delay if self.longest_delay is None else self.longest_delay
 
     @property
     def remembers(self) -> bool:
         """Whether the torque depends on the past, through a delay, a lag, a spring or an actuator state."""
-        return self.reach > 0 or self.lag is not None or self.elastic or self.state is not UNSET
+        return self.longest_held_delay > 0 or self.lag is not None or self.elastic or self.state is not UNSET
 
-    def forgetful(self) -> "Drive":
+    def without_memory(self) -> "Drive":
         """Return the drive without delay, lag, spring and state."""
         return msgspec.structs.replace(
             self, delay=0.0, longest_delay=None, lag=None, stiffness=None, elastic_damping=0.0, rotor_inertia=None,
@@ -228,7 +233,7 @@ class Drive(Config, frozen=True):
         )  # fmt: skip
 
     @property
-    def leads(self) -> bool:
+    def prescribes_motion(self) -> bool:
         """Whether the joint follows a prescribed motion, so that there is no torque."""
         return self.kind in DRIVE_LAWS and DRIVE_LAWS[self.kind].command == "velocity"
 
@@ -247,12 +252,12 @@ class Drive(Config, frozen=True):
 
     def quantities(self) -> dict[str, float]:
         """Return this drive's parameters by name, without "actuator.JOINT." and without those of absent stages."""
-        if self.leads:
+        if self.prescribes_motion:
             return {}
-        absent = set() if self.reach else {"delay"}
+        absent = set() if self.longest_held_delay else {"delay"}
         if not self.elastic:
             absent |= {"elastic_damping", "backlash"}
-        if self.placed:
+        if self.acts_elsewhere:
             absent |= {"bias"}
         zero = DRIVE_LAWS[self.kind].zero if self.kind in DRIVE_LAWS else ()
         found = {}
@@ -270,7 +275,7 @@ class Drive(Config, frozen=True):
         for name, part in (("state", self.state), ("muscle", self.muscle)):
             if part is not UNSET:
                 changes[name] = part.with_quantities(named)
-        return msgspec.structs.replace(self, longest_delay=self.reach, **changes)
+        return msgspec.structs.replace(self, longest_delay=self.longest_held_delay, **changes)
 
 
 _TIMES = ("time_constant", "release")
@@ -287,7 +292,9 @@ def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
         return None, None
     if name.startswith("muscle."):
         return _OF_MUSCLES.get(name.partition(".")[2], (None, None))
-    return (1e-9 if name in _ABOVE_ZERO or name in _TIMES else 0.0), (drive.reach if name == "delay" else None)
+    return (1e-9 if name in _ABOVE_ZERO or name in _TIMES else 0.0), (
+        drive.longest_held_delay if name == "delay" else None
+    )
 
 
 _PLURALS = {"torque": "torques", "target": "targets", "velocity": "velocities", "command": "commands"}
@@ -372,10 +379,10 @@ DRIVE_LAWS: Registry[DriveLaw] = Registry(
 
 def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
     """Raise an InputError for a joint with prescribed motion, which a force-based simulator cannot follow."""
-    leading = [name for name, drive in drives.items() if drive.leads]
-    if leading:
+    prescribed = [name for name, drive in drives.items() if drive.prescribes_motion]
+    if prescribed:
         raise InputError(
-            f"robot {robot!r}: {leading[0]!r} has a commanded velocity, which only the hybrid engine knows; valid: "
+            f"robot {robot!r}: {prescribed[0]!r} has a commanded velocity, which only the hybrid engine knows; valid: "
             "hybrid dynamics, or drives that take torques or targets"
         )
 
@@ -412,7 +419,7 @@ _OF_ACTUATORS = (
 def _require_law(name: str, drive: Drive, where: str) -> None:
     """Check that a drive has all parameters of its law, and no others."""
     law, begin = DRIVE_LAWS[drive.kind], f"{where}: drive of {name!r} is of kind {drive.kind!r}"
-    if drive.leads and drive != Drive(kind=drive.kind):
+    if drive.prescribes_motion and drive != Drive(kind=drive.kind):
         raise InputError(f"{begin}, which the joint follows exactly; valid: no other numbers")
     for what in law.needs:
         if getattr(drive, what) in (None, UNSET):

@@ -196,7 +196,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         tendons = [tendon.name for tendon in self.tendons or ()]
         turning = [link.joint.name for link in self.links if not link.joint.scalar]
         for name, drive in self.drives.items():
-            for joint in drive.joints if drive.placed else (name,):
+            for joint in drive.joints if drive.acts_elsewhere else (name,):
                 require(joint in scalar, "drives: a joint", repr(joint), f"one of {', '.join(scalar) or '(none)'}")
             for tendon in drive.tendons or ():
                 valid = f"one of {', '.join(tendons) or '(none)'}"

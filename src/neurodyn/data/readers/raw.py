@@ -88,7 +88,7 @@ _STEPS = 1 << 20
 
 
 @dataclass(frozen=True)
-class SeenRun:
+class RunLabels:
     """Labels of a run; see `RawRun`."""
 
     group: str
@@ -100,7 +100,7 @@ class Survey:
     """Statistics of runs that outlive the runs: labels by name, and counts of rows, gaps and missing values."""
 
     def __init__(self, max_gap: float) -> None:
-        self.runs: dict[str, SeenRun] = {}
+        self.runs: dict[str, RunLabels] = {}
         self.rows = self.gap_count = self.missing = 0
         self._max_gap = max_gap
         self._gaps: list[dict[str, float | str]] = []
@@ -111,7 +111,7 @@ class Survey:
 
     def add(self, run: RawRun) -> None:
         """Add a run, or a part of one."""
-        self.runs.setdefault(run.name, SeenRun(run.group, run.split, run.together))
+        self.runs.setdefault(run.name, RunLabels(run.group, run.split, run.together))
         self.rows += len(run.time)
         self.missing += 0 if run.missing is None else len(run.missing)
         steps = np.diff(run.time)

@@ -88,12 +88,12 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
             f"{where}: the streams of {what} ({names}) have no time in common; valid: streams that run together, or "
             "`clock: log` where their headers have different clocks"
         )
-    moved = [_moved(series, time, what) for series in values]
-    lost = [time[_in_hole(clock, time, columns.max_gap)] for clock in clocks]
-    return _Signals(time, np.stack(moved, axis=1), np.unique(np.concatenate(lost)))
+    resampled = [_resampled(series, time, what) for series in values]
+    lost = [time[_in_gap(clock, time, columns.max_gap)] for clock in clocks]
+    return _Signals(time, np.stack(resampled, axis=1), np.unique(np.concatenate(lost)))
 
 
-def _moved(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
+def _resampled(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
     """Return a series at other times: held (control), linearly (qd) or cubically (q) interpolated."""
     good = np.isfinite(series.value)
     own, value = series.time[good], series.value[good]
@@ -106,7 +106,7 @@ def _moved(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
     return hermite(own, value[:, None], np.gradient(value, own)[:, None], time)[:, 0]
 
 
-def _in_hole(clock: np.ndarray, time: np.ndarray, max_gap: float) -> np.ndarray:
+def _in_gap(clock: np.ndarray, time: np.ndarray, max_gap: float) -> np.ndarray:
     """Return a mask of the times inside a gap of another clock that is too long to interpolate."""
     after = np.clip(np.searchsorted(clock, time), 1, max(1, len(clock) - 1))
     return (clock[after] - clock[after - 1] > max_gap) & (time > clock[after - 1]) & (time < clock[after])

@@ -107,8 +107,8 @@ class HybridDynamics(LearnedDynamics):
         self._hidden = mechanism.hidden or 0
         more = tuple(JointSpec(name=name, kind="revolute") for name in mechanism.names[-self._hidden :] if self._hidden)
         self._whole = msgspec.structs.replace(spec, joints=(*spec.joints, *more)) if more else spec
-        reach = max([drive.reach for drive in mechanism.drives.values()], default=0.0)
-        super().__init__(spec.with_context(max(config.context, math.ceil(reach / spec.dt - 1e-9))), declaration)
+        longest_delay = max([drive.longest_held_delay for drive in mechanism.drives.values()], default=0.0)
+        super().__init__(spec.with_context(max(config.context, math.ceil(longest_delay / spec.dt - 1e-9))), declaration)
         self.mechanism, self.scene, self.fingerprint = mechanism, scene, fingerprint
         gravity = tuple(f"gravity.{axis}" for axis in "xyz")
         self._gravity_is_free = any(parameter.name in gravity for parameter in parameters)
@@ -556,7 +556,7 @@ class HybridDynamics(LearnedDynamics):
         """Return the true joint positions for encoder readings `q`, with the encoder bias removed."""
         names = self._free_names
         for joint, drive in self.mechanism.drives.items():
-            if drive.placed:
+            if drive.acts_elsewhere:
                 continue
             name, row = f"actuator.{joint}.bias", self.spec.q_names.index(joint)
             if name in names or drive.bias:

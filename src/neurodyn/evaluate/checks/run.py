@@ -12,7 +12,7 @@ from neurodyn.core.description.drive import require_simulated
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage
 from neurodyn.core.registry import Registry
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.verdict import Grade, worst_grade
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.records import Result
@@ -161,7 +161,7 @@ CHECKS: Registry[Check] = Registry(
 """Checks by name, in the order of display."""
 
 
-@taking(CheckRequest)
+@accepts_request(CheckRequest)
 def check(request: CheckRequest) -> RobotCheck:
     """Check whether a model can be learned from a robot's reference simulator.
 

@@ -49,18 +49,20 @@ def with_lag(robot: Robot) -> Robot:
     drives: dict[str, Drive] = {}
     for name in robot.actuated:
         drive = robot.drives.get(name, Drive())
-        if drive.leads:
+        if drive.prescribes_motion:
             drives[name] = drive
             continue
         law = DRIVE_LAWS[drive.kind]
         if law.damping is not None:  # a lag would make its damping explicit
             drives[name] = msgspec.structs.replace(
-                drive, longest_delay=drive.longest_delay or max(LONGEST_DELAY, drive.reach)
+                drive, longest_delay=drive.longest_delay or max(LONGEST_DELAY, drive.longest_held_delay)
             )
             continue
         drives[name] = msgspec.structs.replace(
             drive, lag=0.0 if drive.lag is None else drive.lag,
-            longest_delay=max(LONGEST_DELAY, drive.reach) if drive.longest_delay is None else drive.longest_delay,
+            longest_delay=(
+                max(LONGEST_DELAY, drive.longest_held_delay) if drive.longest_delay is None else drive.longest_delay
+            ),
         )  # fmt: skip
     return msgspec.structs.replace(robot, drives=drives)
 
@@ -228,7 +230,7 @@ def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coor
         if f"{begin}.delay" in declared:
             delayed.append(f"{begin}.delay")
     if delayed:
-        reach = min(robot.drives[name.split(".")[1]].reach for name in delayed)
+        reach = min(robot.drives[name.split(".")[1]].longest_held_delay for name in delayed)
         coordinates.append(
             Coordinate("motors.delay", declared[delayed[0]], 1.0, _LAG, quantities=tuple(delayed), most=reach, unit="s")
         )

@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import stage, tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.requests import names_of, taking
+from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.core.verdict import Verdict
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
@@ -98,7 +98,7 @@ class Adaptation:
     dynamics: HybridDynamics
 
 
-@taking(AdaptRequest)
+@accepts_request(AdaptRequest)
 def adapt(request: AdaptRequest) -> Adaptation:
     """Adapt the model of a robot to its logs.
 

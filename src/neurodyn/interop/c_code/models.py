@@ -51,10 +51,10 @@ def neural_unit(model: NeuralDynamics) -> CUnit:
         ahead = [graph.inputs("ahead_q", spec.nq), graph.inputs("ahead_qd", spec.nv)]
 
     def encode(q: Tensor, qd: Tensor, control: Tensor, *ahead: Tensor) -> Tensor:
-        return frame.encoded(frame.begun(q, qd, *ahead), control)
+        return frame.encoded(frame.base_prediction(q, qd, *ahead), control)
 
     def decode(q: Tensor, qd: Tensor, output: Tensor, *ahead: Tensor) -> tuple[Tensor, Tensor]:
-        after = frame.decoded(frame.begun(q, qd, *ahead), output)
+        after = frame.decoded(frame.base_prediction(q, qd, *ahead), output)
         return after.q, after.qd
 
     writer = NetworkWriter(model.encoding.inputs, what)
@@ -283,7 +283,7 @@ def _against_friction(mechanism: Mechanism, values: dict[str, Scalar], q: list[A
         link = msgspec.structs.replace(tree.links[index], lower=None, upper=None)
         forces[dof] = -passive_torque(link, values.__getitem__, tree.q_of(index, q)[0], qd[dof])
         drive = mechanism.drives.get(name)
-        if drive is not None and not drive.placed:
+        if drive is not None and not drive.acts_elsewhere:
             forces[dof] = forces[dof] + drive_friction(
                 drive, lambda what, name=name: values[f"actuator.{name}.{what}"], qd[dof]
             )

@@ -19,7 +19,7 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import ShapeContact
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, notice
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.mixture import Mixture
@@ -114,7 +114,7 @@ def _without_memory(mechanism: Mechanism, robot: str) -> Mechanism:
     if not late:
         return mechanism
     notice(f"base of {robot!r}: delay, lag and spring of the drives ({', '.join(late)}) are left to the network")
-    drives = {name: drive.forgetful() for name, drive in mechanism.drives.items()}
+    drives = {name: drive.without_memory() for name, drive in mechanism.drives.items()}
     return msgspec.structs.replace(mechanism, drives=drives)
 
 
@@ -130,7 +130,7 @@ RunConfig = RunRecord[Settings]
 """Record of a run of neural dynamics."""
 
 
-@taking(TrainingJob[Settings])
+@accepts_request(TrainingJob[Settings])
 def train(job: TrainingJob[Settings]) -> TrainState:
     """Train neural dynamics of a robot and write them to a run directory.
 
@@ -174,7 +174,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
     return train_by_plan(learner, job, record, resume=going_on)
 
 
-@taking(FinetuningJob[Settings])
+@accepts_request(FinetuningJob[Settings])
 def finetune(job: FinetuningJob[Settings]) -> TrainState:
     """Adapt the weights of trained neural dynamics to other data of the robot and write them to a new run.
 

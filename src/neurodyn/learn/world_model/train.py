@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, Status
 from neurodyn.data.mixture import Mixture
@@ -36,7 +36,7 @@ WorldRunConfig = RunRecord[WorldSettings]
 """Record of a run of a world model."""
 
 
-@taking(TrainingJob[WorldSettings])
+@accepts_request(TrainingJob[WorldSettings])
 def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
     """Train a world model, which predicts all measurements of the data, and write it to a run directory.
 
@@ -68,7 +68,7 @@ def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
     return train_by_plan(learner, job, record, resume=going_on, patience=settings.patience)
 
 
-@taking(FinetuningJob[WorldSettings])
+@accepts_request(FinetuningJob[WorldSettings])
 def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     """Adapt the weights of a trained world model to other logs of its robot and write them to a new run.
 

@@ -233,7 +233,7 @@ class DriveEffects:
 def require_placed(drives: Mapping[str, Drive], spec: StateSpec) -> None:
     """Raise an `InputError` for a control that is neither a joint nor a drive with a transmission."""
     for name in spec.controls:
-        if name not in spec.qd_names and not (name in drives and drives[name].placed):
+        if name not in spec.qd_names and not (name in drives and drives[name].acts_elsewhere):
             raise InputError(
                 f"robot {spec.robot!r}: control {name!r} is no joint; valid: a joint, or a drive of that name with a "
                 "transmission"

@@ -45,7 +45,7 @@ class DriveProgram:
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)
         require_placed(drives, spec)
-        if found := [name for name, drive in drives.items() if drive.placed and not drive.joints]:
+        if found := [name for name, drive in drives.items() if drive.acts_elsewhere and not drive.joints]:
             raise InputError(
                 f"robot {spec.robot!r}: {found[0]!r} acts elsewhere than at joints; valid here: hybrid dynamics, or "
                 "drives of joints"
@@ -70,7 +70,7 @@ class DriveProgram:
         self._program = TracedProgram(sizes, self._step)
         bias = torch.zeros(spec.nq)
         for name, drive in drives.items():
-            if not drive.placed:
+            if not drive.acts_elsewhere:
                 bias[spec.q_names.index(name)] = drive.bias
         self._bias = bias
 
@@ -125,9 +125,9 @@ class DriveProgram:
             if name in self._drives:
                 drive = self._drives[name]
                 length, rate = (sum((x * values[joint] for joint, x in row.items()), start=0.0) for values in (q, qd))
-                if not drive.placed:
+                if not drive.acts_elsewhere:
                     length, rate = q[name], qd[name]
-                turns = not drive.placed and spec.continuous[spec.q_names.index(name)]
+                turns = not drive.acts_elsewhere and spec.continuous[spec.q_names.index(name)]
                 joint = DrivenJoint(name, length, rate, turns)
                 torque = drive_torque(
                     drive, joint, torque, numbers.__getitem__, lambda _, value: value, memory, self.step

@@ -14,7 +14,7 @@ from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.registry import is_file
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.artifact import load
 from neurodyn.learn.loop import other_data
@@ -149,7 +149,7 @@ RESULT = "online.json"
 _RANDOM = "random"
 
 
-@taking(OnlineRequest)
+@accepts_request(OnlineRequest)
 def online(request: OnlineRequest) -> OnlineResult:
     """Train a policy in a model, log it, fit the model to the log, and repeat until model and reference agree.
 

@@ -56,7 +56,7 @@ class ParsedDrives:
         plain = all(
             drive.kind == "affine" and not drive.kp and not drive.kd and drive.offset in (UNSET, 0.0)
             and not drive.per_position and not drive.per_velocity and drive.state is UNSET
-            and len(drive.joints) == bool(drive.placed)
+            and len(drive.joints) == bool(drive.acts_elsewhere)
             for drive in self.drives.values()
         )  # fmt: skip
         return plain and not self.unmodelled and len(set(joints)) == len(joints)
@@ -292,7 +292,7 @@ def takes_commands(robot: Robot) -> bool:
 
 
 def _is_actuator(drive: Drive) -> bool:
-    stages = (drive.reach, drive.coulomb, drive.viscous, drive.stribeck, drive.bias)
+    stages = (drive.longest_held_delay, drive.coulomb, drive.viscous, drive.stribeck, drive.bias)
     others = (drive.lag, drive.stiffness, drive.effort_limit, drive.saturation_effort)
     return drive.kind in ("servo", "affine", "torque", "muscle") and not any(stages) and others == (None,) * len(others)
 
@@ -445,7 +445,7 @@ def _effort(drive: Drive, name: str, joint_ranges: Mapping[str, tuple[float, flo
         return max(map(abs, drive.force_range))
     if drive.muscle is not UNSET:
         return drive.muscle.force
-    joints = (name,) if not drive.placed else drive.joints
+    joints = (name,) if not drive.acts_elsewhere else drive.joints
     if len(joints) == 1 and joints[0] in joint_ranges:
         factor = 1.0 if drive.transmission is UNSET else drive.transmission[joints[0]]
         return max(map(abs, joint_ranges[joints[0]])) / abs(factor)
