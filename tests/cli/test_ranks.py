@@ -93,8 +93,8 @@ def test_ranks_that_disagree_end_with_one_line_and_write_nothing(
 
 
 def test_verbs_that_do_not_train_run_in_one_process(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(cli, "_several", lambda: True)
-    monkeypatch.setattr(cli, "_beside_others", nullcontext)
+    monkeypatch.setattr(cli, "_is_distributed", lambda: True)
+    monkeypatch.setattr(cli, "_joined_group", nullcontext)
     assert cli.run(["evaluate", "pretrained:cartpole"]) == 2
     assert capsys.readouterr().err == "neurodyn: evaluate runs in one process; valid: neurodyn without torchrun\n"
 

@@ -114,4 +114,4 @@ def test_what_other_threads_import_meanwhile_is_imported(tmp_path: Path, monkeyp
     assert found == {"plain": "0123456789", "quick": 2}
     assert package.box() == 2
     assert builtins.__import__ is before
-    assert "_kept" not in repr(before)
+    assert "_defer" not in repr(before)

@@ -7,7 +7,7 @@ import pytest
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.header import Status, StoreHeader
-from neurodyn.data.mixture import beginnings, joined
+from neurodyn.data.mixture import first_frames, joined
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 
@@ -46,9 +46,9 @@ def test_what_does_not_join_is_refused(tmp_path):
 
 
 def test_beginnings_are_the_first_frames_of_each_long_episode(tmp_path):
-    cut = beginnings(store(tmp_path / "a.h5", [3, 5, 2]), 3)
+    cut = first_frames(store(tmp_path / "a.h5", [3, 5, 2]), 3)
     cut.check("beginnings")
     assert cut.lengths.tolist() == [3, 3]
     assert cut.q[:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 100.0, 101.0, 102.0, 103.0]
     with pytest.raises(InputError, match="no episode of 'mass' has 9 frames"):
-        beginnings(store(tmp_path / "b.h5", [3]), 9)
+        first_frames(store(tmp_path / "b.h5", [3]), 9)

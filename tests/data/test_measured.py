@@ -12,7 +12,7 @@ from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.sensors import Stream, stream_columns
 from neurodyn.core.errors import InputError
 from neurodyn.data.inspection import inspect_store
-from neurodyn.data.mixture import beginnings, joined
+from neurodyn.data.mixture import first_frames, joined
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.learn.fit_windows import fit_windows
@@ -67,7 +67,7 @@ def test_readings_follow_their_episodes(path):
     store = Store.open(path)
     both = joined([store, store])
     np.testing.assert_array_equal(both.measured[len(store.frames) :], store.measured)
-    np.testing.assert_array_equal(beginnings(store, 6).measured[7:], store.measured[16 + 0 : 16 + 7])
+    np.testing.assert_array_equal(first_frames(store, 6).measured[7:], store.measured[16 + 0 : 16 + 7])
     windows = fit_windows(store, None, 4, stride=4, most=100)
     for row, (episode, start) in enumerate(windows.places):
         np.testing.assert_array_equal(windows.measured[row], readings()[episode, start : start + 5])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.mixture import beginnings, joined
+from neurodyn.data.mixture import first_frames, joined
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler, all_windows, open_windows
 from neurodyn.data.writer import StoreWriter
@@ -80,7 +80,7 @@ def test_windows_have_those_of_their_episode(differing):
 def test_episodes_keep_them_in_other_stores(differing):
     assert np.array_equal(differing.select([3, 1]).parameters, numbers(6)[[3, 1]])
     assert np.array_equal(joined([differing, differing]).parameters, np.concatenate([numbers(6)] * 2))
-    assert np.array_equal(beginnings(differing, 9).parameters, numbers(6)[[0, 3]])
+    assert np.array_equal(first_frames(differing, 9).parameters, numbers(6)[[0, 3]])
     one = differing.differing_in(["slide.damping"])
     one.check("one")
     assert one.header.parameters == {"slide.damping": 0.5}

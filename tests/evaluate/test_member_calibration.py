@@ -13,7 +13,7 @@ from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.evaluate import beside_log
 from neurodyn.evaluate.calibration import MemberErrors, coverage_at, member_calibration, ranks_at
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
-from neurodyn.report.accuracy import of_members
+from neurodyn.report.accuracy import member_tables
 from tests import plant
 
 STARTS, FRAMES = 3000, 3
@@ -52,7 +52,7 @@ def test_a_log_measures_members_and_says_nothing_of_one_network(plant_store: Sto
     assert found.calibration.members == 3
     assert list(found.calibration.coverage) == ["1", "10"]
     assert list(found.plain()["calibration"]["unlike"]) == ["usual_median", "1.5", "2", "3"]
-    assert [table.title for table in of_members({"from all starts": found.calibration})] == [
+    assert [table.title for table in member_tables({"from all starts": found.calibration})] == [
         "3 members beside their errors, from all starts", "States beyond the data, from all starts",
     ]  # fmt: skip
     single = beside_log(members(1), plant.robot(), plant_store, split=Split.TEST, horizon=10)

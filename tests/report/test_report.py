@@ -104,11 +104,13 @@ def test_it_is_said_from_when_on_a_model_is_no_better_than_a_baseline(simulated:
         simulated, driven=None, reference_errors=change(references, perturbed=perturbed),
         comparison=change(found, by_horizon=with_errors(found.by_horizon, 0.1, 1.0), baselines=baselines),
     )  # fmt: skip
-    (line,) = (line for line in accuracy.reach(result) if line.startswith("Joint angle"))
+    (line,) = (line for line in accuracy.horizon_sentences(result) if line.startswith("Joint angle"))
     assert "better than the baselines for" in line
     assert said in line
     good = change(found, by_horizon=with_errors(found.by_horizon, 0.1, 0.2), baselines=baselines)
-    assert not any(line.startswith("Joint angle") for line in accuracy.reach(change(result, comparison=good)))
+    assert not any(
+        line.startswith("Joint angle") for line in accuracy.horizon_sentences(change(result, comparison=good))
+    )
 
 
 def test_grounds_reference_errors_and_long_roll_outs_are_told(trained_run: Path, simulated: Simulated, tmp_path: Path):

@@ -45,7 +45,7 @@ def evaluate(
     if report is not None or not run.startswith(PRETRAINED):  # the package's own files are not written to
         folder = resolve_run(run)
         with ProgressBar("report"):
-            path = report or report_path(folder, _asked(request))
+            path = report or report_path(folder, _flag_names(request))
             written = write_report(folder, result, path=path, data=request.data)
         print(f"report: {written}")
     tables = [table.cells for table in evaluation_tables(result)]
@@ -53,7 +53,7 @@ def evaluate(
     print(f"verdict: {result.verdict}")
 
 
-def _asked(request: EvaluationRequest) -> tuple[str, ...]:
+def _flag_names(request: EvaluationRequest) -> tuple[str, ...]:
     """Return the flags that change the evaluation as parts of a file name: paths by their stem."""
     usual, found = EvaluationRequest(request.run, device=request.device, threads=request.threads), []
     for name in request.__struct_fields__:

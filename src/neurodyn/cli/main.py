@@ -104,11 +104,11 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
     except OSError as error:
-        code = _output_lost(error)
+        code = _report_lost_output(error)
     sys.exit(code)
 
 
-def _output_lost(error: OSError) -> int:
+def _report_lost_output(error: OSError) -> int:
     """Report that results could not be printed; discard remaining output."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
@@ -123,7 +123,7 @@ def run(arguments: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
-            with stoppable(), _beside_others():
+            with stoppable(), _joined_group():
                 return _dispatch(arguments)
     except InputError as error:
         _complain(f"neurodyn: {error}{_examples(arguments)}")
@@ -145,7 +145,7 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:  # only for a full terminal or output file
             raise
-        return _output_lost(error)
+        return _report_lost_output(error)
 
 
 def _examples(arguments: list[str]) -> str:
@@ -162,7 +162,7 @@ def _complain(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _several() -> bool:
+def _is_distributed() -> bool:
     """Return whether this is one of several processes, without importing torch, which takes a second."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return False
@@ -171,9 +171,9 @@ def _several() -> bool:
     return several()
 
 
-def _beside_others() -> contextlib.AbstractContextManager[Any]:
+def _joined_group() -> contextlib.AbstractContextManager[Any]:
     """Join the processes that torchrun has started beside this one, if any."""
-    if not _several():
+    if not _is_distributed():
         return contextlib.nullcontext()
     from neurodyn.learn.devices import joined
 
@@ -228,15 +228,15 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     bound = _parse(called, command, arguments[1:])
     if bound is None:
         return 0
-    if _several() and not verbs[name].parallel:
+    if _is_distributed() and not verbs[name].parallel:
         raise InputError(f"{command.partition(' ')[2]} runs in one process; valid: neurodyn without torchrun")
     _require_readable(bound)
-    if len(bound.keywords.get("gpu_ids", ())) > 1 and not _several():
+    if len(bound.keywords.get("gpu_ids", ())) > 1 and not _is_distributed():
         from neurodyn.learn.devices import launch
 
         command_line = [sys.executable, "-m", "neurodyn", *command.split()[1:], *arguments[1:]]
         return launch(len(bound.keywords["gpu_ids"]), command_line)
-    with _tables_beside(bound), _working(command, bound):
+    with _tables_to_stderr(bound), _working(command, bound):
         try:
             bound()
         except KeyboardInterrupt as stop:
@@ -303,7 +303,7 @@ def _each(value: Any) -> tuple[Any, ...] | list[Any]:
 
 
 @contextlib.contextmanager
-def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
+def _tables_to_stderr(bound: "functools.partial[Any]") -> Iterator[None]:
     """If a result goes to standard output (--json -), print everything else to standard error."""
     from neurodyn.core.artifacts import STANDARD_OUTPUT
 

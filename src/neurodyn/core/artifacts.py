@@ -61,7 +61,7 @@ def atomic(path: Path) -> Iterator[Path]:
     written (no space left, no permission, parent not a folder) or if `path` is not a regular file.
     """
     target = regular_file(path)
-    partial = _partial(target)
+    partial = _temporary_path(target)
     try:
         _make(target.parent)
         _remove_stale(target)
@@ -84,7 +84,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     Symlinks are followed. Raises an InputError if it cannot be written.
     """
     target = Path(os.path.realpath(path))
-    partial = _partial(target)
+    partial = _temporary_path(target)
     try:
         partial.mkdir(parents=True)
         restore_folder(target)
@@ -95,7 +95,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         replaced = _put_in_place(partial, target)
         synchronise(target.parent)
         for folder in replaced:
-            _remove_whole(folder, target)
+            _remove_at_once(folder, target)
     except OSError as error:
         _remove(partial)
         raise unwritable(path, describe_os_error(error)) from error
@@ -120,7 +120,9 @@ def restore_folder(path: Path) -> None:
     if os.path.lexists(target):
         return
     with suppress(FileNotFoundError):  # its writer is alive and was faster
-        old = max((left for left, _ in _left(target, _OLD)), key=lambda left: left.stat().st_ctime_ns, default=None)
+        old = max(
+            (left for left, _ in _leftovers(target, _OLD)), key=lambda left: left.stat().st_ctime_ns, default=None
+        )
         if old is not None:
             _put_back(old, target, path)
 
@@ -149,7 +151,7 @@ def _put_in_place(new: Path, target: Path) -> list[Path]:
     try:
         while True:
             if target.is_dir():
-                old = _partial(target, _OLD)
+                old = _temporary_path(target, _OLD)
                 with suppress(FileNotFoundError):  # another writer moved it
                     os.replace(target, old)
                     replaced.append(old)
@@ -220,7 +222,7 @@ def synchronise(path: Path) -> None:
         os.close(file)
 
 
-def _partial(target: Path, suffix: str = _PART) -> Path:
+def _temporary_path(target: Path, suffix: str = _PART) -> Path:
     """Return a name beside a file that no other writer uses."""
     return target.with_name(f"{target.name}.{os.getpid()}-{next(_COUNT)}{suffix}")
 
@@ -228,23 +230,23 @@ def _partial(target: Path, suffix: str = _PART) -> Path:
 def _remove_stale(target: Path) -> None:
     """Remove leftovers of killed writers of this target; old folders only if the target exists."""
     for suffix in (_PART, _OLD) if target.is_dir() else (_PART,):
-        for path, writer in _left(target, suffix):
+        for path, writer in _leftovers(target, suffix):
             if not is_alive(writer):
-                _remove_whole(path, target)
+                _remove_at_once(path, target)
 
 
-def _left(target: Path, suffix: str) -> Iterator[tuple[Path, int]]:
-    """Yield the paths that `_partial` made for a target, each with the id of its process."""
+def _leftovers(target: Path, suffix: str) -> Iterator[tuple[Path, int]]:
+    """Yield the paths that `_temporary_path` made for a target, each with the id of its process."""
     for path in target.parent.glob(f"{glob.escape(target.name)}.*-*{suffix}"):
         writer = path.name.removeprefix(f"{target.name}.").partition("-")[0]
         if writer.isdecimal():
             yield path, int(writer)
 
 
-def _remove_whole(path: Path, target: Path) -> None:
+def _remove_at_once(path: Path, target: Path) -> None:
     """Remove a folder or file; an old folder is first renamed, so that `restore_folder` never finds half of it."""
     if path.name.endswith(_OLD):
-        doomed = _partial(target)
+        doomed = _temporary_path(target)
         with suppress(OSError):
             os.replace(path, doomed)
             path = doomed
@@ -363,10 +365,10 @@ def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool 
     and names the `last` and the `best`, so a reader never mixes tensors and structure of different writes. The newest
     `keep` and the best are kept.
     """
-    newest, before = _kept(folder, name) if (folder / f"{name}.json").exists() else ([], None)
+    newest, before = _listed_checkpoints(folder, name) if (folder / f"{name}.json").exists() else ([], None)
     number = max((*newest, before or 0), default=0) + 1
     tensors: dict[str, torch.Tensor] = {}
-    structure = _take_tensors(tree, "", tensors)
+    structure = _extract_tensors(tree, "", tensors)
     write_tensors(folder / f"{name}-{number}.safetensors", tensors)
     write_checksummed(folder / f"{name}-{number}.json", {"tree": structure})
     newest, kept = [*newest, number][-keep:], number if best else before
@@ -383,7 +385,7 @@ def read_tree(folder: Path, name: str, *, best: bool = False) -> Any:
     Raises:
         InputError: The files are missing or malformed, or there is no best checkpoint.
     """
-    newest, kept = _kept(folder, name)
+    newest, kept = _listed_checkpoints(folder, name)
     if best:
         if kept is None:
             raise InputError(f"{folder / f'{name}.json'}: names no best checkpoint; expected one that was validated")
@@ -406,14 +408,14 @@ def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
     path = folder / f"{name}-{number}.json"
     tensors = read_tensors(folder / f"{name}-{number}.safetensors")
     try:
-        return _put_tensors(read_json(path)["tree"], tensors)
+        return _insert_tensors(read_json(path)["tree"], tensors)
     except KeyError as error:
         raise InputError(f"{path}: damaged: {error} is missing; expected a file written by neurodyn") from None
     except (TypeError, ValueError, RuntimeError) as error:  # invalid tensor names, keys or axes
         raise InputError(f"{path}: damaged: {error}; expected a file written by neurodyn") from None
 
 
-def _kept(folder: Path, name: str) -> tuple[list[int], int | None]:
+def _listed_checkpoints(folder: Path, name: str) -> tuple[list[int], int | None]:
     """Return the numbers of the newest checkpoints, in order, and the number of the best."""
     path = folder / f"{name}.json"
     saved = read_json(path)
@@ -425,7 +427,7 @@ def _kept(folder: Path, name: str) -> tuple[list[int], int | None]:
     return newest, best
 
 
-def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") -> Any:
+def _extract_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") -> Any:
     import torch
 
     if isinstance(tree, torch.Tensor):
@@ -439,26 +441,26 @@ def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") ->
     if isinstance(tree, dict):
         # JSON turns keys into strings, so integer keys (optimiser state) are marked.
         return {
-            (f"int:{key}" if isinstance(key, int) else key): _take_tensors(value, f"{prefix}/{key}", tensors)
+            (f"int:{key}" if isinstance(key, int) else key): _extract_tensors(value, f"{prefix}/{key}", tensors)
             for key, value in tree.items()
         }
     if isinstance(tree, list | tuple):
-        return [_take_tensors(value, f"{prefix}/{index}", tensors) for index, value in enumerate(tree)]
+        return [_extract_tensors(value, f"{prefix}/{index}", tensors) for index, value in enumerate(tree)]
     return tree
 
 
-def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
+def _insert_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
     if isinstance(tree, dict):
         if _TENSOR in tree:
             axes = tree[_AXES]
             # A copy is aligned in memory; a view into the file is not.
             return tensors[tree[_TENSOR]].clone().permute([axes.index(axis) for axis in range(len(axes))])
         return {
-            (int(key[4:]) if key.startswith("int:") else key): _put_tensors(value, tensors)
+            (int(key[4:]) if key.startswith("int:") else key): _insert_tensors(value, tensors)
             for key, value in tree.items()
         }
     if isinstance(tree, list):
-        return [_put_tensors(value, tensors) for value in tree]
+        return [_insert_tensors(value, tensors) for value in tree]
     return tree
 
 

@@ -162,11 +162,11 @@ def own_class(path: Path, kind: str, what: str, base: type) -> type[Any]:
     return own
 
 
-_ENTERED = threading.RLock()
+_IMPORT_LOCK = threading.RLock()
 """Held while Python's import is replaced, so that threads import packages one at a time."""
 
 
-class _Home(NamedTuple):
+class _DeferredImport(NamedTuple):
     """Module and name to import."""
 
     module: str
@@ -186,21 +186,21 @@ class lazy:  # noqa: N801 - read as a verb of the `with` statement
         self._package = sys.modules[package]
 
     def __enter__(self) -> Self:
-        _ENTERED.acquire()
+        _IMPORT_LOCK.acquire()
         self._import = builtins.__import__
-        builtins.__import__ = self._kept
+        builtins.__import__ = self._defer
         return self
 
     def __exit__(self, *_: object) -> None:
         builtins.__import__ = self._import
-        _ENTERED.release()
+        _IMPORT_LOCK.release()
         names = vars(self._package)
-        names["_homes"] = {name: home for name, home in names.items() if isinstance(home, _Home)}
-        for name in names["_homes"]:
+        names["_deferred"] = {name: source for name, source in names.items() if isinstance(source, _DeferredImport)}
+        for name in names["_deferred"]:
             del names[name]
         self._package.__class__ = _Lazy
 
-    def _kept(
+    def _defer(
         self, module: str, given: dict[str, Any] | None = None, local: Any = None, names: Any = (), level: int = 0
     ) -> Any:
         """Record an import of the package instead of running it; same signature as `__import__`."""
@@ -208,25 +208,25 @@ class lazy:  # noqa: N801 - read as a verb of the `with` statement
             return self._import(module, given, local, names, level)
         if level or not names or "*" in names:
             raise ImportError(f"{self._package.__name__}: `import {module}`; valid: `from MODULE import NAME`")
-        return SimpleNamespace(**{name: _Home(module, name) for name in names})
+        return SimpleNamespace(**{name: _DeferredImport(module, name) for name in names})
 
 
 class _ImportWatch(MetaPathFinder):
     """Import finder that executes a given module within a context."""
 
     def __init__(self, module: str, around: Callable[[], AbstractContextManager[None]]) -> None:
-        self._module, self._around, self._asks = module, around, False
+        self._module, self._around, self._searching = module, around, False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._module or self._asks:
+        if fullname != self._module or self._searching:
             return None
-        self._asks = True
+        self._searching = True
         try:
             spec = find_spec(fullname)
         finally:
-            self._asks = False
+            self._searching = False
         if spec is not None and spec.loader is not None:
             execute = self._executed(spec.loader.exec_module)
             spec.loader.exec_module = execute  # pyright: ignore[reportAttributeAccessIssue]
@@ -253,7 +253,7 @@ def when_imported(module: str, act: str) -> None:
     if module in sys.modules:
         imported(act)()
     else:
-        import_within(module, partial(_followed_by, act))
+        import_within(module, partial(_call_after, act))
 
 
 def import_within(module: str, around: Callable[[], AbstractContextManager[None]]) -> None:
@@ -263,7 +263,7 @@ def import_within(module: str, around: Callable[[], AbstractContextManager[None]
 
 
 @contextmanager
-def _followed_by(act: str) -> Iterator[None]:
+def _call_after(act: str) -> Iterator[None]:
     yield
     imported(act)()
 
@@ -286,16 +286,16 @@ def uncollected() -> Iterator[None]:
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        homes: dict[str, _Home] = self.__dict__["_homes"]
-        if name not in homes:
+        deferred: dict[str, _DeferredImport] = self.__dict__["_deferred"]
+        if name not in deferred:
             raise AttributeError(
                 f"module {self.__name__!r} has no attribute {name!r}; it has {', '.join(self.__all__)}"
             )
-        home = homes[name]
-        if home.module == self.__name__:
-            value = import_module(f"{home.module}.{home.name}")
+        source = deferred[name]
+        if source.module == self.__name__:
+            value = import_module(f"{source.module}.{source.name}")
         else:
-            value = getattr(import_module(home.module), home.name)
+            value = getattr(import_module(source.module), source.name)
         self.__dict__[name] = value
         return value
 

@@ -129,9 +129,9 @@ class Workers(Generic[T, R]):
                 return chain(first, map(self._function, arguments))
         if not arguments:
             return iter(first)
-        return chain(first, self._together(arguments))
+        return chain(first, self._map_in_processes(arguments))
 
-    def _together(self, arguments: Sequence[T]) -> Iterator[R]:
+    def _map_in_processes(self, arguments: Sequence[T]) -> Iterator[R]:
         while len(self._others) < min(self.count, len(arguments)) - 1:
             self._others.append(_Process(self._function))
         free: SimpleQueue[_Process] = SimpleQueue()
@@ -271,7 +271,7 @@ def available_cores() -> int:
     Limited by CPU affinity, the control group's quota (as in containers), and OMP_NUM_THREADS if set.
     """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limits = (bound, _quota(), _asked())
+    limits = (bound, _quota(), _omp_threads())
     return max(1, min(limit for limit in limits if limit is not None))
 
 
@@ -284,7 +284,7 @@ def resolve_threads(threads: int | None) -> int:
     return threads
 
 
-def _asked() -> int | None:
+def _omp_threads() -> int | None:
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return int(given) if given.isdecimal() and int(given) > 0 else None
 

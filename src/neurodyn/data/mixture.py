@@ -164,7 +164,7 @@ class MixtureSampler:
         parts, before = [], 0
         for number, (sampler, count) in enumerate(zip(self._samplers, self._counts(), strict=True)):
             sampler.batch = count
-            sampler.rows = _following(self._rows, before)
+            sampler.rows = _shifted_rows(self._rows, before)
             before += count
             if count:
                 batch = sampler.draw()
@@ -217,7 +217,7 @@ class MixtureSampler:
         return torch.bincount(chosen, minlength=len(self._samplers)).tolist()
 
 
-def _following(rows: slice, before: int) -> slice:
+def _shifted_rows(rows: slice, before: int) -> slice:
     """Return the same rows, counted from row `before`."""
     step = rows.step or 1
     return slice(((rows.start or 0) - before) % step, None, step)
@@ -285,11 +285,11 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
     runs = tuple(names) or tuple(str(number) for number in range(len(stores)))
     header = msgspec.structs.replace(first, groups=(), runs=runs)
     frames = np.concatenate([np.asarray(store.frames) for store in stores])
-    extra = {name: _together(stores, name) for name in ("ground", "reward", "measured", "parameters")}
+    extra = {name: _concatenated(stores, name) for name in ("ground", "reward", "measured", "parameters")}
     return Store(header, frames, np.concatenate(tables), **extra)
 
 
-def beginnings(store: Store, frames: int) -> Store:
+def first_frames(store: Store, frames: int) -> Store:
     """Return a store of the first `frames` transitions of each episode that is long enough; InputError if none is."""
     long = np.flatnonzero(store.lengths >= frames)
     if not len(long):
@@ -303,7 +303,7 @@ def beginnings(store: Store, frames: int) -> Store:
     return Store(store.header, np.asarray(store.frames)[rows], table, ground, measured=measured, parameters=own)
 
 
-def _together(stores: Sequence[Store], name: str) -> np.ndarray | None:
+def _concatenated(stores: Sequence[Store], name: str) -> np.ndarray | None:
     parts = [getattr(store, name) for store in stores]
     if all(part is None for part in parts):
         return None

@@ -126,12 +126,12 @@ class TaskPhysics:
         self._frames += 1
         bad = self._bounds.outside(after.q, after.qd)
         if bad.device.type == "cpu":
-            self._tell(after, bad & ~self._resting)
+            self._record_faults(after, bad & ~self._resting)
         self._resting |= bad
         rests = self._resting[:, None]
         return State(torch.where(rests, state.q, after.q), after.qd.masked_fill(rests, 0.0))
 
-    def _tell(self, state: State, new: Tensor) -> None:
+    def _record_faults(self, state: State, new: Tensor) -> None:
         if len(self.faults) >= MOST or not bool(new.any()):
             return
         world = int(new.int().argmax())
@@ -224,7 +224,7 @@ def _same(name: str, other: str) -> bool:
     return name == other or name.rpartition("/")[2] == other.rpartition("/")[2]
 
 
-def _one(what: str, name: str, names: Sequence[str]) -> int:
+def _index_of(what: str, name: str, names: Sequence[str]) -> int:
     """Return the index of a name among a scene's, which have entity prefixes."""
     exact = [place for place, other in enumerate(names) if other == name]
     alike = exact or [place for place, other in enumerate(names) if _same(name, other)]
@@ -256,7 +256,7 @@ class SceneColumns:
             if joint.kind == "ball":
                 raise InputError(f"mjlab: joint {joint.name!r} is a ball joint; valid: free, revolute, prismatic")
             self.joints.append(
-                free[0] if joint.kind == "free" and len(free) == 1 else _one("joint", joint.name, joints)
+                free[0] if joint.kind == "free" and len(free) == 1 else _index_of("joint", joint.name, joints)
             )
         other = sorted(set(range(scene.njnt)) - set(self.joints))
         if other:
@@ -280,7 +280,7 @@ class SceneColumns:
             given = [dof[name] for name in spec.controls]
         else:
             actuators = [scene.actuator(index).name for index in range(scene.nu)]
-            given = [_one("actuator", name, actuators) for name in spec.controls]
+            given = [_index_of("actuator", name, actuators) for name in spec.controls]
         self._controls = torch.tensor(given, device=device, dtype=torch.long)
 
     def state(self, qpos: Tensor, qvel: Tensor) -> State:

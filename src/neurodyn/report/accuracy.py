@@ -66,7 +66,7 @@ def coverage(title: str, found: Mapping[str, Coverage], ranks: Mapping[str, Rank
     return Table(title, ["Horizon", "Within one sigma", "Within two", rank, "of error and total"], rows, strong=2)
 
 
-def beyond(title: str, found: OutOfDistribution) -> Table:
+def out_of_distribution_table(title: str, found: OutOfDistribution) -> Table:
     """Return the epistemic standard deviation out of distribution."""
     rows = [
         [f"{factor} times as far from the mean", f"{digits(entry.ratio)}x", share(entry.chance_above_usual)]
@@ -75,20 +75,20 @@ def beyond(title: str, found: OutOfDistribution) -> Table:
     return Table(title, ["States", "Epistemic standard deviation beside the usual", "Chance that it is above"], rows)
 
 
-def of_members(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table]:
+def member_tables(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table]:
     """Return the calibration tables of a neural-dynamics ensemble, by description of the roll-outs."""
     found = []
     for words, part in parts.items():
         if part is not UNSET:
             title = f"{part.members} members beside their errors, {words}"
             found.append(coverage(title, part.coverage, part.epistemic))
-            found.append(beyond(f"States beyond the data, {words}", part.out_of_distribution))
+            found.append(out_of_distribution_table(f"States beyond the data, {words}", part.out_of_distribution))
     return found
 
 
 def member_section(parts: Mapping[str, MemberCalibration | UnsetType]) -> str:
     """Return the calibration section; empty for models that are not ensembles."""
-    return section("Calibration", *tables(of_members(parts)), lead=CALIBRATION_LEAD)
+    return section("Calibration", *tables(member_tables(parts)), lead=CALIBRATION_LEAD)
 
 
 def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Table]:
@@ -139,7 +139,7 @@ def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = Non
     return found
 
 
-def reach(result: Simulated) -> list[str]:
+def horizon_sentences(result: Simulated) -> list[str]:
     """Return sentences on the horizons within which the model beats the baselines, by metric and motion."""
     found = []
     for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
@@ -296,7 +296,10 @@ def simulated_sections(result: Simulated, samples: str, training: str) -> list[s
     deepest += "" if result.stability is UNSET else f"{result.stability.deepest_allowed_m:g} m."
     return [
         section(
-            "Errors by horizon", *tables(errors), *map(paragraph, reach(result)), lead=LEAD + references_lead(result)
+            "Errors by horizon",
+            *tables(errors),
+            *map(paragraph, horizon_sentences(result)),
+            lead=LEAD + references_lead(result),
         ),
         section("By ground", *tables(grounds(result))),
         over_time(parts, dt),

@@ -12,7 +12,7 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.calibration import Forecasts
 from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
 from neurodyn.evaluate.rollouts import Recorded
-from neurodyn.report.accuracy import CALIBRATION_LEAD, beyond, coverage
+from neurodyn.report.accuracy import CALIBRATION_LEAD, coverage, out_of_distribution_table
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import digits, known, share, span
 from neurodyn.report.page import Table, grid, heading, section, tables
@@ -115,7 +115,7 @@ def calibration(result: ForecastEvaluation) -> list[Table]:
     noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]
     return [
         coverage("Coverage and rank correlations", result.coverage, result.epistemic),
-        beyond("Out of distribution", result.out_of_distribution),
+        out_of_distribution_table("Out of distribution", result.out_of_distribution),
         Table("Errors with noise [standard deviations]", noisy, noise),
     ]
 

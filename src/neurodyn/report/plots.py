@@ -54,7 +54,7 @@ class Span:
     label: str
 
 
-def look(number: int) -> tuple[str, str]:
+def curve_style(number: int) -> tuple[str, str]:
     """Return colour and style of one of several curves; twelve combinations differ."""
     return _COLOURS[number % len(_COLOURS)], _STYLES[number // len(_COLOURS) % len(_STYLES)]
 

@@ -10,7 +10,7 @@ from neurodyn.core.verdict import grade_of
 from neurodyn.evaluate.run_comparison import LEVEL, Family, Mean, RunComparison, RunGroup
 from neurodyn.report.numbers import MISSING, count, digits, plus_minus, quantity, span
 from neurodyn.report.page import Table, facts, figure, folded, grid, header, page, paragraph, section, tables
-from neurodyn.report.plots import PlotCurve, look, plot
+from neurodyn.report.plots import PlotCurve, curve_style, plot
 
 LEAD = (
     f"Runs that differ in their seed alone are one row: the mean over them, and its {LEVEL:.0%} interval (Student's t "
@@ -118,7 +118,7 @@ def _plot(name: str, groups: Sequence[RunGroup], key: str) -> str:
     """Return a plot of all runs: one colour per group, one line per run."""
     curves = []
     for number, group in enumerate(groups):
-        colour, style = look(number)
+        colour, style = curve_style(number)
         for k, series in enumerate(group.series.get(name, ())):
             values = [float("nan") if value is None else value for value in series.y]
             label = group.name if k == 0 else None

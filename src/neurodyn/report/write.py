@@ -23,7 +23,7 @@ from neurodyn.report.accuracy import member_section
 from neurodyn.report.gather import ReportMaterial, gather
 from neurodyn.report.numbers import member_parts, network_name, tossed_parts
 from neurodyn.report.page import code, folded, grid, page, paragraph, section, tables
-from neurodyn.report.plots import PlotCurve, Span, look, plot
+from neurodyn.report.plots import PlotCurve, Span, curve_style, plot
 
 _STANDARD_WORLDS = 512
 _FEW_STARTS = 10_000
@@ -79,7 +79,7 @@ def _figure(
     log: bool = True,
 ) -> str:
     seconds = [line["seconds"] for line in lines]
-    curves = [PlotCurve(label, seconds, y, *look(i), 1.3) for i, (label, y) in enumerate(values)]
+    curves = [PlotCurve(label, seconds, y, *curve_style(i), 1.3) for i, (label, y) in enumerate(values)]
     return plot(name, curves, x_label="training time [s]", unit=unit, log=log, spans=spans, caption=caption)
 
 

@@ -32,7 +32,7 @@ _PAGES_ONLY = ("p10 – p90",)
 
 def print_evaluation(result: Evaluation) -> None:
     """Print an `evaluate.evaluate` result."""
-    remarks = accuracy.reach(result) if isinstance(result, Simulated) else []
+    remarks = accuracy.horizon_sentences(result) if isinstance(result, Simulated) else []
     print_tables(in_a_sentence(result), evaluation_tables(result), *remarks)
 
 
@@ -139,7 +139,7 @@ def _conditions(result: Simulated | Logged | Tossed) -> list[Table]:
 
 
 def _members(result: Simulated | Logged | Tossed) -> list[Table]:
-    return accuracy.of_members(member_parts(result))
+    return accuracy.member_tables(member_parts(result))
 
 
 _COLOURS = {"ok": "green", "warning": "yellow", "fails": "bold red"}

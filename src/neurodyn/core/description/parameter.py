@@ -75,7 +75,7 @@ def select_parameters(
         names = [name for name in nominal if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not names:
             raise InputError(f"parameter {pattern!r} matches no quantity{among(pattern, nominal)}, or patterns of them")
-        _tell_of_lacks(pattern, names, nominal)
+        _report_skipped(pattern, names, nominal)
         start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
         for name in names:
             least, most = bounds[name] if name in bounds else _range(name, nominal[name])
@@ -92,7 +92,7 @@ def select_parameters(
     return tuple(selected[name] for name in nominal if name in selected)
 
 
-def _tell_of_lacks(pattern: str, names: Sequence[str], nominal: Mapping[str, float]) -> None:
+def _report_skipped(pattern: str, names: Sequence[str], nominal: Mapping[str, float]) -> None:
     """Report which links a pattern such as "*.armature" skips because they have no such quantity."""
     what = pattern.removeprefix("*.")
     if what == pattern or any(sign in what for sign in "*?[."):

@@ -144,7 +144,7 @@ class TouchingShape(Config, frozen=True):
         require(fine, f"shape {self.name!r}: hull", self.hull, "the name of a hull for a mesh, nothing for others")
 
     @property
-    def reach(self) -> float:
+    def bounding_radius(self) -> float:
         """Radius of the sphere about its centre that encloses it [m]."""
         if self.kind in ("box", "mesh"):
             return math.hypot(*self.size)

@@ -27,7 +27,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split
-from neurodyn.data.mixture import Mixture, beginnings
+from neurodyn.data.mixture import Mixture, first_frames
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch, WindowSampler
@@ -193,7 +193,7 @@ def _episodes(store: Store, actor: LoggedActor, frames: int) -> tuple[Store, np.
     chosen = chosen[(store.group[chosen] == actor.group) & (store.lengths[chosen] >= frames)]
     if not len(chosen) or not actor.beginnings:
         return store, chosen
-    return beginnings(store.select(chosen), frames), np.arange(len(chosen))
+    return first_frames(store.select(chosen), frames), np.arange(len(chosen))
 
 
 def _spread(x: Tensor) -> Tensor:

@@ -139,7 +139,8 @@ class SurfaceContacts:
             ends = [self._end(link, shape) for link, shape in zip(links, (one.first, one.second), strict=True)]
             at = [blocks.index(end, lambda end=end: self._block(*end)) for end in ends]
             at.append(blocks.index(one.surface, lambda own=self._numbers_of(one.surface): numbers.varied(own)))
-            items.append((at, [one.first.reach + one.second.reach, *_numbers(one.first), *_numbers(one.second)]))
+            radii = one.first.bounding_radius + one.second.bounding_radius
+            items.append((at, [radii, *_numbers(one.first), *_numbers(one.second)]))
         graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
         if kinds in _SEARCHED or "mesh" in kinds:
             items = self._searched(graph, pairs, blocks.all, items, flat=kinds == _FLAT)
@@ -188,7 +189,7 @@ class SurfaceContacts:
         given = [((at[0], at[1]), values[0], (values[1:16], values[16:31])) for at, values in items]
         if pairs[0].first.kind == "plane":
             meshes = [
-                HullOnPlane(at, own[1][3:12], own[1][:3], one.second.reach, one.second.hull or "")
+                HullOnPlane(at, own[1][3:12], own[1][:3], one.second.bounding_radius, one.second.hull or "")
                 for one, (at, _, own) in zip(pairs, given, strict=True)
             ]
             found = lowest_corners(graph, hulls, meshes, blocks, margins)

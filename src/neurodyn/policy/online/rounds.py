@@ -21,7 +21,7 @@ from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
 from neurodyn.core.progress import Progress, showing
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.mixture import Mixture, beginnings
+from neurodyn.data.mixture import Mixture, first_frames
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.learn.metrics import read_metrics
@@ -278,7 +278,7 @@ class ModelOfRound(ResolvedDynamics):
         """Return the first windows of logged episodes, with equal shares of all files."""
         frames, stores = max(1, self.dynamics.spec.context), Mixture.of(log).stores
         long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one
-        return Mixture.of([beginnings(one, frames) for one in long])
+        return Mixture.of([first_frames(one, frames) for one in long])
 
 
 def _begun(run: Path) -> bool:
