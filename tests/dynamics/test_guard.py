@@ -13,9 +13,9 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Trajectory, Window
 from neurodyn.dynamics.guard import (
     MOST,
-    Before,
     DivergedError,
     Fault,
+    FaultHistory,
     fault_of,
     report,
     state_fault,
@@ -113,7 +113,7 @@ def test_few_states_are_written_however_many_faults_there_are(tmp_path):
     window = Window(torch.zeros(1, 3, 2), torch.zeros(1, 3, 2), torch.zeros(1, 2, 1))
     with watching(tmp_path / "nan") as watch:
         for world in range(MOST + 3):
-            report(Fault("", world, 3, "q.slider", None, None, None), Before(plant.robot().spec, window))
+            report(Fault("", world, 3, "q.slider", None, None, None), FaultHistory(plant.robot().spec, window))
     assert len(watch.faults) == MOST + 3
     assert len(list((tmp_path / "nan").iterdir())) == MOST
 
@@ -121,8 +121,8 @@ def test_few_states_are_written_however_many_faults_there_are(tmp_path):
 def test_of_what_came_before_only_finite_states_are_written(tmp_path):
     q = torch.zeros(1, 4, 2)
     q[0, 1, 0] = math.nan
-    before = Before(plant.robot().spec, Window(q, torch.zeros(1, 4, 2), torch.zeros(1, 3, 1)))
-    nothing = Before(plant.robot().spec, Window(q + math.nan, q, torch.zeros(1, 3, 1)))
+    before = FaultHistory(plant.robot().spec, Window(q, torch.zeros(1, 4, 2), torch.zeros(1, 3, 1)))
+    nothing = FaultHistory(plant.robot().spec, Window(q + math.nan, q, torch.zeros(1, 3, 1)))
     with watching(tmp_path / "nan") as watch:
         written = report(Fault("", 0, 4, "q.slider", None, None, None), before)
         assert report(Fault("", 0, 4, "q.slider", None, None, None), nothing).states == ""

@@ -21,7 +21,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, require
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.guard import KEPT, MOST, Before, report, state_fault
+from neurodyn.dynamics.guard import KEPT, MOST, FaultHistory, report, state_fault
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model.termination import LIKELY
@@ -310,9 +310,9 @@ class FaultWatch:
         fault = state_fault(self._frames.bounds, only, self._run_name, frame=frame)
         bad = end.implausible
         fault = msgspec.structs.replace(fault, world=world, worlds=int(bad.sum()), of=len(bad))
-        report(fault, self._before(world, frame))
+        report(fault, self._fault_history(world, frame))
 
-    def _before(self, world: int, frame: int) -> Before | None:
+    def _fault_history(self, world: int, frame: int) -> FaultHistory | None:
         """Return the last states of a world's episode; None if targets drive it, as torques are unknown."""
         kept = list(self._recent)[-frame:]
         torques = [torque[world] for _, torque in kept if torque is not None]
@@ -326,7 +326,7 @@ class FaultWatch:
             torch.stack(torques)[None, :-1].clone(),
             torch.stack(channels)[None].clone() if channels else None,
         )
-        return Before(self._frames.dynamics.spec, window, self._frames.environment, world)
+        return FaultHistory(self._frames.dynamics.spec, window, self._frames.environment, world)
 
 
 def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"] = 0.0) -> None:

@@ -51,7 +51,7 @@ class FixedFrame(Protocol):
         """Clear the history of the worlds where `mask` is true, shape [worlds]; of all for None."""
         ...
 
-    def moved(self, environment: Environment) -> "FixedFrame":
+    def in_environment(self, environment: Environment) -> "FixedFrame":
         """Return the frame in another environment with the same history: this one, or one with other buffers."""
         ...
 

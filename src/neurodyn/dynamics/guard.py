@@ -191,7 +191,7 @@ def _all_within(bounds: PlausibleBounds, path: Trajectory) -> bool:
 
 
 @dataclass(frozen=True)
-class Before:
+class FaultHistory:
     """History of one world that led to a fault.
 
     Attributes:
@@ -207,19 +207,19 @@ class Before:
     world: int = 0
 
 
-def report(fault: Fault, before: Before | None = None) -> Fault:
+def report(fault: Fault, history: FaultHistory | None = None) -> Fault:
     """Inside `watching` collect a fault and write its states, else print a notice; return it with their path."""
     watch = _WATCH.get()
     if watch is None:
         notice(fault.words)
         return fault
-    if before is not None and watch.out is not None and sum(bool(known.states) for known in watch.faults) < MOST:
-        fault = write_states(watch.out, fault, before)
+    if history is not None and watch.out is not None and sum(bool(known.states) for known in watch.faults) < MOST:
+        fault = write_states(watch.out, fault, history)
     watch.faults.append(fault)
     return fault
 
 
-def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
+def write_states(folder: Path, fault: Fault, history: FaultHistory) -> Fault:
     """Write the last finite stretch of states before a fault to a new store, and return the fault with its path.
 
     Nothing is written if the last state is not finite.
@@ -227,7 +227,7 @@ def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
     from neurodyn.data.header import Split, Status, StoreHeader
     from neurodyn.data.writer import StoreWriter
 
-    window, spec = before.window, before.spec
+    window, spec = history.window, history.spec
     parts = [x for x in (window.q, window.qd, window.channels) if x is not None]
     sound = torch.stack([x[0].isfinite().all(-1) for x in parts]).all(0)
     controls = window.torque[0].isfinite().all(-1)
@@ -237,11 +237,11 @@ def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
     if begin == len(sound):
         return fault
     path = next(p for n in itertools.count(1) if not (p := folder / f"{n:04d}.h5").exists())
-    ground = None if before.environment is None else before.environment.ground
+    ground = None if history.environment is None else history.environment.ground
     scene = None if ground is None or not ground.scene.shapes else ground.scene
     pose = None
     if scene is not None and ground is not None and ground.pose is not None:
-        pose = ground.pose[before.world % len(ground.pose)].cpu().numpy()[None]
+        pose = ground.pose[history.world % len(ground.pose)].cpu().numpy()[None]
     header = StoreHeader(
         spec=spec, source="log", scene=scene, notes={"fault": fault.plain()},
         runs=(f"before frame {fault.frame} of world {fault.world}",),

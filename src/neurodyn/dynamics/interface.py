@@ -27,8 +27,8 @@ from neurodyn.dynamics.guard import (
     BROKEN_MARGIN,
     KEPT,
     TRAINING_MARGIN,
-    Before,
     Fault,
+    FaultHistory,
     fault_of,
     report,
     widened,
@@ -298,7 +298,7 @@ class Dynamics(ABC):
         fault = fault_of(self.rollout_bounds, path, f"roll-out of {self.kind} dynamics of {self.spec.robot!r}")
         if fault is not None:
             window = _before(path, controls, fault, self.spec.context)
-            report(fault, Before(self.spec, window, self.resolve_environment(environment), fault.world))
+            report(fault, FaultHistory(self.spec, window, self.resolve_environment(environment), fault.world))
         return path
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
@@ -498,7 +498,7 @@ class EagerFrame:
             state = State(self.q, self.qd)
             self._carry = None if mask is None else self._dynamics.reset(self._carry, state, mask)
 
-    def moved(self, environment: Environment) -> "EagerFrame":
+    def in_environment(self, environment: Environment) -> "EagerFrame":
         """Return this frame, moved to another environment."""
         self._environment = environment
         if self._carry is not None:

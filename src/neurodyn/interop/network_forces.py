@@ -117,8 +117,8 @@ def _forces(
     forces: list[Any] = [0.0] * len(qd)
     acted = {name for one in model.config.blueprint.augmentations for name in one.quantities}
     for dof, name in enumerate(names):
-        if f"torque.{name}" in scope.unaided:
-            forces[dof] = scope(f"torque.{name}") - scope.unaided[f"torque.{name}"]
+        if f"torque.{name}" in scope.without_networks:
+            forces[dof] = scope(f"torque.{name}") - scope.without_networks[f"torque.{name}"]
     for joint, dof in tree.dofs.items():
         index = tree.index_of[joint]
         link = tree.links[index]

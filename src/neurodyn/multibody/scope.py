@@ -54,7 +54,7 @@ class StepMemory:
         """Keep a number for the next step, under a name that has been recalled."""
         self._after[name] = value
 
-    def line(self, name: str, value: Scalar, length: int) -> list[Any]:
+    def delay_line(self, name: str, value: Scalar, length: int) -> list[Any]:
         """Return a delay line of a quantity: its values now, one step ago, ..., `length - 1` steps ago."""
         past = [self.recall(f"{name} {age} steps ago", value) for age in range(1, length)]
         whole = [value, *past]
@@ -90,7 +90,7 @@ class Scope:
 
     Attributes:
         inertias: Mass matrix contributions of networks so far.
-        unaided: Values of the quantities that networks act on, without the networks, so far.
+        without_networks: Values of the quantities that networks act on, without the networks, so far.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class Scope:
         self._values: dict[str, Scalar] = {}
         self._acting: dict[str, tuple[int, int]] = {}
         self.inertias: list[AddedInertia] = []
-        self.unaided: dict[str, Scalar] = {}
+        self.without_networks: dict[str, Scalar] = {}
         for index, augmentation in enumerate(blueprint.augmentations):
             self._acting |= {name: (index, output) for output, name in enumerate(augmentation.quantities)}
         self._blueprint = blueprint
         self._outputs: dict[int, list[Scalar]] = {}
         self._past: dict[tuple[str, float], Scalar] = {}
-        self._busy: list[int] = []  # networks whose inputs are being computed
+        self._in_progress: list[int] = []  # networks whose inputs are being computed
 
     @property
     def computed(self) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class Scope:
     def define(self, name: str, value: Scalar) -> Scalar:
         """Name a quantity; return its value with the effect of the blueprint's networks."""
         if name in self._acting:
-            self.unaided[name] = value
+            self.without_networks[name] = value
             value = self._augmented(name, value)
         self._values[name] = value
         return value
@@ -157,9 +157,9 @@ class Scope:
     def _network(self, index: int, augmentation: Augmentation, name: str) -> list[Scalar]:
         """Return a network's effect on each of its quantities, and keep its memory."""
         scales = augmentation.input_scale or (1.0,) * len(augmentation.inputs)
-        self._busy.append(index)
+        self._in_progress.append(index)
         inputs = [self._input(x, name, augmentation) / s for x, s in zip(augmentation.inputs, scales, strict=True)]
-        self._busy.pop()
+        self._in_progress.pop()
         names = [f"network {index} hidden {k}" for k in range(augmentation.memory)]
         hidden = [self._memory.recall(name, 0.0) for name in names]
         begin = self._blueprint.firsts[index]
@@ -193,7 +193,7 @@ class Scope:
             return self(name)
         if (name, age) not in self._past:
             steps = age / self._step
-            line = self._memory.line(f"{name} for {age:g} s", self(name), int(steps - 1e-9) + 2)
+            line = self._memory.delay_line(f"{name} for {age:g} s", self(name), int(steps - 1e-9) + 2)
             self._past[name, age] = delayed(line, steps)
         return self._past[name, age]
 
@@ -207,7 +207,7 @@ class Scope:
                 continue
             seen.add(name)
             index, _ = self._acting[name]
-            if index in self._busy:
+            if index in self._in_progress:
                 return True
             waiting += [_parse(x)[1] for x in self._blueprint.augmentations[index].inputs]
         return False

@@ -15,7 +15,7 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment, State, Window
 from neurodyn.dynamics.capture import FixedFrame
-from neurodyn.dynamics.guard import KEPT, Before, DivergedError, Fault, report, state_fault, watching
+from neurodyn.dynamics.guard import KEPT, DivergedError, Fault, FaultHistory, report, state_fault, watching
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.kinds import KINDS
@@ -105,7 +105,7 @@ class SolverGuard:
         at = torch.where(new, self._fault.cpu(), torch.iinfo(torch.int32).max)
         world = int(at.argmin())
         fault = self._fault_of(world, int(new.sum()), len(new))
-        before = self._before(world, environment)
+        before = self._fault_history(world, environment)
         with nullcontext() if self._out is None else watching(self._out):
             fault = report(fault, before)
         self.faults.append(fault)
@@ -129,14 +129,14 @@ class SolverGuard:
         found = state_fault(self._bounds, state, self._where, frame=int(self._fault[world]))
         return msgspec.structs.replace(found, world=world, worlds=worlds, of=of)
 
-    def _before(self, world: int, environment: Environment) -> Before:
+    def _fault_history(self, world: int, environment: Environment) -> FaultHistory:
         """Return the ring of a world in order of time."""
         spec, size = self._dynamics.spec, len(self._history)
         end = int(self._fault[world])  # frames that began, the last of which failed
         order = [n % size for n in range(max(0, end - size), end)]
         rows = self._history[order, world].cpu()
         q, qd, torque = rows.split([spec.nq, spec.nv, spec.nu], -1)
-        return Before(spec, Window(q[None], qd[None], torque[None, :-1]), environment, world)
+        return FaultHistory(spec, Window(q[None], qd[None], torque[None, :-1]), environment, world)
 
 
 _MOST_GRAPHS = 16
@@ -382,7 +382,7 @@ class SolverLearned(newton.solvers.SolverBase):
             require_contact_points(self.model, self.dynamics, self._name)
         if int(flags) & int(_ENVIRONMENT_FLAGS):
             self._environment = resolve_environment(self.model, self.dynamics, self._name)
-            frame = self._frame.moved(self._environment)
+            frame = self._frame.in_environment(self._environment)
             if frame is not self._frame:
                 self._use_frame(frame)
         self._replays.clear()

@@ -104,7 +104,7 @@ def test_a_frame_is_moved_to_another_plane_in_place(hopper):
     state, control, environment = given()
     frame = hopper.fixed_frame(WORLDS, environment, state.q)
     lower = Environment(gravity=environment.gravity, ground=environment.ground.posed(environment.ground.pose - 0.05))
-    assert frame.moved(lower) is frame
+    assert frame.in_environment(lower) is frame
     for tensor, value in ((frame.q, state.q), (frame.qd, state.qd), (frame.torque, control.torque)):
         tensor.copy_(value)
     frame.run()

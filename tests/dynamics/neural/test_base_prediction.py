@@ -121,7 +121,7 @@ def test_what_free_motion_adds_is_an_input_in_the_axes_of_the_base():
     # Everything else is read at the end of free motion.
     torch.testing.assert_close(
         inputs[:, : -SPEC.nv],
-        plain.double().encode(dataclasses.replace(base_prediction, gained=None), torque[:, 0]),
+        plain.double().encode(dataclasses.replace(base_prediction, velocity_change=None), torque[:, 0]),
     )
 
 

@@ -104,7 +104,7 @@ class HybridFixedFrame:
     def reset(self, mask: Tensor | None) -> None:
         """Do nothing: these dynamics have no memory."""
 
-    def moved(self, environment: Environment) -> FixedFrame:
+    def in_environment(self, environment: Environment) -> FixedFrame:
         """Return the frame in another environment: this one if that is a plane too."""
         other = self._dynamics.fixed_frame(len(self.q), environment, self._like)
         if not isinstance(other, HybridFixedFrame) or other._shapes != self._shapes:

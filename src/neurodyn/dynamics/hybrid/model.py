@@ -106,7 +106,7 @@ class HybridDynamics(LearnedDynamics):
         """
         self._hidden = mechanism.hidden or 0
         more = tuple(JointSpec(name=name, kind="revolute") for name in mechanism.names[-self._hidden :] if self._hidden)
-        self._whole = msgspec.structs.replace(spec, joints=(*spec.joints, *more)) if more else spec
+        self._full_spec = msgspec.structs.replace(spec, joints=(*spec.joints, *more)) if more else spec
         longest_delay = max([drive.longest_held_delay for drive in mechanism.drives.values()], default=0.0)
         super().__init__(spec.with_context(max(config.context, math.ceil(longest_delay / spec.dt - 1e-9))), declaration)
         self.mechanism, self.scene, self.fingerprint = mechanism, scene, fingerprint
@@ -123,8 +123,8 @@ class HybridDynamics(LearnedDynamics):
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and self._has_ground_contact else None
         self._home = Environment(gravity=home, ground=ground)
-        self._kept = KeptFrames()
-        self._tracked = TrackedFrames()
+        self._fixed_frames = KeptFrames()
+        self._tracked_frames = TrackedFrames()
         self.memory = 2 * self._hidden + self._engine("plane").memory  # tracing now reports wrong names early
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
@@ -205,7 +205,7 @@ class HybridDynamics(LearnedDynamics):
         frame = None if self.memory else self._frame_between_buffers(carry.environment, state, torque)
         if frame is not None:
             return carry, Step.unchecked(state=frame.after(state, torque))
-        after = self._tracked.after(self, carry.environment, state, torque)
+        after = self._tracked_frames.after(self, carry.environment, state, torque)
         if after is not None:
             return carry, Step.unchecked(state=after)
         path, memory = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
@@ -231,7 +231,7 @@ class HybridDynamics(LearnedDynamics):
             return None
         key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
         # The entry keeps the environment alive, so that its id is not reused.
-        return self._kept.get(key, lambda: (self._fixed(environment, state, torque), environment))[0]
+        return self._fixed_frames.get(key, lambda: (self._fixed(environment, state, torque), environment))[0]
 
     def _fixed(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
         spec, worlds = self.spec, len(state.q)
@@ -352,9 +352,9 @@ class HybridDynamics(LearnedDynamics):
         Other arguments: see `simulate`.
         """
         substeps = self.config.substeps // parts
-        held = min(substeps, self._substeps(environment))
-        for _ in range(substeps // held):
-            path, _ = self._launch(environment, state, torque[:, None], parameters, weights, None, held)
+        steps = min(substeps, self._substeps(environment))
+        for _ in range(substeps // steps):
+            path, _ = self._launch(environment, state, torque[:, None], parameters, weights, None, steps)
             state = State(path.q[:, 1], path.qd[:, 1])
         return state
 
@@ -366,7 +366,7 @@ class HybridDynamics(LearnedDynamics):
         The environment is resolved; parameters: see `simulate`.
         """
         engine, held = self._engine_on(environment, state, 1, parameters)
-        return engine, held, self._given(environment, len(state.q), parameters)
+        return engine, held, self._frame_parameters(environment, len(state.q), parameters)
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame with fixed buffers; on planes and in free space it is a single kernel launch."""
@@ -395,7 +395,7 @@ class HybridDynamics(LearnedDynamics):
         [worlds, parameters]; the weights, shape [weights]. Of `q` and `qd` only the number of worlds matters.
         """
         held = None if self._ground is None else self._ground(environment.ground, q, qd, "plane")
-        return held, self._given(environment, len(q), self._values(environment)), self.weights
+        return held, self._frame_parameters(environment, len(q), self._values(environment)), self.weights
 
     def require_ground(self) -> None:
         """Raise an `InputError` if the model has no ground contact."""
@@ -437,7 +437,7 @@ class HybridDynamics(LearnedDynamics):
                 return own.rollout(
                     torch.zeros(len(context.q), own.sizes.state).to(context.q), frames=context.torque.shape[1],
                     substeps=self.config.substeps, control=context.torque,
-                    parameters=self._given(environment, len(context.q), values),
+                    parameters=self._frame_parameters(environment, len(context.q), values),
                     weights=self.weights if weights is None else weights,
                 )[:, -1, own.sizes.state - self.memory :]  # fmt: skip
             for frame, torque in enumerate(context.torque.unbind(1)):
@@ -513,7 +513,7 @@ class HybridDynamics(LearnedDynamics):
             substeps=self._substeps(environment) if substeps is None else substeps,
             control=controls,
             held=held,
-            parameters=self._given(environment, worlds, values),
+            parameters=self._frame_parameters(environment, worlds, values),
             weights=self.weights if weights is None else weights,
         )
         q, qd, kept = path.split([self.mechanism.nq, self.mechanism.nv, engine.memory], dim=-1)
@@ -529,7 +529,7 @@ class HybridDynamics(LearnedDynamics):
                 "more than its state; valid: a model without, or gradients of roll-outs"
             )
         around = self.begin(state, environment).environment
-        parameters = self._given(around, state.worlds, self._values(around))
+        parameters = self._frame_parameters(around, state.worlds, self._values(around))
         substeps = self._substeps(around)
         nq, parts = self.mechanism.nq, []
         for _ in range(self.config.substeps // substeps):
@@ -577,7 +577,7 @@ class HybridDynamics(LearnedDynamics):
     def _free_names(self) -> list[str]:
         return [spec.name for spec in self.physical.specs]
 
-    def _given(self, environment: Environment, worlds: int, values: Tensor) -> Tensor:
+    def _frame_parameters(self, environment: Environment, worlds: int, values: Tensor) -> Tensor:
         if self._gravity_is_free:
             return values
         gravity = environment.gravity
@@ -590,7 +590,7 @@ class HybridDynamics(LearnedDynamics):
     def _engine(self, mode: GroundMode) -> Engine:
         if mode not in self._engines:
             config = msgspec.structs.replace(self.config, ground=mode)
-            self._engines[mode] = shared_engine(self.mechanism, self._whole, config, self._threads)
+            self._engines[mode] = shared_engine(self.mechanism, self._full_spec, config, self._threads)
         return self._engines[mode]
 
 

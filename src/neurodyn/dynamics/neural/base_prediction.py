@@ -203,14 +203,14 @@ class BasePrediction:
     Attributes:
         q: Positions [rad or m], shape [..., nq].
         qd: Velocities [rad/s or m/s], shape [..., nv].
-        gained: Change of velocity by the base motion, world axes, shape [..., nv]; None without a base.
+        velocity_change: That of the base motion, world axes, shape [..., nv]; None without a base.
         view: The state in the frame of a floating base; None for a fixed base.
         start: Positions at the start of the frame, shape [..., nq]; None without a base.
     """
 
     q: Tensor
     qd: Tensor
-    gained: Tensor | None = None
+    velocity_change: Tensor | None = None
     view: BaseView | None = None
     start: Tensor | None = None
 
@@ -222,7 +222,7 @@ class BasePrediction:
 
         view = self.view
         seen = None if view is None else BaseView(*(more(x) for x in view))
-        return BasePrediction(more(self.q), more(self.qd), more(self.gained), seen, more(self.start))
+        return BasePrediction(more(self.q), more(self.qd), more(self.velocity_change), seen, more(self.start))
 
 
 def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:

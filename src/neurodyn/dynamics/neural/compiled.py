@@ -183,7 +183,7 @@ class CompiledFrames:
         self._encoding, self._predictor = encoding, predictor
         modules = [module for part in (encoding, predictor) for module in part.modules()]
         self._parameters: list[dict[str, Any]] = [m._parameters for m in modules if m._parameters]
-        self._kept = KeptFrames()
+        self._frames = KeptFrames()
 
     def __deepcopy__(self, memo: Any) -> None:
         """Return None: copies of a model compile their own frames."""
@@ -261,11 +261,13 @@ class CompiledFrames:
             q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
             None if ground is None else id(ground.compiled), spread, mean,
         )  # fmt: skip
-        frame: CompiledFrame | None = self._kept.get(key, lambda: self._made(q, qd, torque, environment, spread, mean))
+        frame: CompiledFrame | None = self._frames.get(
+            key, lambda: self._made(q, qd, torque, environment, spread, mean)
+        )
         if frame is None:
             return None
         if frame.network is not None and not frame.network.refresh():
-            self._kept.drop(key)
+            self._frames.drop(key)
             return None
         frame.update(environment)
         return frame
@@ -337,7 +339,7 @@ class NeuralFixedFrame:
         else:
             self._memory = self._predictor.reset(self._memory, mask)
 
-    def moved(self, environment: Environment) -> "NeuralFixedFrame":
+    def in_environment(self, environment: Environment) -> "NeuralFixedFrame":
         """Return the frame in another environment: this one if the shapes and the number of poses are the same."""
         ground, own = ground_of_contacts(self._encoding, environment), self._ground
         if _alike(ground, own):

@@ -307,8 +307,8 @@ class Encoding(nn.Module):
         if self._pairs.shape[1]:
             parts.append(velocity.index_select(-1, self._pairs[0]) * velocity.index_select(-1, self._pairs[1]))
         parts.append(torque)
-        if base_prediction.gained is not None:
-            parts.append(self.coordinates.to_base(_rotation(base_prediction), base_prediction.gained))
+        if base_prediction.velocity_change is not None:
+            parts.append(self.coordinates.to_base(_rotation(base_prediction), base_prediction.velocity_change))
         if len(self.conditions):
             parts.append(self.conditions(environment, q.shape[:-1]))
         if self.contact is None:
@@ -331,7 +331,7 @@ class Encoding(nn.Module):
         nv = self.spec.nv
         dqd, residual = output[..., :nv], output[..., nv:]
         base = _rotation(base_prediction)
-        if base_prediction.gained is None:
+        if base_prediction.velocity_change is None:
             velocity = torch.addcmul(self._velocity(base_prediction), self.kappa, dqd)
         else:
             velocity = self.kappa * dqd
@@ -343,7 +343,7 @@ class Encoding(nn.Module):
         """Return the dqd and r that `decode` turns into the given next state, shape [..., 2 nv]."""
         dq, dqd = self.coordinates.change(base_prediction.q, base_prediction.qd, q_next, qd_next)
         velocity = self.kappa * dqd
-        if base_prediction.gained is None:
+        if base_prediction.velocity_change is None:
             velocity = velocity + self._velocity(base_prediction)
         return torch.cat([dqd, dq - self.dt * velocity], dim=-1)
 

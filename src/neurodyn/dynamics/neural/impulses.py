@@ -102,7 +102,7 @@ class Impulses(nn.Module):
         return POINT_OUTPUTS * self.points
 
     @property
-    def known(self) -> slice:
+    def supervised(self) -> slice:
         """Columns of dqd and r that the network outputs directly."""
         return slice(_BASE, None)
 
@@ -159,14 +159,14 @@ class Impulses(nn.Module):
         batch = base.q.shape[:-1]
         ground = None if environment is None else ground_of(environment, batch)
         if ground is None:
-            return self.moved(base, output, None, self.velocity_change)
+            return self.from_points(base, output, None, self.velocity_change)
         seen = self._proximity(ground, base.q.flatten(0, -2), base.qd.flatten(0, -2))
         measured = PointsOverGround(
             *(x.unflatten(0, batch) for x in (seen.distance, seen.normal, seen.position, seen.velocity))
         )
-        return self.moved(base, output, measured, self.velocity_change)
+        return self.from_points(base, output, measured, self.velocity_change)
 
-    def moved(
+    def from_points(
         self, base: BasePrediction, output: Tensor, measured: PointsOverGround | None,
         velocity_change: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
     ) -> Tensor:  # fmt: skip

@@ -298,7 +298,7 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
     wanted, impulses = torch.cat(targets), model.encoding.impulses
     if impulses is not None:
         impulses.change.copy_(wanted.double().std(0).clamp_min(1e-12))
-        wanted = wanted[:, impulses.known]
+        wanted = wanted[:, impulses.supervised]
     missing = 0 if impulses is None else impulses.unsupervised_outputs
     model.predictor.fit(torch.cat(inputs), wanted, start_at_zero=model.encoding.base_is_whole, missing_outputs=missing)
     if model.members > 1:

@@ -22,7 +22,7 @@ from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, 
 from neurodyn.dynamics.capture import CapturedGradient, Recorder, cuda_graph
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.ensemble import Groups
-from neurodyn.dynamics.guard import Before, Fault, fault_of, report
+from neurodyn.dynamics.guard import Fault, FaultHistory, fault_of, report
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
@@ -305,7 +305,7 @@ class NeuralLearner(WindowLearner):
         last = max(1, min(fault.frame, frames))
         own = slice(world, world + 1)
         window = Window(batch.q[own, : last + 1], batch.qd[own, : last + 1], batch.control[own, :last])
-        before = Before(self._model.spec, window, part.environment, world)
+        before = FaultHistory(self._model.spec, window, part.environment, world)
         report(msgspec.structs.replace(fault, world=row), before)
 
     @property

@@ -17,7 +17,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
 from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.conditions import world_parameters
-from neurodyn.dynamics.guard import Before, Fault, report
+from neurodyn.dynamics.guard import Fault, FaultHistory, report
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
 from neurodyn.learn.devices import current_ranks, require_device
@@ -255,7 +255,7 @@ class WorldModelLearner(WindowLearner):
         q, qd, control, channels = (None if x is None else x[m] for x in parts)
         window = Window(q, qd, control, channels)  # pyright: ignore[reportArgumentType]
         fault = Fault(run_name, row, frames, "the gradient", None, None, None)
-        report(fault, Before(self._model.spec, window))
+        report(fault, FaultHistory(self._model.spec, window))
 
     def zero_gradients(self) -> None:
         """Clear the gradients of the ensemble, as the optimiser only has views of them."""

@@ -99,7 +99,7 @@ def drive_torque(
     if drive.longest_held_delay:
         # Forces are evaluated at the start of a step, the midpoint between velocities (leapfrog), so the command is
         # averaged over half a step to either side.
-        line = memory.line(f"{name} command", command, int(drive.longest_held_delay / step + 0.5 - 1e-9) + 2)
+        line = memory.delay_line(f"{name} command", command, int(drive.longest_held_delay / step + 0.5 - 1e-9) + 2)
         command = delayed(line, number("delay") * (1.0 / step) + 0.5)
     command = define(f"command.{joint.name}", command)
     law = DRIVE_LAWS[drive.kind]

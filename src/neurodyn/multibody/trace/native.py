@@ -128,7 +128,7 @@ rollout_operator = operator(
 
 _LEAST = 1 << 20
 _MOST = 1 << 28
-_spare: list[np.ndarray] = []
+_spare_buffers: list[np.ndarray] = []
 _lock = threading.RLock()  # the garbage collector may return a buffer while this thread takes one
 
 
@@ -137,30 +137,30 @@ def tape_memory(like: Tensor, size: int) -> Tensor:
     count = size * like.element_size()
     if count < _LEAST or not like.is_cpu:
         return like.new_empty(size)
-    buffer = _taken(count)
+    buffer = _take_buffer(count)
     view = buffer[:count]
-    weakref.finalize(view, _returned, buffer).atexit = False
+    weakref.finalize(view, _return_buffer, buffer).atexit = False
     return torch.from_numpy(view).view(like.dtype)
 
 
-def _taken(count: int) -> np.ndarray:
+def _take_buffer(count: int) -> np.ndarray:
     """Return the smallest spare buffer that is large enough, or a new one."""
     with _lock:
-        fitting = [i for i, buffer in enumerate(_spare) if buffer.nbytes >= count]
+        fitting = [i for i, buffer in enumerate(_spare_buffers) if buffer.nbytes >= count]
         if fitting:
-            return _spare.pop(min(fitting, key=lambda i: _spare[i].nbytes))
+            return _spare_buffers.pop(min(fitting, key=lambda i: _spare_buffers[i].nbytes))
     # Aligned to vector registers; numpy requests huge pages, torch does not.
     whole = np.empty(count + 64, dtype=np.uint8)
     start = -whole.ctypes.data % 64
     return whole[start : start + count]
 
 
-def _returned(buffer: np.ndarray) -> None:
+def _return_buffer(buffer: np.ndarray) -> None:
     """Keep a buffer for reuse; drop the smallest ones beyond the memory limit."""
     if buffer.nbytes > _MOST:
         return
     with _lock:
-        _spare.append(buffer)
-        _spare.sort(key=lambda x: x.nbytes)
-        while sum(x.nbytes for x in _spare) > _MOST:
-            _spare.pop(0)
+        _spare_buffers.append(buffer)
+        _spare_buffers.sort(key=lambda x: x.nbytes)
+        while sum(x.nbytes for x in _spare_buffers) > _MOST:
+            _spare_buffers.pop(0)
