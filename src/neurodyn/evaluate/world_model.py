@@ -64,7 +64,7 @@ def failure_scores(model: WorldModel, store: Store, split: int | None, context: 
 def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
     start, control = model.observation.of_state(present_state(batch.past)), batch.drive.torque
     assert control is not None  # a log has controls
-    wide = model.in_environment(control, batch.environment)
+    wide = model.conditioned_controls(control, batch.environment)
     found = model.follow(model.begin(batch.past, batch.environment).hidden, start[None], wide[None])
     assert found.logits is not None  # called only for models with contacts
     return found.logits[..., : model.spec.nc].sigmoid().mean(0)

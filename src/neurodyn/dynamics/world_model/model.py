@@ -151,7 +151,9 @@ class WorldModel(EnsembleDynamics):
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
         """Return the normalised inputs of a frame, shape [worlds, inputs]."""
         given = self.observation.of_control(control, state)
-        return self._inputs(self.observation.of_state(state), self.in_environment(given[:, None], environment)[:, 0])
+        return self._inputs(
+            self.observation.of_state(state), self.conditioned_controls(given[:, None], environment)[:, 0]
+        )
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -172,7 +174,7 @@ class WorldModel(EnsembleDynamics):
         rows = self.conditioning.normalised(self.conditioning.values if numbers is None else numbers)
         return torch.cat([control, rows[..., None, :].expand(*control.shape[:-1], -1)], -1)
 
-    def in_environment(self, control: Tensor, environment: Environment | None) -> Tensor:
+    def conditioned_controls(self, control: Tensor, environment: Environment | None) -> Tensor:
         """Return controls [worlds, T, nu] with the conditions of worlds appended; see `with_conditions`."""
         if not self.conditioning.specs:
             return control
@@ -233,7 +235,7 @@ class WorldModel(EnsembleDynamics):
         x = self.observation.of_state(state)
         given = self.observation.of_control(control, state)
         if self.conditioning.specs:
-            given = self.in_environment(given[:, None], carry.environment)[:, 0]
+            given = self.conditioned_controls(given[:, None], carry.environment)[:, 0]
         inputs = self._inputs(x, given)[None]
         top, hidden = self.net.advance(inputs, carry.hidden)
         changes = torch.addcmul(self.shift, self.net.means(inputs, top), self.scale)
@@ -296,7 +298,7 @@ class WorldModel(EnsembleDynamics):
         """
         environment = self.resolve_environment(environment)
         x = self.observation.of_state(present_state(context))
-        controls = self.in_environment(self.observation.require_controls(controls), environment)
+        controls = self.conditioned_controls(self.observation.require_controls(controls), environment)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (x, controls, *self.parameters()))
         with torch.set_grad_enabled(tracked):
             found = self.follow(self._history(context, environment), x[None], controls[None])
@@ -392,7 +394,7 @@ class WorldModel(EnsembleDynamics):
         if isinstance(context, State) or not context.torque.shape[1]:
             return self.net.begin(context.q.shape[0], context.q)
         states = self.observation.of_state(context)[:, :-1]
-        controls = self.in_environment(self.observation.require_controls(context.torque), environment)
+        controls = self.conditioned_controls(self.observation.require_controls(context.torque), environment)
         return self.read(states[None], controls[None])[2]
 
 
