@@ -286,12 +286,12 @@ class Engine:
         if mechanism.supports:
             external = _merged(external, support_wrenches(contacts, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
-        found = self._accelerations(scope, tree, motions, q, qd, torque, _merged(external, touching))
+        free = self._accelerations(scope, tree, motions, q, qd, torque, _merged(external, touching))
         if drives.implicit and not (self._contact is not None and self._contact.constrains_joints):
-            found = damped(TreeInertia(tree, link_poses(tree, motions)), found, {}, drives.implicit, self._dt)
-        found = with_inertia(moving, tendons, found, tree.centripetal(q, qd), free_armature(tree, q))
+            free = damped(TreeInertia(tree, link_poses(tree, motions)), free, {}, drives.implicit, self._dt)
+        free = with_inertia(moving, tendons, free, tree.centripetal(q, qd), free_armature(tree, q))
         acceleration = [
-            scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, found, strict=True)
+            scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, free, strict=True)
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
@@ -314,11 +314,11 @@ class Engine:
                 raise InputError(f"blueprint: {quantity} takes networks of structure inertial alone")
         solves = self._contact is not None and self._contact.solves
         if solves:
-            found = TreeInertia(tree, link_poses(tree, motions)).accelerations(tree, qd, torque, forces)
+            accelerations = TreeInertia(tree, link_poses(tree, motions)).accelerations(tree, qd, torque, forces)
         else:
-            found = tree.accelerations(motions, q, torque, forces)
+            accelerations = tree.accelerations(motions, q, torque, forces)
         if not scope.inertias:
-            return found
+            return accelerations
         if solves:
             raise InputError(
                 f"blueprint: structure inertial is not known to contact: {self.config.contact}, which solves with the "
@@ -329,7 +329,7 @@ class Engine:
                 "blueprint: structure inertial is not known to joints on a prescribed path; valid: a mechanism without "
                 "them, or networks of another structure"
             )
-        return heavier(tree, motions, found, scope.inertias)
+        return heavier(tree, motions, accelerations, scope.inertias)
 
     @property
     def _coordinates(self) -> list[str]:
@@ -360,14 +360,14 @@ class Engine:
         compensation: Mapping[int, Any],
     ) -> DriveEffects:
         """Return the effects of the drives; `compensation` is gravity compensation through drives, by coordinate."""
-        found, tree, mechanism = DriveEffects(), motion.links.tree, self.mechanism
+        effects, tree, mechanism = DriveEffects(), motion.links.tree, self.mechanism
         by_wrench = all(link.effort_range is UNSET for link in mechanism.links)
         bounded: dict[str, list[tuple[str, Drive, Transmission, DriveForce]]] = {}
         limits = {one.name: one.effort_range for one in mechanism.tendons or () if one.effort_range is not UNSET}
 
         def act(name: str, drive: Drive, transmission: Transmission, force: DriveForce) -> None:
             value = scope.define(f"actuator.{name}", force.torque)
-            found.act(drive, transmission, DriveForce(value, force.damping), by_wrench=by_wrench)
+            effects.act(drive, transmission, DriveForce(value, force.damping), by_wrench=by_wrench)
 
         for name, command in zip(self._spec.controls, control, strict=True):
             one = (name, *self._drive(scope, memory, motion, name, command))
@@ -381,14 +381,14 @@ class Engine:
             for name, drive, transmission, force in drives:
                 act(name, drive, transmission, DriveForce(share * force.torque, force.damping))
         if mechanism.constraints.implicit is False:
-            found.implicit.clear()
+            effects.implicit.clear()
         for dof, value in compensation.items():
-            found.add({dof: 1.0}, value)
+            effects.add({dof: 1.0}, value)
         for link in self.mechanism.links:
             dof = tree.dofs.get(link.joint.name, -1)
-            if link.effort_range is not UNSET and dof in found.torque:
-                found.torque[dof] = maximum(minimum(found.torque[dof], link.effort_range[1]), link.effort_range[0])
-        return found
+            if link.effort_range is not UNSET and dof in effects.torque:
+                effects.torque[dof] = maximum(minimum(effects.torque[dof], link.effort_range[1]), link.effort_range[0])
+        return effects
 
     def _drive(
         self, scope: Scope, memory: StepMemory, motion: DrivenMotion, name: str, command: Any

@@ -23,13 +23,13 @@ def ball_free_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> Sp
 
     $$f = -k(|x|)\, x$$ for the rotation vector x from rest in the axes of the link, and for a free joint's position.
     """
-    found: SparseRow = {}
+    forces: SparseRow = {}
     for index, link in enumerate(links.tree.links):
         if link.joint.scalar or link.rest_pose is UNSET:
             continue
-        own, rest = links.tree.q_of(index, q), link.rest_pose
-        turned = array(quaternion_matrix(rest[-4:])).T @ array(quaternion_matrix(own[-4:]))
-        parts = [array(own[:-4]) - array(rest[:-4]), rotation_vector(*matrix_quaternion(turned))]
+        pose, rest_pose = links.tree.q_of(index, q), link.rest_pose
+        relative = array(quaternion_matrix(rest_pose[-4:])).T @ array(quaternion_matrix(pose[-4:]))
+        parts = [array(pose[:-4]) - array(rest_pose[:-4]), rotation_vector(*matrix_quaternion(relative))]
         for displacement, rows in zip(parts, ball_free_rows(links.tree, index, q), strict=True):
             if not rows:
                 continue
@@ -38,8 +38,8 @@ def ball_free_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> Sp
             )
             for x, row in zip(displacement, rows, strict=True):
                 for dof, share in row.items():
-                    found[dof] = found.get(dof, 0.0) - stiffness * x * share
-    return found
+                    forces[dof] = forces.get(dof, 0.0) - stiffness * x * share
+    return forces
 
 
 def ball_free_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow], list[SparseRow]]:

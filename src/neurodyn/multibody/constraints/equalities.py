@@ -100,8 +100,8 @@ def _scalar_rows(contacts: Contacts, equality: Equality, weights: InverseWeights
     (position, row, weight), wanted = ends[0], coefficients[0]
     row = dict(row)
     if equality.second:
-        other, other_row, other_weight = ends[1]
-        offset, slope, power = other - equality.reference[1], 0.0, 1.0
+        second, other_row, other_weight = ends[1]
+        offset, slope, power = second - equality.reference[1], 0.0, 1.0
         for k, coefficient in enumerate(coefficients[1:], 1):
             slope = slope + k * coefficient * power
             power = power * offset

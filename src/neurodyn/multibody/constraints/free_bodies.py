@@ -39,7 +39,7 @@ def with_lone_implicit(
 
     `centripetal` are accelerations that are added to these (`Tree.centripetal`).
     """
-    tree, found = contacts.tree, list(acceleration)
+    tree, result = contacts.tree, list(acceleration)
     for index in lone_bodies(tree):
         dofs = _coordinates(tree, index)
         matrix = [[inertia.matrix[max(i, j)][min(i, j)] for j in dofs] for i in dofs]
@@ -57,8 +57,8 @@ def with_lone_implicit(
                         matrix[i][j] = matrix[i][j] + contacts.dt * value * row[first] * row[second]
         _add_spin(contacts, index, matrix, by_origin=dofs[0] in centripetal)
         for dof, value in zip(dofs, _eliminated(matrix, right), strict=True):
-            found[dof] = value
-    return found
+            result[dof] = value
+    return result
 
 
 def _coordinates(tree: Tree, index: int) -> list[int]:

@@ -58,7 +58,7 @@ def tendon_motions(
     links: Kinematics, tendons: Iterable[Tendon], q: Sequence[Any], qd: Sequence[Any], quantity: Quantity
 ) -> dict[str, TendonMotion]:
     """Return the tendons of a mechanism in a step, by name; q and qd in Newton's convention."""
-    attached, found = AttachedMotion(links, qd, links.tree.centripetal(list(q), list(qd))), {}
+    attached, motions = AttachedMotion(links, qd, links.tree.centripetal(list(q), list(qd))), {}
     for tendon in tendons:
         armature = quantity(f"{TENDON}{tendon.name}.armature")
         if tendon.joints:
@@ -66,8 +66,8 @@ def tendon_motions(
         else:
             length, row, bias = _spatial_tendon(attached, tendon.strands, moving=not is_zero(armature))
         velocity = sum((x * qd[dof] for dof, x in row.items()), start=0.0)
-        found[tendon.name] = TendonMotion(tendon, length, row, velocity, bias, armature)
-    return found
+        motions[tendon.name] = TendonMotion(tendon, length, row, velocity, bias, armature)
+    return motions
 
 
 def _fixed_tendon(
@@ -88,14 +88,14 @@ def _spatial_tendon(attached: AttachedMotion, strands: Sequence[Strand], *, movi
     total: list[Any] = []
     bias: Any = 0.0
     for strand in strands:
-        points = [attached.point(one.link, array(one.point)) for one in strand.points]
+        points = [attached.point(point.link, array(point.point)) for point in strand.points]
         share = 1.0 / strand.divisor
         for (start, end), waypoint in zip(pairwise(points), strand.points, strict=False):
-            own_length, own, own_bias = _straight(attached, start, end, moving=moving)
+            piece_length, piece_row, piece_bias = _straight(attached, start, end, moving=moving)
             if waypoint.around is not UNSET:
-                own_length, own = _wrapped(attached, start, end, waypoint.around, own_length, own)
-            length, bias = length + share * own_length, bias + share * own_bias
-            total = [a + share * b for a, b in zip(total or [0.0] * len(own), own, strict=True)]
+                piece_length, piece_row = _wrapped(attached, start, end, waypoint.around, piece_length, piece_row)
+            length, bias = length + share * piece_length, bias + share * piece_bias
+            total = [a + share * b for a, b in zip(total or [0.0] * len(piece_row), piece_row, strict=True)]
     return length, sparse(total), bias
 
 

@@ -58,25 +58,25 @@ def wrap_path(start: Vector, end: Vector, radius: Any, side: Vector | None, fram
         x, y = normalised([dot(side, first), dot(side, second)])
         beside = radius * x, radius * y
     wraps, touch, leave, length = _around_circle(ends[0], ends[1], radius, beside)
-    found = [x * first + y * second for x, y in (touch, leave)]
+    touching = [x * first + y * second for x, y in (touch, leave)]
     if frame is not None:
         third = frame.T[2]
         heights = dot(start, third), dot(end, third)
         straight = [_distance(a, b) for a, b in ((ends[0], touch), (ends[1], leave))]
         rise = (heights[1] - heights[0]) / (straight[0] + length + straight[1])
-        found = [
-            found[0] + (heights[0] + rise * straight[0]) * third,
-            found[1] + (heights[0] + rise * (straight[0] + length)) * third,
+        touching = [
+            touching[0] + (heights[0] + rise * straight[0]) * third,
+            touching[1] + (heights[0] + rise * (straight[0] + length)) * third,
         ]
         length = length * safe_sqrt(1.0 + rise * rise)
-    return WrapPath(wraps, array(found[0]), array(found[1]), length)
+    return WrapPath(wraps, array(touching[0]), array(touching[1]), length)
 
 
 def _around_circle(start: Point, end: Point, radius: Any, side: Point | None) -> tuple[Any, Point, Point, Any]:
     """Return whether the path touches a circle, where it reaches and leaves it, and the length of the arc."""
     square = radius * radius
     squares = [x * x + y * y for x, y in (start, end)]
-    tangents = [safe_sqrt(own - square) for own in squares]
+    tangents = [safe_sqrt(distance_squared - square) for distance_squared in squares]
     paths = [_tangent_points(start, end, radius, sign, squares, tangents) for sign in (1.0, -1.0)]
     crossed = [_cross_each_other(start, path[0], end, path[1]) for path in paths]
     goodness = []
@@ -104,12 +104,12 @@ def _tangent_points(
     start: Point, end: Point, radius: Any, sign: float, squares: list[Any], tangents: list[Any]
 ) -> tuple[Point, Point]:
     """Return where tangents from both points touch the circle, for one of the two paths around it."""
-    found = []
-    for (x, y), own, tangent, direction in zip((start, end), squares, tangents, (sign, -sign), strict=True):
-        inverse = 1.0 / maximum(own, _TINY)
+    touching = []
+    for (x, y), square, tangent, direction in zip((start, end), squares, tangents, (sign, -sign), strict=True):
+        inverse = 1.0 / maximum(square, _TINY)
         along, across = radius * radius * inverse, direction * radius * tangent * inverse
-        found.append((along * x + across * y, along * y - across * x))
-    return found[0], found[1]
+        touching.append((along * x + across * y, along * y - across * x))
+    return touching[0], touching[1]
 
 
 def _meets(start: Point, end: Point, square: Any, side: Point | None) -> Any:

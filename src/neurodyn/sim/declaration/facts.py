@@ -539,8 +539,8 @@ def _force(model: Any, index: int) -> float:
 
 def unmodelled(model: Any) -> tuple[str, ...]:
     """Return one line for each feature of a model, apart from actuators, that the hybrid engine lacks."""
-    found = (part(model) for part in (_options, _passive, _contacts, _coupled))
-    return tuple(line for lines in found for line in lines)
+    missing = (part(model) for part in (_options, _passive, _contacts, _coupled))
+    return tuple(line for lines in missing for line in lines)
 
 
 def _counted(count: int, one: str, many: str, what: str) -> list[str]:
