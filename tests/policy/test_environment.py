@@ -160,7 +160,7 @@ class TestImagination:
 
     def test_only_what_is_more_than_usual_is_paid_for(self):
         model, action = self.model(), torch.tensor([[0.5], [-0.5]])
-        careful, centred = (world([0.2, 0.4], model, penalty=3.0, usual=usual) for usual in (0.0, 0.7))
+        careful, centred = (world([0.2, 0.4], model, penalty=3.0, penalty_offset=offset) for offset in (0.0, 0.7))
         gained = centred.step(action)[1] - careful.step(action)[1]
         torch.testing.assert_close(gained, torch.full_like(gained, 3.0 * 0.7))
         assert centred.uncertainty == pytest.approx(careful.uncertainty)

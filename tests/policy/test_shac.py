@@ -146,7 +146,7 @@ class TestWarmStart:
     def same(self, learner, folder):
         last = artifacts.read_tree(folder / "state", "training")["learner"]
         network = policy_config(Hold(), TINY.network).build()
-        network.take(last["actor_state_dict"], 1e-2)
+        network.load_rsl_rl(last["actor_state_dict"], 1e-2)
         seen = torch.randn(32, 3)
         torch.testing.assert_close(learner.network(seen), network(seen))
 

@@ -10,7 +10,7 @@ from neurodyn.control.starts import SampledStarts
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.batch import State
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.gradient_window import GradientWatch, held, roll, window_loss
+from neurodyn.policy.gradient_window import GradientWatch, clip_with_gradient, roll, window_loss
 from tests.policy.worlds import Hold, Mass
 
 GAMMA = 0.9
@@ -91,7 +91,7 @@ def test_the_loss_is_the_discounted_return_of_each_part():
 def test_means_beyond_the_limit_come_back_and_go_no_further():
     mean = torch.tensor([-3.0, -3.0, 0.5, 0.5, 3.0, 3.0])
     action = mean.clone().requires_grad_()
-    cut = held(action, mean, 1.0)
+    cut = clip_with_gradient(action, mean, 1.0)
     assert cut.tolist() == [-1.0, -1.0, 0.5, 0.5, 1.0, 1.0]
     towards = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])  # a loss is descended: against its gradient
     (gradient,) = torch.autograd.grad(cut, action, towards)
@@ -104,7 +104,7 @@ def test_noise_beyond_the_limit_does_not_pull_the_mean_to_zero():
     mean = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
 
     def loss(mean):
-        return (slopes * held(mean + noise, mean.expand_as(noise), 1.0)).mean()
+        return (slopes * clip_with_gradient(mean + noise, mean.expand_as(noise), 1.0)).mean()
 
     (gradient,) = torch.autograd.grad(loss(mean), mean)
     found = (loss(mean.detach() + 1e-3) - loss(mean.detach() - 1e-3)) / 2e-3
@@ -115,10 +115,10 @@ def test_gradients_that_are_not_finite_are_left_out_and_large_ones_scaled_down()
     watch = GradientWatch(1, 3, most=6.0)
     action = torch.ones(3, 1, requires_grad=True)
     factor = torch.tensor([[1.0], [torch.nan], [10.0]])
-    (factor * held(action, action.detach(), 2.0, watch.following())).mean().backward()
+    (factor * clip_with_gradient(action, action.detach(), 2.0, watch.next_hook())).mean().backward()
     assert action.grad is not None
     torch.testing.assert_close(action.grad[:, 0], torch.tensor([1.0, 0.0, 6.0]) / 3)
-    assert watch.lost == 1
+    assert watch.not_finite == 1
     torch.testing.assert_close(watch.norms, torch.tensor([[1.0, 0.0, 10.0]]))
 
 

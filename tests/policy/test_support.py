@@ -20,7 +20,7 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.artifact import read_weights
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, lost_share, support_in
+from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, return_loss_share, support_in
 from neurodyn.policy.train import train_policy
 from tests.policy.worlds import SPEC, Fixed, Hold, Mass
 
@@ -64,17 +64,17 @@ def log(episodes: int = 40, spread: float = 0.1) -> Store:
 
 def test_what_is_lost_is_a_share_of_the_return_or_of_what_was_gained():
     even = torch.zeros(16)
-    assert lost_share(100.0 + even, 75.0 + even, 100.0) == pytest.approx(0.25)
-    assert lost_share(100.0 + even, 125.0 + even, 100.0) == 0.0
+    assert return_loss_share(100.0 + even, 75.0 + even, 100.0) == pytest.approx(0.25)
+    assert return_loss_share(100.0 + even, 125.0 + even, 100.0) == 0.0
     # A return near zero says little: what counts is that it came from -300.
-    assert lost_share(1.0 + even, -2.0 + even, -299.0) == pytest.approx(0.01)
-    assert lost_share(1.0 + even, -2.0 + even, 1.0) == pytest.approx(1.5)
+    assert return_loss_share(1.0 + even, -2.0 + even, -299.0) == pytest.approx(0.01)
+    assert return_loss_share(1.0 + even, -2.0 + even, 1.0) == pytest.approx(1.5)
 
 
 def test_a_loss_within_its_error_is_none():
     noise = torch.linspace(-200.0, 200.0, 16)
-    assert lost_share(100.0 + noise, 70.0 + torch.zeros(16), 100.0) == 0.0
-    assert lost_share(100.0 + 0.1 * noise, 70.0 + torch.zeros(16), 100.0) == pytest.approx(0.3)
+    assert return_loss_share(100.0 + noise, 70.0 + torch.zeros(16), 100.0) == 0.0
+    assert return_loss_share(100.0 + 0.1 * noise, 70.0 + torch.zeros(16), 100.0) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def export_rsl_rl(folder: str | Path, out: Path) -> Path:
     runner["algorithm"]["class_name"] = "rsl_rl.algorithms.PPO"
     runner["actor"]["distribution_cfg"]["std_type"] = "scalar"  # the default of rsl_rl and of Isaac Lab's tasks
     actor, critic = _blank(config, runner["actor"], len(config.actions)), _blank(config, runner["critic"], 1)
-    network.give(actor, RSL_RL_EPSILON)
+    network.store_rsl_rl(actor, RSL_RL_EPSILON)
     critic |= {name: actor[name].clone() for name in actor if name.startswith(_NORMALISER)}
     trained = [x for model in (actor, critic) for name, x in model.items() if not name.startswith(_NORMALISER)]
     optimiser = torch.optim.Adam([value.clone().requires_grad_() for value in trained], lr=RSL_RL_RATE)

@@ -105,23 +105,23 @@ class PolicyNetwork(nn.Module):
         return torch.cat([seen[..., :frames], self.encoder(seen[..., frames:])], -1)
 
     @torch.no_grad()
-    def take(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
+    def load_rsl_rl(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
         """Load the state of rsl_rl's MLPModel, whose normaliser adds `epsilon` to the standard deviation."""
         if "obs_normalizer._mean" in actor:
             self.mean.copy_(actor["obs_normalizer._mean"][0])
             self.deviation.copy_(actor["obs_normalizer._std"][0] + epsilon)
         for prefix, part in _PARTS.items():
-            own = {name.removeprefix(prefix): value for name, value in actor.items() if name.startswith(prefix)}
-            if own:
-                getattr(self, part).load_state_dict(own)
+            part_state = {name.removeprefix(prefix): value for name, value in actor.items() if name.startswith(prefix)}
+            if part_state:
+                getattr(self, part).load_state_dict(part_state)
 
     @torch.no_grad()
-    def take_mean(self, one: Mapping[str, Tensor], other: Mapping[str, Tensor], share: float) -> None:
+    def load_mean(self, first: Mapping[str, Tensor], second: Mapping[str, Tensor], share: float) -> None:
         """Load the weighted mean of two policies' weights; `share` is the weight of the second."""
-        self.load_state_dict({name: torch.lerp(value, other[name].to(value), share) for name, value in one.items()})
+        self.load_state_dict({name: torch.lerp(value, second[name].to(value), share) for name, value in first.items()})
 
     @torch.no_grad()
-    def give(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
+    def store_rsl_rl(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
         """Copy the policy into the state of rsl_rl's MLPModel: the inverse of `take`."""
         if "obs_normalizer._mean" in actor:
             deviation = self.deviation - epsilon
@@ -150,7 +150,7 @@ class ActingPolicy:
         self._network, self._settings = network, network.settings
         self._frames: Tensor | None = None
         self._hidden: Hidden | None = None
-        self._begun: Tensor | None = None
+        self._restarted: Tensor | None = None
         self._last: Tensor | None = None
 
     def __call__(self, seen: Tensor, robots: Tensor | None = None) -> Tensor:
@@ -167,9 +167,9 @@ class ActingPolicy:
             frames = frame.repeat(1, settings.history)
             if self._frames is not None:
                 older = torch.cat([frame, self._frames[:, : -frame.shape[1]]], 1)
-                frames = older if self._begun is None else torch.where(self._begun[:, None], frames, older)
+                frames = older if self._restarted is None else torch.where(self._restarted[:, None], frames, older)
             self._frames = frame = frames
-        self._begun = None
+        self._restarted = None
         if robots is not None:
             frame = torch.cat([frame, robots], 1)
         if self._network.memory is None:
@@ -186,7 +186,7 @@ class ActingPolicy:
 
     def restart(self, done: Tensor) -> None:
         """Clear the memory of worlds whose episode has ended, shape [worlds], bool."""
-        self._begun = done if self._begun is None else self._begun | done
+        self._restarted = done if self._restarted is None else self._restarted | done
         if self._last is not None:
             self._last = self._last.masked_fill(done[:, None], 0.0)
         if self._hidden is not None:
@@ -295,7 +295,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     return config, network.requires_grad_(False).eval()
 
 
-def task_of(config: PolicyConfig, given: str | None, where: str, *, drawn: bool = False) -> Task:
+def task_of(config: PolicyConfig, given: str | None, source: str, *, drawn: bool = False) -> Task:
     """Return the task of a policy, or the `given` one; runs code of a file only if the user names that file.
 
     `drawn` says whether robots are randomised, as privileged policies require.
@@ -306,11 +306,11 @@ def task_of(config: PolicyConfig, given: str | None, where: str, *, drawn: bool 
         MismatchError: The given task is a different one.
     """
     if not drawn:
-        require_unprivileged(config, where)
+        require_unprivileged(config, source)
     if given is None and is_file(config.task):
         file, _, kind = config.task.rpartition(":")
         raise InputError(
-            f"{where}: policy for the task {kind!r} in a file, whose code runs only if you name it; give --task "
+            f"{source}: policy for the task {kind!r} in a file, whose code runs only if you name it; give --task "
             f"FILE.py:{kind} (it was {file})"
         )
     try:
@@ -319,28 +319,28 @@ def task_of(config: PolicyConfig, given: str | None, where: str, *, drawn: bool 
         if given is not None or not of_robot(config.task):
             raise
         kind = config.task.partition("@")[0]
-        raise InputError(f"{where}: {error}; if its robot has moved, give --task {kind}@ROBOT") from None
-    require_task(config, task, where)
+        raise InputError(f"{source}: {error}; if its robot has moved, give --task {kind}@ROBOT") from None
+    require_task(config, task, source)
     return task
 
 
-def require_task(config: PolicyConfig, task: Task, where: str) -> None:
+def require_task(config: PolicyConfig, task: Task, source: str) -> None:
     """Raise a MismatchError naming the first difference between a policy's observations or actions and a task's."""
     now = policy_config(task, config.network)
     for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
-        mine, wanted = getattr(config, name), getattr(now, name)
+        found, wanted = getattr(config, name), getattr(now, name)
         if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
             continue  # the file or the robot may have moved; joints and scales identify them
-        if mine != wanted:
-            shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
-            raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")
+        if found != wanted:
+            shown, asked = (list(x) if isinstance(x, tuple) else x for x in (found, wanted))
+            raise MismatchError(f"{source}: policy for another task: its {name} is {shown}; valid here: {asked}")
 
 
-def require_unprivileged(config: PolicyConfig, where: str) -> None:
+def require_unprivileged(config: PolicyConfig, source: str) -> None:
     """Raise an InputError for a privileged policy where nothing is randomised."""
     if config.privileged:
         raise InputError(
-            f"{where}: sees what is drawn for the robot, which is not known here; valid: `policy evaluate "
+            f"{source}: sees what is drawn for the robot, which is not known here; valid: `policy evaluate "
             "--randomise`, or its student (`neurodyn policy distill`)"
         )
 
@@ -349,11 +349,11 @@ def _is_own(task: str) -> bool:
     return is_file(task) or of_robot(task)
 
 
-def _same_own(mine: str, wanted: str) -> bool:
+def _same_own(found: str, wanted: str) -> bool:
     """Return whether two tasks are one class in a file, or share a name, regardless of the paths of file and robot."""
-    if is_file(mine) and is_file(wanted):
-        return mine.rpartition(":")[2] == wanted.rpartition(":")[2]
-    return of_robot(mine) and of_robot(wanted) and mine.partition("@")[0] == wanted.partition("@")[0]
+    if is_file(found) and is_file(wanted):
+        return found.rpartition(":")[2] == wanted.rpartition(":")[2]
+    return of_robot(found) and of_robot(wanted) and found.partition("@")[0] == wanted.partition("@")[0]
 
 
 _EPSILON = 1e-2
@@ -379,7 +379,7 @@ def load_critic(folder: str, task: Task) -> Callable[[Tensor], Tensor]:
         )
     scale = float(settings["reward_scale"])
     network = PolicyNetwork(len(config.observations), 1, config.network, math.inf)
-    network.take(artifacts.read_tree(path / "state", "training")["learner"]["critic_state_dict"], _EPSILON)
+    network.load_rsl_rl(artifacts.read_tree(path / "state", "training")["learner"]["critic_state_dict"], _EPSILON)
     network.requires_grad_(False)
 
     def value(observation: Tensor) -> Tensor:
@@ -405,7 +405,7 @@ class Behaviour:
     quiet: bool = False
     swings: bool = False
 
-    def begun(self) -> Callable[[Tensor], Tensor] | None:
+    def start_acting(self) -> Callable[[Tensor], Tensor] | None:
         """Return `act` for a batch of worlds that start an episode."""
         return None if self.act is None else acting(self.act)
 
@@ -437,9 +437,9 @@ class Excitation:
             low, high = _HERTZ
             drawn = torch.rand(worlds, 2 + 2 * actions, generator=generator)
             hertz, noisy, amplitude, phase = drawn.split([1, 1, actions, actions], 1)
-            self._deviation = torch.where(swings & loud[:, None], _BESIDE * noise * noisy, self.strength)
-            turn = 2.0 * math.pi * task.declaration().dt * (low + (high - low) * hertz)
-            self._sines = turn, self.strength * swings * amplitude, 2.0 * math.pi * phase
+            self._deviation = torch.where(swings & loud[:, None], _NOISE_SHARE * noise * noisy, self.strength)
+            frequency = 2.0 * math.pi * task.declaration().dt * (low + (high - low) * hertz)
+            self._sines = frequency, self.strength * swings * amplitude, 2.0 * math.pi * phase
 
     def frame(self) -> Tensor:
         """Return the excitation of the next frame, shape [worlds, actions]."""
@@ -449,13 +449,13 @@ class Excitation:
         self._drawn = drawn  # unit variance in every frame
         added = self._deviation * drawn
         if self._sines is not None:
-            turn, amplitude, phase = self._sines
-            added = added + amplitude * torch.sin(turn * self._frame + phase)
+            frequency, amplitude, phase = self._sines
+            added = added + amplitude * torch.sin(frequency * self._frame + phase)
         self._frame += 1
         return added
 
 
-_HERTZ, _BESIDE = (1.0, 3.0), 0.3
+_HERTZ, _NOISE_SHARE = (1.0, 3.0), 0.3
 """Frequency range of steps [Hz]; greatest noise beside sines, as a share of their greatest amplitude."""
 
 

@@ -140,7 +140,7 @@ class DistillationLearner(PolicyLearner):
         self._losses = LossKeeper()
         self.runner.logger = cast(Any, self._losses)
         alg = self.runner.alg
-        teacher.give(alg.teacher.state_dict(), float(getattr(alg.teacher.obs_normalizer, "eps", 0.0)))
+        teacher.store_rsl_rl(alg.teacher.state_dict(), float(getattr(alg.teacher.obs_normalizer, "eps", 0.0)))
         alg.teacher.requires_grad_(False).eval()
         alg.teacher_loaded = True
         if settings.adapt:
@@ -181,9 +181,9 @@ class DistillationLearner(PolicyLearner):
             return
         frame, network = len(self._task.observations), self._settings.network
         for name, neutral in (("_mean", 0.0), ("_var", 1.0), ("_std", 1.0)):
-            one = getattr(teacher.obs_normalizer, name)[:, :frame]
-            acted = one.new_full((1, len(self._task.actions) if network.with_actions else 0), neutral)
-            getattr(student.obs_normalizer, name).copy_(torch.cat([one, acted], 1).repeat(1, network.history))
+            statistics = getattr(teacher.obs_normalizer, name)[:, :frame]
+            acted = statistics.new_full((1, len(self._task.actions) if network.with_actions else 0), neutral)
+            getattr(student.obs_normalizer, name).copy_(torch.cat([statistics, acted], 1).repeat(1, network.history))
         cast(Tensor, student.obs_normalizer.count).fill_(KNOWN)
         cast(Any, student.obs_normalizer).until = 1
 
@@ -217,13 +217,13 @@ class DistillationLearner(PolicyLearner):
         torch.set_rng_state(own["random"].cpu())
 
 
-def _require_teacher(network: NetworkSettings, where: str, *, adapt: bool) -> None:
+def _require_teacher(network: NetworkSettings, source: str, *, adapt: bool) -> None:
     """Raise an InputError for a teacher with a memory or, for a student that learns its latent, without an encoder."""
     if network.remembers:
-        raise InputError(f"{where}: has a memory; valid: a teacher that sees single observations")
+        raise InputError(f"{source}: has a memory; valid: a teacher that sees single observations")
     if adapt and not network.latent:
         raise InputError(
-            f"{where}: has no encoder; valid with --adapt: a teacher of `policy train --privileged --latent 8`"
+            f"{source}: has no encoder; valid with --adapt: a teacher of `policy train --privileged --latent 8`"
         )
 
 
@@ -244,7 +244,7 @@ def open_distillation(request: DistillPolicyRequest) -> PolicyTrainingJob:
     dynamics, known = request.dynamics or record.get("dynamics"), record.get("settings", {})
     if dynamics is None:
         raise InputError(f"{request.teacher}: does not say where it was trained; give --dynamics")
-    where = open_dynamics(task, dynamics, device=request.device)
+    resolved = open_dynamics(task, dynamics, device=request.device)
     file = None if request.settings is None else Path(request.settings)
     settings = load_settings(task.name, file, kind=DistillationSettings)
     history = request.history
@@ -259,5 +259,5 @@ def open_distillation(request: DistillPolicyRequest) -> PolicyTrainingJob:
         randomise=request.randomise or tuple(known.get("randomise", ())), **flags,
     )  # fmt: skip
     return PolicyTrainingJob(
-        task, where, Path(request.out), settings, initial=teacher, resume=request.resume, logger=request.logger
+        task, resolved, Path(request.out), settings, initial=teacher, resume=request.resume, logger=request.logger
     )

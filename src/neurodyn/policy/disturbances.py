@@ -48,19 +48,19 @@ def disturbances_of(texts: Sequence[str], task: Task) -> tuple[RandomisedQuantit
     others = ("delay.observation", "delay.action", _SPEED, *_AXES, _INTERVAL)
     nominal = {**dict.fromkeys(changing, 1.0), **dict.fromkeys(others, 0.0)}
     least = {"delay.observation": 0.0, "delay.action": 0.0, _INTERVAL: task.declaration().dt}
-    found = randomised_quantities(texts, nominal, bounds=least, stepwise=True)
-    for one in found:
-        if one.one:
-            raise InputError(f"randomise: {one.names[0]} with :one; valid: each of them (without), or &")
-        kinds = {name.partition(".")[0] for name in one.names}
+    quantities = randomised_quantities(texts, nominal, bounds=least, stepwise=True)
+    for quantity in quantities:
+        if quantity.one:
+            raise InputError(f"randomise: {quantity.names[0]} with :one; valid: each of them (without), or &")
+        kinds = {name.partition(".")[0] for name in quantity.names}
         if len(kinds) > 1:
             raise InputError(f"randomise: {' & '.join(sorted(kinds))} share a draw; valid: quantities of one kind")
-    return tuple(_with_default(one) for one in found)
+    return tuple(_with_default(one) for one in quantities)
 
 
-def _with_default(one: RandomisedQuantity) -> RandomisedQuantity:
-    often = "step" if one.names[0].startswith(_PUSH) else "episode"
-    return one if one.each is not None else msgspec.structs.replace(one, each=often)
+def _with_default(quantity: RandomisedQuantity) -> RandomisedQuantity:
+    often = "step" if quantity.names[0].startswith(_PUSH) else "episode"
+    return quantity if quantity.each is not None else msgspec.structs.replace(quantity, each=often)
 
 
 @dataclass(frozen=True)
@@ -86,26 +86,26 @@ class _Errors:
     def __init__(self, draws: Sequence[RandomisedQuantity], kind: str, columns: Sequence[str], episode: Sequence[str],
                  device: torch.device) -> None:  # fmt: skip
         """Prepare for columns of one kind; `episode` holds the names of the values drawn once per episode."""
-        own = [one for one in draws if one.names[0].startswith(kind)]
-        self._stepwise = [one for one in own if one.each == "step"]
+        of_kind = [one for one in draws if one.names[0].startswith(kind)]
+        self._stepwise = [one for one in of_kind if one.each == "step"]
         places = {f"{kind}{name}": place for place, name in enumerate(columns)}
         self.of_episode, self.of_step = [], []
         for change in ("set", "scale", "add"):  # order of application
-            given = {name: episode.index(_named(name, one)) for one in own for name in one.names
+            given = {name: episode.index(_named(name, one)) for one in of_kind for name in one.names
                      if one.each == "episode" and one.change == change}  # fmt: skip
             drawn = {name: i for i, one in enumerate(self._stepwise) for name in one.names if one.change == change}
-            for found, sources, width in ((self.of_episode, given, len(episode)),
+            for ways, sources, width in ((self.of_episode, given, len(episode)),
                                           (self.of_step, drawn, len(self._stepwise))):  # fmt: skip
                 if sources:
                     index = torch.full((len(columns),), width)
                     for name, source in sources.items():
                         index[places[name]] = source
-                    found.append((change, index.to(device)))
+                    ways.append((change, index.to(device)))
 
     def __bool__(self) -> bool:
         return bool(self.of_episode or self.of_step)
 
-    def on(self, values: Tensor, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
+    def add_to(self, values: Tensor, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return values with their errors, shape [worlds, columns]."""
         if self.of_episode and numbers is not None:
             values = _applied(self.of_episode, values, numbers.to(values.dtype))
@@ -120,17 +120,17 @@ def _applied(ways: Sequence[tuple[str, Tensor]], values: Tensor, numbers: Tensor
     """Return values, each changed by its number, if it has one: index len(numbers) stands for none."""
     for change, index in ways:
         neutral = numbers.new_full((len(numbers), 1), 1.0 if change == "scale" else 0.0)
-        own = torch.cat([numbers, neutral], 1)[:, index]
+        change_by = torch.cat([numbers, neutral], 1)[:, index]
         if change == "set":
-            values = torch.where(index < numbers.shape[1], own, values)
+            values = torch.where(index < numbers.shape[1], change_by, values)
         else:
-            values = values * own if change == "scale" else values + own
+            values = values * change_by if change == "scale" else values + change_by
     return values
 
 
-def _named(name: str, one: RandomisedQuantity) -> str:
+def _named(name: str, quantity: RandomisedQuantity) -> str:
     """Return the name of a per-episode value: one quantity may have both an offset and a factor."""
-    return name + (_BESIDE[one.change] if name.startswith((_OBSERVATION, _ACTION)) else "")
+    return name + (_BESIDE[quantity.change] if name.startswith((_OBSERVATION, _ACTION)) else "")
 
 
 class Disturbances:
@@ -192,82 +192,84 @@ class Disturbances:
         self, reading: Tensor, action: Tensor, numbers: Tensor | None, generator: torch.Generator
     ) -> DisturbedState:
         """Return the initial state, from the first observation and a zero action; arguments: see `see`."""
-        begun = torch.ones(len(reading), dtype=torch.bool, device=reading.device)
+        every_world = torch.ones(len(reading), dtype=torch.bool, device=reading.device)
         empty = DisturbedState(
             reading[:, None].repeat(1, self._depth["observation"], 1),
             self._shown(reading, action).repeat(1, self.history),
             action[:, None].repeat(1, self._depth["action"], 1),
             torch.zeros_like(reading[:, 0]),
         )
-        return self.see(self.restarted(empty, begun, numbers, generator), reading, action, numbers, generator, begun)
+        return self.see(
+            self.restarted(empty, every_world, numbers, generator), reading, action, numbers, generator, every_world
+        )
 
     def act(
-        self, at: DisturbedState, action: Tensor, numbers: Tensor | None, generator: torch.Generator
+        self, before: DisturbedState, action: Tensor, numbers: Tensor | None, generator: torch.Generator
     ) -> tuple[DisturbedState, Tensor]:
         """Return the new state and the action that reaches the robot, shape [worlds, actions]."""
-        sent = self._actions.on(action, numbers, generator) if self._actions else action
+        sent = self._actions.add_to(action, numbers, generator) if self._actions else action
         if not self._depth["action"]:
-            return at, sent
-        kept = torch.cat([sent[:, None], at.actions[:, :-1]], 1)
-        return replace(at, actions=kept), self._late(kept, "action", numbers, generator)
+            return before, sent
+        sent_before = torch.cat([sent[:, None], before.actions[:, :-1]], 1)
+        return replace(before, actions=sent_before), self._delayed(sent_before, "action", numbers, generator)
 
     def see(
         self,
-        at: DisturbedState,
+        before: DisturbedState,
         reading: Tensor,
         action: Tensor,
         numbers: Tensor | None,
         generator: torch.Generator,
-        begun: Tensor | None = None,
+        restarted: Tensor | None = None,
     ) -> DisturbedState:
         """Return the state after an observation.
 
         Args:
-            at: The state before.
+            before: The state before.
             reading: Observations of the task, shape [worlds, observations].
             action: The policy's last actions, shape [worlds, actions].
             numbers: Values drawn for the episodes, shape [worlds, names].
             generator: Random numbers.
-            begun: Worlds whose episode begins now, shape [worlds], bool.
+            restarted: Worlds whose episode begins now, shape [worlds], bool.
         """
-        seen = self._readings.on(reading, numbers, generator) if self._readings else reading
-        readings = at.readings
+        seen = self._readings.add_to(reading, numbers, generator) if self._readings else reading
+        readings = before.readings
         if self._depth["observation"]:
             readings = torch.cat([seen[:, None], readings[:, :-1]], 1)
-            if begun is not None:
-                readings = torch.where(begun[:, None, None], seen[:, None], readings)
-            seen = self._late(readings, "observation", numbers, generator)
+            if restarted is not None:
+                readings = torch.where(restarted[:, None, None], seen[:, None], readings)
+            seen = self._delayed(readings, "observation", numbers, generator)
         seen = shown = self._shown(seen, action)
         if self.history > 1:
-            shown = torch.cat([seen, at.seen[:, : -seen.shape[1]]], 1)
-            if begun is not None:
-                shown = torch.where(begun[:, None], seen.repeat(1, self.history), shown)
-        return replace(at, readings=readings, seen=shown)
+            shown = torch.cat([seen, before.seen[:, : -seen.shape[1]]], 1)
+            if restarted is not None:
+                shown = torch.where(restarted[:, None], seen.repeat(1, self.history), shown)
+        return replace(before, readings=readings, seen=shown)
 
     def restarted(
-        self, at: DisturbedState, begun: Tensor, numbers: Tensor | None, generator: torch.Generator
+        self, before: DisturbedState, restarted: Tensor, numbers: Tensor | None, generator: torch.Generator
     ) -> DisturbedState:
         """Return the state after the start of episodes: no actions, and a new time until a push."""
-        until = at.until
+        until = before.until
         if self.pushes:
             drawn = self._value(_INTERVAL, len(until), numbers, generator).to(until.dtype)
-            until = torch.where(begun, drawn, until)
-        return replace(at, actions=at.actions.masked_fill(begun[:, None, None], 0.0), until=until)
+            until = torch.where(restarted, drawn, until)
+        return replace(before, actions=before.actions.masked_fill(restarted[:, None, None], 0.0), until=until)
 
     def push(
-        self, at: DisturbedState, numbers: Tensor | None, generator: torch.Generator
+        self, before: DisturbedState, numbers: Tensor | None, generator: torch.Generator
     ) -> tuple[DisturbedState, Tensor]:
         """Return the new state and the base's velocity jump [m/s], base axes, shape [worlds, 3]; 0 without a push."""
-        until = at.until - self._dt
+        until = before.until - self._dt
         now = until <= 0.5 * self._dt
         given = {name: value.to(until.dtype) for name, value in self._values(_PUSH, len(until), numbers, generator)}
         until = torch.where(now, given[_INTERVAL], until)
         none = until.new_zeros(len(until))
         parts = [given.get(name, none) for name in _AXES]
         if _SPEED in given:
-            turn = 2.0 * math.pi * torch.rand(len(until), generator=generator, device=until.device).to(until.dtype)
-            parts = [parts[0] + given[_SPEED] * turn.cos(), parts[1] + given[_SPEED] * turn.sin(), parts[2]]
-        return replace(at, until=until), torch.stack(parts, 1).masked_fill(~now[:, None], 0.0)
+            heading = 2.0 * math.pi * torch.rand(len(until), generator=generator, device=until.device).to(until.dtype)
+            parts = [parts[0] + given[_SPEED] * heading.cos(), parts[1] + given[_SPEED] * heading.sin(), parts[2]]
+        return replace(before, until=until), torch.stack(parts, 1).masked_fill(~now[:, None], 0.0)
 
     def _shown(self, reading: Tensor, action: Tensor) -> Tensor:
         return torch.cat([reading, action], 1) if self.with_actions else reading
@@ -288,33 +290,33 @@ class Disturbances:
         """Return the current values of a push or delay, shape [worlds]."""
         return next(value for _, value in self._values(name, worlds, numbers, generator))
 
-    def _late(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
+    def _delayed(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the delayed values, linear between frames; for held commands, this is their mean over the frame."""
         delay = self._value(f"{_DELAY}{what}", len(kept), numbers, generator).to(kept.dtype) / self._dt
         delay = delay.clamp(0.0, kept.shape[1] - 1.0)
         whole = (delay + 1e-4).floor()
         share = (delay - whole).clamp_min(0.0)
-        at = torch.stack([whole, (whole + 1.0).clamp_max(kept.shape[1] - 1.0)], 1).long()
-        newer, older = kept.gather(1, at[..., None].expand(-1, -1, kept.shape[2])).unbind(1)
+        index = torch.stack([whole, (whole + 1.0).clamp_max(kept.shape[1] - 1.0)], 1).long()
+        newer, older = kept.gather(1, index[..., None].expand(-1, -1, kept.shape[2])).unbind(1)
         return torch.lerp(newer, older, share[:, None])
 
 
 def _own(task: Task, given: Sequence[RandomisedQuantity], *, noisy: bool) -> tuple[RandomisedQuantity, ...]:
     """Return a task's own disturbances, except overridden ones."""
-    own = list(disturbances_of(task.disturbances, task))
+    draws = list(disturbances_of(task.disturbances, task))
     if noisy and task.noise:
-        own += [
+        draws += [
             RandomisedQuantity(names=(f"{_OBSERVATION}{name}",), change="add", lower=-half, upper=half, each="step")
             for name, half in zip(task.observations, task.noise, strict=True)
             if half
         ]
     named = {(name, one.change, one.each) for one in given for name in one.names}
     if any(name.startswith(_SPEED) for name, *_ in named):
-        own = [one for one in own if not one.names[0].startswith(_SPEED)]
-    intervals = {name for name, *_ in named} | {name for one in own for name in one.names}
+        draws = [one for one in draws if not one.names[0].startswith(_SPEED)]
+    intervals = {name for name, *_ in named} | {name for one in draws for name in one.names}
     if _INTERVAL not in intervals and any(name.startswith(_SPEED) for name in intervals):
-        own.append(RandomisedQuantity(names=(_INTERVAL,), lower=_SECONDS[0], upper=_SECONDS[1], each="step"))
-    return tuple(one for one in own if not any((n, one.change, one.each) in named for n in one.names))
+        draws.append(RandomisedQuantity(names=(_INTERVAL,), lower=_SECONDS[0], upper=_SECONDS[1], each="step"))
+    return tuple(one for one in draws if not any((n, one.change, one.each) in named for n in one.names))
 
 
 @dataclass(frozen=True)
@@ -334,8 +336,12 @@ class EpisodeDraws:
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Return drawn values, shape [worlds, names]."""
-        own = [one for one in self.draws if one.each == "episode"]
-        numbers = numbers_of(own, torch.rand(worlds, len(own), generator=generator, device=generator.device))
-        if len(self.names) == len(own):
+        drawn_once = [one for one in self.draws if one.each == "episode"]
+        numbers = numbers_of(
+            drawn_once, torch.rand(worlds, len(drawn_once), generator=generator, device=generator.device)
+        )
+        if len(self.names) == len(drawn_once):
             return numbers
-        return torch.cat([x.expand(-1, len(one.names)) for x, one in zip(numbers.split(1, 1), own, strict=True)], 1)
+        return torch.cat(
+            [x.expand(-1, len(one.names)) for x, one in zip(numbers.split(1, 1), drawn_once, strict=True)], 1
+        )

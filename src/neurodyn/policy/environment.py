@@ -81,7 +81,7 @@ class EnvironmentFrame:
 
 
 @dataclass(frozen=True)
-class _Due:
+class _PendingReward:
     """Inputs of a frame's reward, kept for `judge_later`; `uncertain` has shape [worlds]."""
 
     now: Quantities
@@ -108,7 +108,7 @@ class TrackedFrame:
     end: Ending
     done: Tensor
     over: bool
-    due: _Due
+    due: _PendingReward
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
@@ -137,7 +137,7 @@ class PolicyEnvironment(VecEnv):
         *,
         seed: int = 0,
         penalty: float = 0.0,
-        usual: float = 0.0,
+        penalty_offset: float = 0.0,
         failure: float = 0.0,
         reward_scale: float = 1.0,
         environment: Environment | None = None,
@@ -161,8 +161,8 @@ class PolicyEnvironment(VecEnv):
             seed: Seed of commands, pushes and observation noise.
             penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
                 deviation.
-            usual: Uncertainty without penalty; lower uncertainty earns reward. If every frame cost something, failing
-                early would pay.
+            penalty_offset: Uncertainty without penalty; lower uncertainty earns reward. If every frame cost something,
+                failing early would pay.
             failure: Added to the learner's reward when an episode fails, except by `step_tracked`.
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles, above which heights are measured; None for the robot's default ground.
@@ -188,7 +188,7 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._shows_last, self._logged = starts, shows_last, logged
-        self._scale, self._usual, self._failure = reward_scale, usual, failure
+        self._scale, self._penalty_offset, self._failure = reward_scale, penalty_offset, failure
         self.disturbances = Disturbances(
             disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
         )
@@ -206,15 +206,18 @@ class PolicyEnvironment(VecEnv):
         self._always_resets = self.device.type != "cpu" or capture is not None
         self._world_reset = world_reset_in(dynamics, starts, worlds, ahead=self._always_resets)
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
-        self._one = torch.ones(worlds, device=self.device)
-        at = self._worlds_state = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
+        self._ones = torch.ones(worlds, device=self.device)
+        worlds_state = self._worlds_state = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._disturbed: DisturbedState | None = None
         if self.disturbances:
             self._disturbed = self.disturbances.begin(
-                task.observe(at.now, at.memory), at.memory.action, self._robots.disturbed, self._generator
+                task.observe(worlds_state.now, worlds_state.memory),
+                worlds_state.memory.action,
+                self._robots.disturbed,
+                self._generator,
             )
         still = torch.zeros(worlds, self.num_actions, device=self.device)
-        first = task.reward(_with_contacts(at.now, worlds), at.memory, still)
+        first = task.reward(_with_contacts(worlds_state.now, worlds), worlds_state.memory, still)
         self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
         self._sums = EpisodeSums(
             length=torch.zeros(worlds, dtype=torch.long, device=self.device),
@@ -280,9 +283,10 @@ class PolicyEnvironment(VecEnv):
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
         self._robots.load(saved)
-        own = self._worlds | vars(self._sums)
-        newer = {name: saved_tree(own[name]) for name in ("terms", "earned", "disturbed")}  # missing in older files
-        worlds = restored_tree(own, {**newer, **saved["worlds"]})
+        expected = self._worlds | vars(self._sums)
+        # Missing in older files.
+        newer = {name: saved_tree(expected[name]) for name in ("terms", "earned", "disturbed")}
+        worlds = restored_tree(expected, {**newer, **saved["worlds"]})
         self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
         self._counted = self._sums.earned.tolist()
         contacts = saved["contact"]
@@ -297,8 +301,8 @@ class PolicyEnvironment(VecEnv):
     @property
     def _worlds(self) -> dict[str, Any]:
         """State of the worlds that a frame advances, without the sums; quantities are derived from it."""
-        at = self._worlds_state
-        known = {"carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory}
+        current = self._worlds_state
+        known = {"carry": current.carry, "state": current.state, "torque": current.torque, "memory": current.memory}
         return {**known, "disturbed": self._disturbed}
 
     @property
@@ -335,17 +339,17 @@ class PolicyEnvironment(VecEnv):
     @property
     def seen(self) -> Tensor:
         """Current observations of the policy, shape [worlds, columns]."""
-        at = self._worlds_state
-        return self.task.observe(at.now, at.memory) if self._disturbed is None else self._disturbed.seen
+        current = self._worlds_state
+        return self.task.observe(current.now, current.memory) if self._disturbed is None else self._disturbed.seen
 
-    def _see(self, begun: Tensor | None) -> Tensor:
-        """Observe the current states, restarting the history of worlds in `begun`; return the policy's observations."""
-        at = self._worlds_state
-        reading = self.task.observe(at.now, at.memory)
+    def _see(self, restarted: Tensor | None) -> Tensor:
+        """Observe the states, with a new history for worlds in `restarted`; return the policy's observations."""
+        current = self._worlds_state
+        reading = self.task.observe(current.now, current.memory)
         if self._disturbed is None:
             return reading
         self._disturbed = self.disturbances.see(
-            self._disturbed, reading, at.memory.action, self._robots.disturbed, self._generator, begun
+            self._disturbed, reading, current.memory.action, self._robots.disturbed, self._generator, restarted
         )
         return self._disturbed.seen
 
@@ -362,7 +366,7 @@ class PolicyEnvironment(VecEnv):
         every = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         self._captured = None  # its buffers hold the earlier states
         self._world_reset.prepare()
-        self._renew(every)
+        self._reset_worlds(every)
         self._sums = self._sums.restarted()
         return self._see(every)
 
@@ -389,7 +393,7 @@ class PolicyEnvironment(VecEnv):
             self._world_reset.prepare()
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
         if frame.ended is not None:
-            self._note(frame.ended)
+            self._queue(frame.ended)
         return frame
 
     def step_tracked(self, actions: Tensor) -> TrackedFrame:
@@ -403,14 +407,14 @@ class PolicyEnvironment(VecEnv):
         sent = None if self._disturbed is None else self._sent(actions)
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
-        _, done, over = self._go_on(then, step, end)
-        due = _Due(then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None)
+        _, done, over = self._adopt_end(then, step, end)
+        due = _PendingReward(then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None)
         if not over and not self.disturbances.pushes:
             last = self._see(None)
             return TrackedFrame(last, last, end, done, over, due)
         last = self._last()
         if over:
-            self._renew(done)
+            self._reset_worlds(done)
         if self.disturbances.pushes:
             self._push()
         return TrackedFrame(self._see(done if over else None), last, end, done, over, due)
@@ -441,7 +445,7 @@ class PolicyEnvironment(VecEnv):
                 returns, terms = (part[:, begin:frame].sum(1) for part in sums)
                 ended = self._count(returns, terms, at.end, at.done, over=at.over)
                 if ended is not None:
-                    self._note(ended)
+                    self._queue(ended)
                 begin = frame
         return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
 
@@ -483,47 +487,47 @@ class PolicyEnvironment(VecEnv):
         task, frames, before = self.task, self._frames, self._worlds_state
         actions = actions.clamp(-task.limit, task.limit)
         sent = None if self._disturbed is None else self._sent(actions)
-        then, step = frames.advance(before, actions, self._generator, sent=sent)
-        end = judge(task, frames.bounds, step, then.now, before.memory, actions)
-        late, done, over = self._go_on(then, step, end)
+        after, step = frames.advance(before, actions, self._generator, sent=sent)
+        end = judge(task, frames.bounds, step, after.now, before.memory, actions)
+        timed_out, done, over = self._adopt_end(after, step, end)
         penalised = self._less_penalty(end.reward, self._uncertain(step, end)) if self._penalised else end.reward
         # the state before resets
-        seen = {"time_outs": late, "reward": end.reward, "implausible": end.implausible, "state": step.state}
+        seen = {"time_outs": timed_out, "reward": end.reward, "implausible": end.implausible, "state": step.state}
         extras, ended = dict[str, Any](seen), None
         if self._logged:
             means = zip(end.names, end.parts.mean(1).unbind(), strict=True)
             extras["terms"] = dict(zip(end.names, end.parts.unbind(), strict=True))
             extras["log"] = {f"/reward/{name}": mean for name, mean in means}
-            returns = torch.stack([end.reward, penalised, self._one])
+            returns = torch.stack([end.reward, penalised, self._ones])
             ended = self._count(returns, self._terms_of(end), end, done, over=over)
         if over:
-            extras["succeeded"] = task.succeeded(then.now, then.memory)
+            extras["succeeded"] = task.succeeded(after.now, after.memory)
             if self._shows_last:
                 extras["last"] = self._last()
-            self._renew(done)
+            self._reset_worlds(done)
         if self.disturbances.pushes:
             self._push()
         reward = torch.add(penalised, end.failed, alpha=self._failure) if self._failure else penalised
         reward = reward if self._scale == 1.0 else self._scale * reward
         return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
 
-    def _go_on(self, then: WorldsState, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
+    def _adopt_end(self, after: WorldsState, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
         """Adopt the end of a frame; return which episodes timed out, which ended, and whether any may have ended."""
         length = self._sums.length + 1
         if not self._always_resets:  # reading would stall a GPU
-            self._watch.see(self._worlds_state, then, step, end, length)
-        late = (length >= self.max_episode_length) > end.failed
-        done = end.failed | late
-        self._worlds_state, self._sums = then, replace(self._sums, length=length)
-        return late, done, self._always_resets or bool(done.any())
+            self._watch.see(self._worlds_state, after, step, end, length)
+        timed_out = (length >= self.max_episode_length) > end.failed
+        done = end.failed | timed_out
+        self._worlds_state, self._sums = after, replace(self._sums, length=length)
+        return timed_out, done, self._always_resets or bool(done.any())
 
     def _push(self) -> None:
         """Push the bases of worlds that are due for a push."""
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self._robots.disturbed, self._generator)
-        at = self._worlds_state
-        state = pushed(self.dynamics.spec, at.state, change)
-        self._worlds_state = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
+        current = self._worlds_state
+        state = pushed(self.dynamics.spec, current.state, change)
+        self._worlds_state = replace(current, state=state, now=self._frames.quantities(state, None, current.torque))
 
     def _terms_of(self, end: FrameEnd) -> Tensor:
         """Return the reward terms and, if there is one, the cost of implausible states, shape [terms, n]."""
@@ -548,16 +552,16 @@ class PolicyEnvironment(VecEnv):
     def collect(self) -> Episodes:
         """Return the episodes that ended since the last call."""
         self._read_ends()
-        found, self.episodes = self.episodes, Episodes()
+        episodes, self.episodes = self.episodes, Episodes()
         before, self._counted = self._counted, self._sums.earned.tolist()
         new = [now - then for now, then in zip(self._counted, before, strict=True)]
-        found.terms = dict(zip(self._terms, new, strict=True))
-        return found
+        episodes.terms = dict(zip(self._terms, new, strict=True))
+        return episodes
 
     def _uncertain(self, step: Step, end: Ending) -> Tensor | None:
         """Return the epistemic uncertainty of a frame, shape [worlds]; implausible states get the usual one."""
         uncertain = self._frames.disagreement(step)
-        return None if uncertain is None else uncertain.masked_fill(end.implausible, self._usual)
+        return None if uncertain is None else uncertain.masked_fill(end.implausible, self._penalty_offset)
 
     def _less_penalty(self, reward: Tensor, uncertain: Tensor | None) -> Tensor:
         """Subtract the penalty from rewards of one or more frames, shape [n], and accumulate the uncertainty."""
@@ -565,9 +569,9 @@ class PolicyEnvironment(VecEnv):
             return reward
         mean, frames = uncertain.detach().mean(), len(uncertain) // self.num_envs
         self._sums = replace(self._sums, uncertain=self._sums.uncertain + (mean if frames == 1 else frames * mean))
-        return reward - self._share * (uncertain - self._usual if self._usual else uncertain)
+        return reward - self._share * (uncertain - self._penalty_offset if self._penalty_offset else uncertain)
 
-    def _note(self, ended: _Ended) -> None:
+    def _queue(self, ended: _Ended) -> None:
         """Queue ended episodes until they are collected or the queue is long."""
         self._ended.append(ended)
         if len(self._ended) >= _MOST_UNREAD:
@@ -585,17 +589,17 @@ class PolicyEnvironment(VecEnv):
             self.episodes.implausible += ended.implausible[rows].tolist()
         self._ended.clear()
 
-    def _renew(self, done: Tensor) -> None:
+    def _reset_worlds(self, done: Tensor) -> None:
         """Reset worlds; the others keep their state, history, memory and robot."""
-        at = self._worlds_state
+        before = self._worlds_state
         self._robots.renew(done)
         if self._disturbed is not None:
             self._disturbed = self.disturbances.restarted(
                 self._disturbed, done, self._robots.disturbed, self._generator
             )
-        carry, state = self._world_reset.renew(at.carry, at.state, done)
-        torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
+        carry, state = self._world_reset.renew(before.carry, before.state, done)
+        torque = None if before.torque is None else before.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)
-        memory = at.memory.renewed(done, self.task.begin(now, self._generator))
+        memory = before.memory.renewed(done, self.task.begin(now, self._generator))
         self._worlds_state = WorldsState(carry, state, torque, memory, now)
         self._sums = replace(self._sums, length=self._sums.length.masked_fill(done, 0))

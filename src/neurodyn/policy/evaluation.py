@@ -92,30 +92,30 @@ def reward_errors(returns: dict[str, Sequence[Tensor]], logged: Collection[str] 
     ]
 
 
-def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, *, paired: bool) -> RewardError:
-    difference = float(other.mean() - one.mean())
+def _between(a: str, b: str, first: np.ndarray, second: np.ndarray, *, paired: bool) -> RewardError:
+    difference = float(second.mean() - first.mean())
     return RewardError(
         a=a,
         b=b,
         difference=difference,
-        relative=abs(difference) / max(abs(float(one.mean())), _TINY),
-        by_episode=float(np.abs(other - one).mean()) if paired else None,
-        interval=_interval(one, other, paired=paired) if one.size > 1 else None,
+        relative=abs(difference) / max(abs(float(first.mean())), _TINY),
+        by_episode=float(np.abs(second - first).mean()) if paired else None,
+        interval=_interval(first, second, paired=paired) if first.size > 1 else None,
         paired=paired,
     )
 
 
-def _interval(one: np.ndarray, other: np.ndarray, *, paired: bool) -> tuple[float, float]:
+def _interval(first_returns: np.ndarray, second_returns: np.ndarray, *, paired: bool) -> tuple[float, float]:
     """Bootstrap over policies and their episodes, the same in both dynamics if paired; shapes [policies, episodes]."""
-    policies, episodes = one.shape
-    rng, found = np.random.default_rng(0), np.empty(_DRAWS)
+    policies, episodes = first_returns.shape
+    rng, differences = np.random.default_rng(0), np.empty(_DRAWS)
     for draw in range(_DRAWS):
         rows = rng.integers(policies, size=(policies, 1))
         columns = rng.integers(episodes, size=(policies, episodes))
-        first = one[rows, columns].mean()
+        first = first_returns[rows, columns].mean()
         others = columns if paired else rng.integers(episodes, size=(policies, episodes))
-        found[draw] = (other[rows, others].mean() - first) / max(abs(first), _TINY)
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        differences[draw] = (second_returns[rows, others].mean() - first) / max(abs(first), _TINY)
+    low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -162,7 +162,7 @@ def play(
     *,
     seed: int = SEED,
     penalty: float = 0.0,
-    usual: float = 0.0,
+    penalty_offset: float = 0.0,
     environment: Environment | None = None,
     draws: QuantityDraws | None = None,
     disturbed: Sequence[RandomisedQuantity] = (),
@@ -177,8 +177,8 @@ def play(
         InputError: Task and dynamics are incompatible.
     """
     world = PolicyEnvironment(
-        task, dynamics, starts, episodes, seed=seed, penalty=penalty, usual=usual, environment=environment,
-        draws=draws, disturbed=disturbed,
+        task, dynamics, starts, episodes, seed=seed, penalty=penalty, penalty_offset=penalty_offset,
+        environment=environment, draws=draws, disturbed=disturbed,
     )  # fmt: skip
     robots = None if world.robots.numbers is None else world.robots.numbers.cpu().clone()
     tally, act, shows = EpisodeTally(task, episodes, world.device), acting(policy), getattr(policy, "privileged", ())
@@ -228,29 +228,29 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         )
         for name in names
     }
-    caveats = {name: where.dynamics.caveat for name, where in opened.items() if where.dynamics.caveat}
+    caveats = {name: resolved.dynamics.caveat for name, resolved in opened.items() if resolved.dynamics.caveat}
     drawn: dict[str, Randomisation] = {}
-    for name, where in opened.items():
-        drawn[name] = open_randomisation(request.randomise, where.dynamics, wanted)
-        opened[name] = replace(where, dynamics=drawn[name].dynamics)
+    for name, resolved in opened.items():
+        drawn[name] = open_randomisation(request.randomise, resolved.dynamics, wanted)
+        opened[name] = replace(resolved, dynamics=drawn[name].dynamics)
     grounds = {request.ground, *(one.ground for one in drawn.values())} - {None}
     if len(grounds) > 1:
         raise InputError(f"--ground and --randomise ground are {' and '.join(sorted(map(str, grounds)))}; valid: one")
     environment = task_ground(wanted, str(grounds.pop()), episodes, seed) if grounds else None
-    logged = [name for name, where in opened.items() if where.log is not None]
-    from_logs = tuple(name for name, where in opened.items() if where.dynamics.from_logs)
+    logged = [name for name, resolved in opened.items() if resolved.log is not None]
+    from_logs = tuple(name for name, resolved in opened.items() if resolved.dynamics.from_logs)
     outcomes: dict[str, list[EpisodeOutcomes]] = {}
     for name in tracked(tuple(opened)):
-        where = opened[name]
+        resolved = opened[name]
         outcomes[name] = [
             play(
-                network.to(where.dynamics.device), wanted, where.dynamics, where.starts(wanted, seed), episodes,
-                seed=seed, environment=environment, draws=drawn[name].draws, disturbed=drawn[name].disturbed,
+                network.to(resolved.dynamics.device), wanted, resolved.dynamics, resolved.starts(wanted, seed),
+                episodes, seed=seed, environment=environment, draws=drawn[name].draws, disturbed=drawn[name].disturbed,
             )
             for network in tracked(networks, name)
         ]  # fmt: skip
 
-    def said(which: slice) -> PolicyEvaluation:
+    def part_of(which: slice) -> PolicyEvaluation:
         some = {name: found[which] for name, found in outcomes.items()}
         results = [robust(returns_in(name, found), found) for name, found in some.items()]
         return PolicyEvaluation(
@@ -265,10 +265,10 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
             reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}, logged),
             ground=UNSET if request.ground is None else request.ground,
             randomise=request.randomise or UNSET,
-            policies=tuple(said(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
+            policies=tuple(part_of(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
         )
 
-    return said(slice(None))
+    return part_of(slice(None))
 
 
 def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
@@ -277,23 +277,23 @@ def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
     The truth is a model made from logs of the robot or, without one, the declared simulator.
     """
     declared = next((one for one in results if one.dynamics == ANALYTIC), None)
-    truth, where = next((one for one in results if one.dynamics in from_logs), None), "in the simulator"
+    truth, place_text = next((one for one in results if one.dynamics in from_logs), None), "in the simulator"
     if truth is None:
         if declared is None:
             return Verdict()
-        found = [of_returns(one.mean, declared.mean, "the simulator") for one in results if one is not declared]
+        verdicts = [of_returns(one.mean, declared.mean, "the simulator") for one in results if one is not declared]
         truth = declared
     else:
-        where = f"in {truth.dynamics}, made from logs"
+        place_text = f"in {truth.dynamics}, made from logs"
         models = [one for one in results if one.dynamics not in from_logs and not is_declared(one.dynamics)]
-        found = [of_returns(one.mean, truth.mean, f"{truth.dynamics}, made from logs,") for one in models]
-        found += [
+        verdicts = [of_returns(one.mean, truth.mean, f"{truth.dynamics}, made from logs,") for one in models]
+        verdicts += [
             of_unverified_return(one.mean, declared.mean)
             for one in results
             if declared is not None and one.dynamics in from_logs
         ]
-    found.append(of_failed(truth.failed, f"fail {where}", "train longer", grade="warning"))
-    return combine_verdicts(found)
+    verdicts.append(of_failed(truth.failed, f"fail {place_text}", "train longer", grade="warning"))
+    return combine_verdicts(verdicts)
 
 
 def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:
@@ -323,9 +323,9 @@ def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
     names = [ANALYTIC]
     for folder in folders:
         path = resolve_policy(folder) / "config.yaml"
-        where = read_plain(path)["dynamics"] if path.is_file() else ANALYTIC
-        if not folder.startswith(PRETRAINED_POLICY) or where.startswith(PRETRAINED):
-            names.append(where)
+        training_dynamics = read_plain(path)["dynamics"] if path.is_file() else ANALYTIC
+        if not folder.startswith(PRETRAINED_POLICY) or training_dynamics.startswith(PRETRAINED):
+            names.append(training_dynamics)
     return tuple(names)
 
 
@@ -355,26 +355,26 @@ def policy_figures(
     Raises:
         InputError: There is no such policy, or it cannot act there.
     """
-    folder, where = resolve_policy(policy), dynamics or (ANALYTIC,)
+    folder, names = resolve_policy(policy), dynamics or (ANALYTIC,)
     question = {
-        **asked, "dynamics": [(name, _checksum(name)) for name in where], "episodes": episodes, "seed": seed,
+        **asked, "dynamics": [(name, _checksum(name)) for name in names], "episodes": episodes, "seed": seed,
         "version": __version__,
         "model": files_checksum(folder, "policy.safetensors", "config.json", "config.yaml", "metrics.jsonl"),
     }  # fmt: skip
 
     def measure() -> RunFigures:
         say(f"playing {policy}")
-        return _measured(str(policy), folder, where, episodes, seed, asked)
+        return _measured(str(policy), folder, names, episodes, seed, asked)
 
     own = not str(policy).startswith(PRETRAINED_POLICY)
     return stored_or_measured(folder, question, measure, writable=own, name=str(policy))
 
 
 def _measured(
-    policy: str, folder: Path, where: tuple[str, ...], episodes: int, seed: int, asked: dict[str, Any]
+    policy: str, folder: Path, names: tuple[str, ...], episodes: int, seed: int, asked: dict[str, Any]
 ) -> RunFigures:
     config, network = load_policy(policy)
-    result = evaluate_policy(policy, where, episodes=episodes, seed=seed, **asked)
+    result = evaluate_policy(policy, names, episodes=episodes, seed=seed, **asked)
     figures: dict[str, Figure] = {}
     for row in result.results:
         figures[f"Return in {row.dynamics}"] = Figure(value=row.mean, greater_is_better=True)
@@ -384,15 +384,15 @@ def _measured(
     for row in result.results:
         figures[f"Failed in {row.dynamics} [%]"] = Figure(value=100 * row.failed)
     for row in result.results:
-        for one in (row.sensitivity or [])[:_STRONGEST]:
-            name = f"Rank correlation in {row.dynamics} with {one.name}"
-            figures[name] = Figure(value=one.correlation, greater_is_better=True)
+        for entry in (row.sensitivity or [])[:_STRONGEST]:
+            name = f"Rank correlation in {row.dynamics} with {entry.name}"
+            figures[name] = Figure(value=entry.correlation, greater_is_better=True)
     settings, made_with = run_settings(folder)
     cost, _, trained = training_of(folder)
     ground = f", ground {asked['ground']}" if asked.get("ground") else ""
     ground += f", robots with {', '.join(asked['randomise'])}" if asked.get("randomise") else ""
     return RunFigures(
-        run=policy, of=f"policies for {config.task} in {', '.join(where)}{ground}: {episodes} episodes, seed {seed}",
+        run=policy, of=f"policies for {config.task} in {', '.join(names)}{ground}: {episodes} episodes, seed {seed}",
         kind=str(settings.get("algorithm", DEFAULT_ALGORITHM)), figures=figures, series=_series(folder),
         settings=settings, seed=made_with,
         cost=msgspec.structs.replace(
@@ -408,13 +408,13 @@ def _series(folder: Path) -> dict[str, FigureSeries]:
         "return_training": "Return during training, where it is trained",
         "return_reference": "Return during training, in the reference",
     }
-    found, lines = {}, [line for line in read_metrics(folder) if "frames" in line]
+    series, lines = {}, [line for line in read_metrics(folder) if "frames" in line]
     for key, title in titles.items():
         points = [(float(line["frames"]), line[key]) for line in lines if line.get(key) is not None]
         if len(points) > 1:
             x, y = zip(*points, strict=True)
-            found[title] = FigureSeries(x=list(x), y=list(y), x_label="frames", log=False)
-    return found
+            series[title] = FigureSeries(x=list(x), y=list(y), x_label="frames", log=False)
+    return series
 
 
 def _checksum(dynamics: str) -> str:

@@ -38,33 +38,37 @@ class _LimitedAction(torch.autograd.Function):
     """Clips actions; gradients are observed, and pass within the limit, or beyond it if they lead the mean back."""
 
     @staticmethod
-    def forward(ctx: Any, action: Tensor, mean: Tensor, limit: float, see: Callable[[Tensor], Tensor] | None) -> Tensor:
+    def forward(
+        ctx: Any, action: Tensor, mean: Tensor, limit: float, replace_gradient: Callable[[Tensor], Tensor] | None
+    ) -> Tensor:
         ctx.save_for_backward(action, mean)
-        ctx.limit, ctx.see = limit, see
+        ctx.limit, ctx.replace_gradient = limit, replace_gradient
         return action.clamp(-limit, limit)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (action, mean), (gradient,), limit = ctx.saved_tensors, gradients, ctx.limit
-        if ctx.see is not None:
-            gradient = ctx.see(gradient)
+        if ctx.replace_gradient is not None:
+            gradient = ctx.replace_gradient(gradient)
         # Gradient descent moves an action against its gradient, so an equal sign leads back.
         beyond = torch.where(mean.abs() > limit, mean, 0.0)
         # For booleans, a > b is "a and not b". NaN blocks the gradient.
         return gradient.masked_fill((action.abs() > limit) > (gradient * beyond > 0.0), 0.0), None, None, None
 
 
-def held(action: Tensor, mean: Tensor, limit: float, see: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+def clip_with_gradient(
+    action: Tensor, mean: Tensor, limit: float, replace_gradient: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """Clip actions to a limit, with gradients that can lead a mean back from beyond it.
 
     The gradient of a plain clip is zero beyond the limit, so that a policy whose mean is far beyond would never return.
     Here, gradients that lead back pass if the mean itself is beyond the limit. If only the noise took an action beyond
     the limit, they are blocked, because they would pull every mean towards zero.
 
-    Sampled and mean actions have shape [worlds, actions]. `see` receives the gradient by the clipped actions first, and
-    returns its replacement.
+    Sampled and mean actions have shape [worlds, actions]. `replace_gradient` receives the gradient by the clipped
+    actions first, and returns its replacement.
     """
-    result = _LimitedAction.apply(action, mean, limit, see)
+    result = _LimitedAction.apply(action, mean, limit, replace_gradient)
     assert isinstance(result, Tensor)
     return result
 
@@ -92,7 +96,7 @@ def roll(
     seen, rolled = [], []
     for _ in range(frames):
         seen.append(observation)
-        action = held(*act(observation), world.task.limit, watch.following())
+        action = clip_with_gradient(*act(observation), world.task.limit, watch.next_hook())
         frame = world.step_tracked(action)
         observation = frame.observation
         rolled.append(frame)
@@ -133,26 +137,26 @@ class GradientWatch:
     Attributes:
         norms: Norm of this gradient [1/action] by frame and world, shape [frames, worlds]; 0 where it was not finite.
             Complete after the backward pass.
-        lost: Number of gradients that were not finite.
+        not_finite: Number of gradients that were not finite.
     """
 
     def __init__(self, frames: int, worlds: int, most: float | None = None) -> None:
         """Prepare for a window; gradients larger than `most` are scaled down to it."""
         self.norms = torch.zeros(frames, worlds)
-        self.lost = 0
+        self.not_finite = 0
         self._most, self._frame = most, 0
         self._scale = float(frames * worlds)  # the loss is the mean over frames and worlds
 
-    def following(self) -> Callable[[Tensor], Tensor]:
+    def next_hook(self) -> Callable[[Tensor], Tensor]:
         """Return a hook for the next frame that records its gradients and returns those to pass on."""
         frame, self._frame = self._frame, self._frame + 1
-        return partial(self._see, frame)
+        return partial(self._record, frame)
 
-    def _see(self, frame: int, gradient: Tensor) -> Tensor:
+    def _record(self, frame: int, gradient: Tensor) -> Tensor:
         norm = self._scale * torch.linalg.vector_norm(gradient, dim=-1)
         if not math.isfinite(norm.sum().item()):
             finite = gradient.isfinite().all(-1)
-            self.lost += int((~finite).sum())
+            self.not_finite += int((~finite).sum())
             gradient = torch.where(finite[:, None], gradient, 0.0)
             norm = self._scale * gradient.norm(dim=-1)
         self.norms[frame] = norm

@@ -40,7 +40,7 @@ from neurodyn.policy.penalty import held_out_uncertainty
 from neurodyn.policy.randomisation import Randomisation, open_randomisation
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
-from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, lost_share
+from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, return_loss_share
 from neurodyn.robots.data import grounded, open_robot_data
 from neurodyn.tasks import Task
 
@@ -90,7 +90,7 @@ class PolicyLearner(Learner):
         self._usual = self._costless()
         self._world = self.environment(
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
-            usual=self._usual, failure=settings.failure, reward_scale=settings.reward_scale,
+            penalty_offset=self._usual, failure=settings.failure, reward_scale=settings.reward_scale,
             draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
             history=settings.network.history, with_actions=settings.network.with_actions, frames=settings.frames,
             environment=self._robots.surroundings(task, settings.worlds, seed),
@@ -113,7 +113,7 @@ class PolicyLearner(Learner):
         """The current policy."""
         actor = self.actor
         network = self._config.build()
-        network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
+        network.load_rsl_rl(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
         return network.to(self._world.device).requires_grad_(False)
 
     def shared(self) -> list[Tensor]:
@@ -181,7 +181,7 @@ class PolicyLearner(Learner):
         if self._stops and current_ranks().leads:
             network = self._config.build()
             network.load_state_dict(read_weights(self._out))
-            network.give(self.actor.state_dict(), float(getattr(self.actor.obs_normalizer, "eps", 0.0)))
+            network.store_rsl_rl(self.actor.state_dict(), float(getattr(self.actor.obs_normalizer, "eps", 0.0)))
         return False
 
     @cached_property
@@ -214,7 +214,7 @@ class PolicyLearner(Learner):
         if self._judge is not None:
             judged = self._play(network, self._judge[0], 0.0).returns
             judge = float(judged.mean())
-            lost = lost_share(played.returns, judged, imagined if at.first is None else at.first)
+            lost = return_loss_share(played.returns, judged, imagined if at.first is None else at.first)
         if sample is not None and sample.inputs is not None:
             known = self._where.dynamics.training_range
             if self._density is not None:
@@ -321,8 +321,8 @@ class PolicyLearner(Learner):
         # The reference is one robot, undisturbed.
         drawn = self._robots if where is self._plays else Randomisation(where.dynamics, None)
         return play(
-            network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, usual=self._usual,
-            draws=drawn.draws, disturbed=drawn.disturbed, watcher=watcher,
+            network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty,
+            penalty_offset=self._usual, draws=drawn.draws, disturbed=drawn.disturbed, watcher=watcher,
             environment=drawn.surroundings(self._task, count, _EVALUATION),
         )  # fmt: skip
 
@@ -382,7 +382,7 @@ def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: Traini
         actor.load_state_dict(artifacts.read_tree(folder / "state", "training")["learner"]["actor_state_dict"])
     else:
         _, network = load_policy(folder)
-        network.give(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
+        network.store_rsl_rl(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
     for name, value in actor.state_dict().items():
         if name.startswith("obs_normalizer."):  # a critic may have further inputs after the policy's
             own = critic.state_dict()[name]

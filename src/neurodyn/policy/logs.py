@@ -166,7 +166,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
             else:
                 robot = open_dynamics(task, request.dynamics, starts=None if declared else TASK).dynamics
         with stage(0.05, 1.0):
-            found = record_log(
+            summary = record_log(
                 task, robot, behaviours, out, transitions=transitions,
                 worlds=usual_worlds(task, transitions, len(names)) if worlds is None else worlds,
                 noise=request.noise, correlation=request.correlation, seed=request.seed, measurement=measurement,
@@ -176,13 +176,13 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
             )  # fmt: skip
     if request.csv is not None and layout is not None:
         write_rows(Store.open(out), request.csv, layout)
-    return found
+    return summary
 
 
 def _require_robot_alone(request: LogPolicyRequest) -> None:
     """Raise an InputError for flags that only apply to simulated robots."""
-    for name, usual in (("dynamics", ANALYTIC), ("worlds", None), ("position_noise", 0.0), ("velocity_noise", 0.0)):
-        if getattr(request, name) != usual:
+    for name, default in (("dynamics", ANALYTIC), ("worlds", None), ("position_noise", 0.0), ("velocity_noise", 0.0)):
+        if getattr(request, name) != default:
             raise InputError(f"--{name.replace('_', '-')} is for simulators; leave it out with --robot")
 
 
@@ -344,9 +344,9 @@ def _record_robot(
                 stopped = error
                 batch.status[:] = Status.LOG
             robot.stop()
-            place = number % _SPLIT_TOGETHER
+            position = number % _SPLIT_TOGETHER
             if batch.started:
-                split = plan.splits(_SPLIT_TOGETHER, number // _SPLIT_TOGETHER)[place]
+                split = plan.splits(_SPLIT_TOGETHER, number // _SPLIT_TOGETHER)[position]
                 batch.append_pieces(writer, int(split), number)
             empty = 0 if batch.lengths.clip(min=0).sum() else empty + 1
             if empty == _MOST_EMPTY:
@@ -369,8 +369,8 @@ def _recorded(table: np.ndarray, rewards: np.ndarray) -> EpisodeOutcomes:
     """Return the outcomes of finished recorded episodes; pieces of one episode share a `world`."""
     pieces, table = table, table[table["status"] != Status.LOG]
     returns, lengths = torch.zeros(len(table)), torch.zeros(len(table), dtype=torch.float64)
-    for row, one in enumerate(table):
-        for piece in pieces[pieces["world"] == one["world"]]:
+    for row, recorded in enumerate(table):
+        for piece in pieces[pieces["world"] == recorded["world"]]:
             returns[row] += rewards[piece["start"] : piece["start"] + piece["length"]].sum(dtype=np.float64)
             lengths[row] += float(piece["length"])
     implausible = torch.from_numpy(np.isin(table["status"], (Status.OUT_OF_RANGE, Status.NOT_FINITE)))
@@ -409,7 +409,7 @@ class _Batch:
     def __init__(self, plan: _Plan, bounds: PlausibleBounds, policy: np.ndarray, seed: int) -> None:
         task, dynamics, worlds = plan.task, plan.dynamics, len(policy)
         self._task, self._dynamics = task, dynamics
-        self._acts = [one.begun() for one in plan.behaviours]
+        self._acts = [one.start_acting() for one in plan.behaviours]
         self._robot = dynamics if isinstance(dynamics, RobotDynamics) else None
         self._bounds, self._measured, self._measurement = bounds, plan.rows, plan.measurement
         self._generator = torch.Generator().manual_seed(seed)
@@ -419,7 +419,7 @@ class _Batch:
         )
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
-        self._late: list[int] = []  # transitions of a robot that took longer than a frame
+        self._late_transitions: list[int] = []  # transitions of a robot that took longer than a frame
         self.lengths = np.full(worlds, task.frames)
         self.failed, self.implausible = np.zeros((2, worlds), dtype=bool)
         self.status = np.full(worlds, Status.COMPLETE, np.int8)
@@ -465,7 +465,7 @@ class _Batch:
                 self._rows[-1]["control"] = driven
                 self._rows[-1]["reward"] = end.reward[:, None]
                 if self._robot is not None and self._robot.late:
-                    self._late.append(frame - 1)
+                    self._late_transitions.append(frame - 1)
             self._rows.append(self._row(spec, shown, seen, contacts))
             if frame and self.failed.all():
                 break
@@ -490,7 +490,7 @@ class _Batch:
         arrays, length = self.arrays(), int(self.lengths[0])
         if length < 0:
             return
-        cuts = [late for late in self._late if late < length]
+        cuts = [late for late in self._late_transitions if late < length]
         ends = np.array([*cuts, length])
         begins = np.array([0, *(cut + 1 for cut in cuts)])
         kept = ends > begins

@@ -122,20 +122,20 @@ def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture, best: float =
 
 def _mean_uncertainty(dynamics: Dynamics, log: Store, best: float) -> float:
     context, scale = dynamics.spec.context, dynamics.epistemic_scale
-    targets, found = dynamics.spec.control_kind != "torque", []
+    targets, means = dynamics.spec.control_kind != "torque", []
     for windows in windows_along(log, best_episodes(log, best, Split.VALIDATION), context, 1, _WINDOWS):
-        held = windows.to(dynamics.device)
-        channels = None if held.channels is None else held.channels[:, : context + 1]
-        past = Window(held.q[:, : context + 1], held.qd[:, : context + 1], held.control[:, :context], channels)
-        applied = held.control[:, context]
+        batch = windows.to(dynamics.device)
+        channels = None if batch.channels is None else batch.channels[:, : context + 1]
+        past = Window(batch.q[:, : context + 1], batch.qd[:, : context + 1], batch.control[:, :context], channels)
+        applied = batch.control[:, context]
         step = dynamics.step(
             dynamics.begin(past), past.present, Control(target=applied) if targets else Control(torque=applied)
         )[1]
         assert step.epistemic is not None  # of dynamics with uncertainty
         assert scale is not None
-        found.append((step.epistemic / scale).sum(-1))
-    if not found:
+        means.append((step.epistemic / scale).sum(-1))
+    if not means:
         raise InputError(
             f"no held-out episode of the log holds the {context} frames of the model's warm-up and one more"
         )
-    return float(torch.cat(found).mean())
+    return float(torch.cat(means).mean())

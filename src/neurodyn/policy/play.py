@@ -47,28 +47,28 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
     network = network.to(request.device)
     elsewhere = None if ground is None else task_ground(task, ground, 1, seed)
 
-    def paths(where: ResolvedDynamics, worlds: int = 1) -> list[_Path]:
-        return _paths(task, network, where, frames, seed, worlds, elsewhere)
+    def paths(resolved: ResolvedDynamics, worlds: int = 1) -> list[_Path]:
+        return _paths(task, network, resolved, frames, seed, worlds, elsewhere)
 
     alone = request.beside is None and dynamics == ANALYTIC and request.on is None
-    other = None if alone else _open(task, beside, starts, request.device, "--beside")
+    second_dynamics = None if alone else _open(task, beside, starts, request.device, "--beside")
     labels, start = ("start 1", "start 2"), None
     if request.on is not None:
         with stage(0.0, 0.5, request.on), robot_in_loop(task, request.on, log_file(None)) as alive:
             shown = [_robot_path(task, network.cpu(), alive, frames, seed)]
         network = network.to(request.device)
-        begun = shown[0].trajectory
-        start, dynamics = State(begun.q[:, 0], begun.qd[:, 0]), request.on
+        first_path = shown[0].trajectory
+        start, dynamics = State(first_path.q[:, 0], first_path.qd[:, 0]), request.on
     else:
         first = _open(task, dynamics, starts, request.device)
         with stage(0.0, 1.0 if alone else 0.5, dynamics):
             shown = paths(first, 2 if alone else 1)
-    if other is not None:
-        if start is not None and other.drawn_by(task):
-            other = StartedAt(other.name, other.dynamics, start=start)
-        with stage(0.5, 1.0, other.name):
-            shown += paths(other)
-        labels = dynamics, other.name
+    if second_dynamics is not None:
+        if start is not None and second_dynamics.drawn_by(task):
+            second_dynamics = StartedAt(second_dynamics.name, second_dynamics.dynamics, start=start)
+        with stage(0.5, 1.0, second_dynamics.name):
+            shown += paths(second_dynamics)
+        labels = dynamics, second_dynamics.name
     ended = (shown[0].ended, shown[1].ended)
     remarks = [
         f"; {label} {end.why} after {end.seconds:.3g} s"
@@ -125,35 +125,37 @@ class StartedAt(ResolvedDynamics):
 
 
 @torch.no_grad()
-def _robot_path(task: Task, policy: PolicyNetwork, where: ResolvedDynamics, frames: int, seed: int) -> _Path:
+def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynamics, frames: int, seed: int) -> _Path:
     """Return the path of one episode on a robot, which stands still after its end."""
-    assert isinstance(where.dynamics, RobotDynamics)
-    loop = TaskFrames(task, where.dynamics)
+    assert isinstance(robot_dynamics.dynamics, RobotDynamics)
+    loop = TaskFrames(task, robot_dynamics.dynamics)
 
     def run(most: int) -> _Path:
         generator = torch.Generator().manual_seed(derive_seed(seed, "robot"))
-        at, act = loop.begin(where.starts(task, seed).draw(1), generator), acting(policy)
-        states, ended = [at.state], None
+        current, act = loop.begin(robot_dynamics.starts(task, seed).draw(1), generator), acting(policy)
+        states, ended = [current.state], None
         for frame in tracked(range(1, most + 1)):
-            at, step, end = loop.frame(at, act(task.observe(at.now, at.memory)), generator)
+            current, step, end = loop.frame(current, act(task.observe(current.now, current.memory)), generator)
             states.append(states[-1] if bool(end.implausible) else step.state)
             if bool(end.failed):
-                ended = Ended(frame * where.dynamics.spec.dt, "is implausible" if bool(end.implausible) else "fails")
+                ended = Ended(
+                    frame * robot_dynamics.dynamics.spec.dt, "is implausible" if bool(end.implausible) else "fails"
+                )
                 break
         states += [states[-1]] * (most + 1 - len(states))
         return _Path(Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)), ended)
 
-    where.dynamics.rehearse(lambda: run(REHEARSED))
-    found = run(frames)
-    where.dynamics.stop()
-    return found
+    robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))
+    path = run(frames)
+    robot_dynamics.dynamics.stop()
+    return path
 
 
 @torch.no_grad()
 def _paths(
     task: Task,
     policy: PolicyNetwork,
-    where: ResolvedDynamics,
+    resolved: ResolvedDynamics,
     frames: int,
     seed: int,
     worlds: int,
@@ -161,7 +163,7 @@ def _paths(
 ) -> list[_Path]:
     """Return the path of each world."""
     world = PolicyEnvironment(
-        task, where.dynamics, where.starts(task, seed), worlds, seed=seed, environment=environment
+        task, resolved.dynamics, resolved.starts(task, seed), worlds, seed=seed, environment=environment
     )
     q, qd = [world.state.q], [world.state.qd]
     running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)

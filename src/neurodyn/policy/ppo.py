@@ -464,7 +464,7 @@ class PpoLearner(PolicyLearner):
         if self._rule is not None:
             if self._rule.kept:
                 network = self._config.build()
-                network.take_mean(read_weights(self._out), self._played.state_dict(), 1.0 / (1 + self._rule.kept))
+                network.load_mean(read_weights(self._out), self._played.state_dict(), 1.0 / (1 + self._rule.kept))
                 self._played = network
             self._rule.kept += 1
         super().keep(at)

@@ -47,7 +47,7 @@ class DrawnRobots:
         if disturbances.names:
             parts = (*parts, EpisodeDraws(disturbances.draws))
         self._draws = JoinedDraws(parts) if parts else None
-        self._own = 0 if draws is None else len(draws.names)
+        self._robot_columns = 0 if draws is None else len(draws.names)
         self.names = () if self._draws is None else self._draws.names
         self.parameters: WorldParameters | None = None
         self.disturbed: Tensor | None = None
@@ -57,8 +57,8 @@ class DrawnRobots:
         self._drawing = device_generator(device, derive_seed(seed, "robots"))
         self._numbers = self._draws.draw(worlds, self._drawing)
         if draws is not None:
-            own = self._numbers if len(parts) == 1 else self._numbers[:, : self._own].clone()
-            self.parameters = WorldParameters(draws.names, own)
+            robot_numbers = self._numbers if len(parts) == 1 else self._numbers[:, : self._robot_columns].clone()
+            self.parameters = WorldParameters(draws.names, robot_numbers)
         self._set(self._numbers)
 
     @property
@@ -81,8 +81,8 @@ class DrawnRobots:
         """Write values in place, where dynamics and recorded frames read them."""
         self._numbers.copy_(numbers)
         if self.parameters is not None and self.parameters.numbers is not self._numbers:
-            self.parameters.numbers.copy_(self._numbers[:, : self._own])
-        self.disturbed = self._numbers[:, self._own :] if len(self.names) > self._own else None
+            self.parameters.numbers.copy_(self._numbers[:, : self._robot_columns])
+        self.disturbed = self._numbers[:, self._robot_columns :] if len(self.names) > self._robot_columns else None
         self.seen = {"robot": self._numbers.clone()}
 
     def saved(self) -> dict[str, Any]:
@@ -179,10 +179,10 @@ def robust(returns: Returns, policies: Sequence[EpisodeOutcomes]) -> Returns:
     numbers = torch.cat([one.robots for one in policies if one.robots is not None]).double()
     worst = values.sort().values[: max(1, len(values) // 10)].mean()
     columns = dict(zip(policies[0].drawn, numbers.unbind(1), strict=True))
-    found = [_sensitivity(name, column, values) for name, column in columns.items()]
-    found.sort(key=lambda one: -abs(one.correlation))
+    sensitivities = [_sensitivity(name, column, values) for name, column in columns.items()]
+    sensitivities.sort(key=lambda one: -abs(one.correlation))
     return msgspec.structs.replace(
-        returns, worst_tenth=float(worst), sensitivity=found,
+        returns, worst_tenth=float(worst), sensitivity=sensitivities,
         drawn={name: _short(column) for name, column in columns.items()}, returns=_short(values),
     )  # fmt: skip
 

@@ -142,19 +142,19 @@ def returns(result: PolicyEvaluation) -> list[Table]:
 
 def _named(dynamics: str, result: PolicyEvaluation) -> str:
     """Return the name of dynamics with their caveat, and whether they come from logs or are the declared simulator."""
-    told = [result.caveats[dynamics]] if dynamics in result.caveats else []
+    remarks = [result.caveats[dynamics]] if dynamics in result.caveats else []
     if dynamics in result.from_logs:
-        told.append("made from logs")
+        remarks.append("made from logs")
     elif result.from_logs and is_declared(dynamics):
-        told.append("declared simulator")
-    return f"{dynamics} ({'; '.join(told)})" if told else dynamics
+        remarks.append("declared simulator")
+    return f"{dynamics} ({'; '.join(remarks)})" if remarks else dynamics
 
 
 def _title(result: PolicyEvaluation) -> str:
     who = f"{len(result.policies)} policies" if result.policies else result.policy
-    where = "" if result.ground is UNSET else f", ground {result.ground}"
-    where += "" if result.randomise is UNSET else f", robots with {', '.join(result.randomise)}"
-    return f"{result.task}: {who}, {result.episodes} episodes{' each' if result.policies else ''}{where}"
+    conditions = "" if result.ground is UNSET else f", ground {result.ground}"
+    conditions += "" if result.randomise is UNSET else f", robots with {', '.join(result.randomise)}"
+    return f"{result.task}: {who}, {result.episodes} episodes{' each' if result.policies else ''}{conditions}"
 
 
 def _sensitivity(result: PolicyEvaluation) -> list[Table]:
@@ -184,27 +184,27 @@ def _drawn(result: PolicyEvaluation) -> str:
     for row in result.results:
         if row.sensitivity is UNSET or row.drawn is UNSET or row.returns is UNSET:
             continue
-        for place, one in enumerate(row.sensitivity[:_MOST_SENSITIVE]):
-            numbers, gained = np.array(row.drawn[one.name]), np.array(row.returns)
+        for index, entry in enumerate(row.sensitivity[:_MOST_SENSITIVE]):
+            numbers, gained = np.array(row.drawn[entry.name]), np.array(row.returns)
             if numbers.min() == numbers.max():
                 continue
             parts = np.array_split(np.argsort(numbers), min(_TREND, len(numbers)))
             means = [(float(numbers[part].mean()), float(gained[part].mean())) for part in parts]
-            text = f"Return in {row.dynamics} against {one.name}: episodes, and means of eighths of them"
+            text = f"Return in {row.dynamics} against {entry.name}: episodes, and means of eighths of them"
             x, y = (list(column) for column in zip(*means, strict=True))
             curves = [
                 PlotCurve("episodes", numbers.tolist(), gained.tolist(), QUIET, " ", 1.0, 0.5),
                 PlotCurve("mean", x, y, PREDICTED, "-", 1.8),
             ]
-            name = f"{row.dynamics}-{place}"
-            drawing = plot(f"return-{name}", curves, x_label=one.name, bars=True, description=text)
+            name = f"{row.dynamics}-{index}"
+            drawing = plot(f"return-{name}", curves, x_label=entry.name, bars=True, description=text)
             shown.append(figure(drawing, text))
             counts, edges = np.histogram(numbers, _BINS)
             steps = PlotCurve(
                 None, np.repeat(edges, 2).tolist(), [0, *np.repeat(counts, 2).tolist(), 0], THIRD, "-", 1.5
             )
-            text = f"Episodes by {one.name}"
-            shown.append(figure(plot(f"drawn-{name}", [steps], x_label=one.name, description=text), text))
+            text = f"Episodes by {entry.name}"
+            shown.append(figure(plot(f"drawn-{name}", [steps], x_label=entry.name, description=text), text))
     lead = (
         "Each episode has a robot of its own; those that the return depends on most, by rank correlation, come first."
     )
@@ -213,11 +213,11 @@ def _drawn(result: PolicyEvaluation) -> str:
 
 def _terms(result: PolicyEvaluation) -> Table:
     """Return the reward terms' shares of the return, by dynamics; no rows if there is only one term."""
-    found = {row.dynamics: {} if row.terms is UNSET else row.terms for row in result.results}
-    names = list(dict.fromkeys(name for terms in found.values() for name in terms))
+    by_dynamics = {row.dynamics: {} if row.terms is UNSET else row.terms for row in result.results}
+    names = list(dict.fromkeys(name for terms in by_dynamics.values() for name in terms))
     rows = [
         [dynamics, *(MISSING if name not in terms else f"{terms[name]:.4g}" for name in names)]
-        for dynamics, terms in found.items()
+        for dynamics, terms in by_dynamics.items()
     ]
     return Table("Return by term of the reward", ["Dynamics", *names], rows if len(names) > 1 else [])
 
@@ -290,8 +290,8 @@ def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     ahead = sorted({int(name) for line in late for name in line["gradients"]})
     curves = []
     for index, (label, colour) in enumerate((("median of the worlds", PREDICTED), ("95 % quantile", SECOND))):
-        found = [[line["gradients"][str(n)][index] for line in late if str(n) in line["gradients"]] for n in ahead]
-        curves.append(PlotCurve(label, ahead, [sum(part) / len(part) for part in found], colour, "-", 1.6))
+        norms = [[line["gradients"][str(n)][index] for line in late if str(n) in line["gradients"]] for n in ahead]
+        curves.append(PlotCurve(label, ahead, [sum(part) / len(part) for part in norms], colour, "-", 1.6))
     text = "Gradient of a return by an action, by the frames that it is followed (last quarter of the updates)"
     return [figure(plot("gradients", curves, x_label="frames", unit="", log=True, bars=True, description=text), text)]
 
@@ -342,8 +342,8 @@ class PolicyGap(Record, frozen=True):
 _GAP_HEAD = ("Policy", "Its model promises", "The robot returns", "Of the promise", "Speed", "Failed")
 
 
-def _with_error(found: Returns) -> str:
-    return f"{found.mean:.0f} ± {_error(found):.0f}"
+def _with_error(measured: Returns) -> str:
+    return f"{measured.mean:.0f} ± {_error(measured):.0f}"
 
 
 def measure_gap(
@@ -374,7 +374,7 @@ def measure_gap(
     """
     frames = load_task(task).frames
     with stage(0.0, 0.7, "the robot"):
-        found = log_policies(
+        summary = log_policies(
             policies, played, robot=robot, transitions=len(policies) * episodes[0] * frames, noise=0.0, seed=seed
         )
     with stage(0.7, 1.0, "their models"):
@@ -382,7 +382,7 @@ def measure_gap(
             evaluate_policy((policy,), (model,), episodes=episodes[1], seed=seed).results[0]
             for policy, model in zip(policies, models, strict=True)
         ]
-    before, after = (found.outcomes[name].returns_in(robot) for name in policies)
+    before, after = (summary.outcomes[name].returns_in(robot) for name in policies)
     store = Store.open(played)
     metrics = read_metrics(Path(policies[1]))[-1]
     better = after.mean - before.mean > 2.0 * math.hypot(_error(before), _error(after))
@@ -405,8 +405,8 @@ def _speed(played: Store, group: int) -> float:
     return float(sum(np.hypot(*(q[-1, :2] - q[0, :2])) for q in paths) / seconds)
 
 
-def _error(found: Returns) -> float:
-    return found.std / max(found.episodes, 1) ** 0.5
+def _error(measured: Returns) -> float:
+    return measured.std / max(measured.episodes, 1) ** 0.5
 
 
 def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: Path) -> Path:
@@ -435,7 +435,7 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
     )
     seen = gap.robot.rpartition(":")[2]
     known = [(_away(one), row) for one, row in zip(adaptation.quantities, kept.rows, strict=True) if one.said]
-    told = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
+    determined = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
     minutes = f"{gap.minutes:.1f} minutes of noisy logs"
     body = [
         header(
@@ -454,7 +454,8 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
                         ("before", "after"), gap.promised, gap.reached, gap.speeds, strict=True
                     )
                 ),
-                (str(len(told)), "quantities identified", f"of {len(kept.rows)}; the logs do not tell the others"),
+                (str(len(determined)), "quantities identified",
+                 f"of {len(kept.rows)}; the logs do not tell the others"),
                 (f"{sum(gap.cpu_seconds.values()):.0f} s", "of CPU time", "identification and training, in this run"),
             ]
         ),
@@ -466,14 +467,14 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
         ),
         section(
             "What the logs told",
-            Table(kept.title, kept.head, told[:_MOST_TOLD], strong=2).html(),
-            folded("All of them", Table(kept.title, kept.head, told, strong=2).html()),
+            Table(kept.title, kept.head, determined[:_MOST_SHOWN], strong=2).html(),
+            folded("All of them", Table(kept.title, kept.head, determined, strong=2).html()),
             *(table.html() for table in adaptation_errors(adaptation)),
             lead="Values with 90 % intervals, those that differ most clearly from the declaration first, and open-loop "
             "errors on held-out episodes, which no value was fitted to.",
         ),
         _training(read_metrics(Path(gap.policies[1]))),
-        section("What is compiled, what is learned, what was seen", facts(_origins(gap, len(told), minutes))),
+        section("What is compiled, what is learned, what was seen", facts(_origins(gap, len(determined), minutes))),
         section("The same with your robot", code(_COMMANDS)),
     ]  # fmt: skip
     path = out / "report.html"
@@ -481,23 +482,26 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
     return path
 
 
-def _away(one: AdaptedQuantity) -> float:
+def _away(quantity: AdaptedQuantity) -> float:
     """Return the distance of a value from its declared one, in lengths of its interval."""
-    return abs(one.value - one.nominal) / max(one.interval[1] - one.interval[0], 1e-12)
+    return abs(quantity.value - quantity.nominal) / max(quantity.interval[1] - quantity.interval[0], 1e-12)
 
 
-def _origins(gap: PolicyGap, told: int, minutes: str) -> list[tuple[str, str]]:
+def _origins(gap: PolicyGap, determined: int, minutes: str) -> list[tuple[str, str]]:
     """Return which parts are compiled, learned, pretrained, seen and chosen."""
     return [
         ("Compiled", "rigid bodies, joint limits and MuJoCo's soft contacts, as one differentiable program"),
-        ("Learned", f"in this run: {told} quantities of the robot; the second policy, by {gap.updates} updates of PPO"),
+        (
+            "Learned",
+            f"in this run: {determined} quantities of the robot; the second policy, by {gap.updates} updates of PPO",
+        ),
         ("Pretrained", f"the first policy, {gap.policies[0]}, from which the second began"),
         ("Seen", f"of the robot: {minutes}; the second policy was trained in the model alone"),
         ("Chosen", "nothing: seeds are fixed, and every number here was measured in this run"),
     ]
 
 
-_MOST_TOLD = 14
+_MOST_SHOWN = 14
 """Most quantities shown at once."""
 _DRAWN = 2
 """Number of frames between drawn positions."""

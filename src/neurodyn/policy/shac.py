@@ -233,7 +233,7 @@ class ShacLearner(PolicyLearner):
         """Return the length of the window and statistics of its gradients."""
         watch = self._watch
         found = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
-        return {**found, "gradients_lost": watch.lost} if watch.lost else found
+        return {**found, "gradients_lost": watch.not_finite} if watch.not_finite else found
 
     def closing(self, at: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""

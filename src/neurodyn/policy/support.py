@@ -122,7 +122,7 @@ def support_in(lines: Sequence[Mapping[str, Any]]) -> PolicySupport | None:
     )  # fmt: skip
 
 
-def lost_share(imagined: Tensor, judged: Tensor, first: float) -> float:
+def return_loss_share(imagined: Tensor, judged: Tensor, first: float) -> float:
     """Return the share of a policy's return that it loses in its judge.
 
     The share is of the larger return, or of the gain since the training's `first` evaluation: returns begin near zero.
@@ -134,11 +134,11 @@ def lost_share(imagined: Tensor, judged: Tensor, first: float) -> float:
         first: Mean return of the first evaluation of the training.
     """
     difference = (imagined - judged).double()
-    mean, mine, other = float(difference.mean()), float(imagined.mean()), float(judged.mean())
+    mean, imagined_mean, judged_mean = float(difference.mean()), float(imagined.mean()), float(judged.mean())
     error = float(difference.std()) / math.sqrt(len(difference)) if len(difference) > 1 else 0.0
     if mean <= _SURE * error:
         return 0.0
-    return mean / max(abs(mine), abs(other), abs(mine - first), _TINY)
+    return mean / max(abs(imagined_mean), abs(judged_mean), abs(imagined_mean - first), _TINY)
 
 
 @dataclass(frozen=True)

@@ -73,14 +73,14 @@ class Mirror:
         q, qd = torch.empty_like(state.q), torch.empty_like(state.qd)
         places = dict(zip((joint.name for joint in spec.joints), spec.places, strict=True))
         for joint in spec.joints:
-            own = places[joint.name]
-            other = places[self.partner[joint.name]]
+            columns = places[joint.name]
+            partner_columns = places[self.partner[joint.name]]
             if joint.kind == "free":
-                q[:, other.q] = state.q[:, own.q] * state.q.new_tensor((*_VECTOR, -1.0, 1.0, -1.0, 1.0))
-                qd[:, other.qd] = state.qd[:, own.qd] * state.qd.new_tensor((*_VECTOR, *_AXIAL))
+                q[:, partner_columns.q] = state.q[:, columns.q] * state.q.new_tensor((*_VECTOR, -1.0, 1.0, -1.0, 1.0))
+                qd[:, partner_columns.qd] = state.qd[:, columns.qd] * state.qd.new_tensor((*_VECTOR, *_AXIAL))
             else:
-                q[:, other.q], qd[:, other.qd] = (
-                    self.sign[joint.name] * part for part in (state.q[:, own.q], state.qd[:, own.qd])
+                q[:, partner_columns.q], qd[:, partner_columns.qd] = (
+                    self.sign[joint.name] * part for part in (state.q[:, columns.q], state.qd[:, columns.qd])
                 )
         return State(q, qd)
 
@@ -95,16 +95,16 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
     anchors: list[Placed] = []
     for link in mechanism.links:
         joint = link.joint
-        turn, place = _joined(bodies[joint.parent + 1], _posed(joint.parent_frame))
-        anchors.append((place, turn @ np.array(joint.axis)))
-        turn_child, place_child = _posed(joint.child_frame)
-        bodies.append(_joined((turn, place), (turn_child.T, -turn_child.T @ place_child)))
-    found: dict[int, tuple[int, float]] = {-1: (-1, 1.0)}
+        rotation, position = _joined(bodies[joint.parent + 1], _posed(joint.parent_frame))
+        anchors.append((position, rotation @ np.array(joint.axis)))
+        child_rotation, child_position = _posed(joint.child_frame)
+        bodies.append(_joined((rotation, position), (child_rotation.T, -child_rotation.T @ child_position)))
+    images: dict[int, tuple[int, float]] = {-1: (-1, 1.0)}
     for number, link in enumerate(mechanism.links):
-        taken = {other for other, _ in found.values()}
+        taken = {other for other, _ in images.values()}
         fits = [
             (other, sign) for other, one in enumerate(mechanism.links)
-            if other not in taken and one.joint.parent == found[link.joint.parent][0]
+            if other not in taken and one.joint.parent == images[link.joint.parent][0]
             and (sign := _image(link, one, anchors[number], anchors[other])) is not None
         ]  # fmt: skip
         if not fits:
@@ -112,16 +112,16 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
                 f"symmetry: joint {link.joint.name!r} has no mirror image in the plane y = 0; valid: robots whose left "
                 "side is their right side's image"
             )
-        found[number] = fits[0]
+        images[number] = fits[0]
     names = mechanism.names
-    partner = {names[i]: names[j] for i, (j, _) in found.items() if i >= 0}
+    partner = {names[i]: names[j] for i, (j, _) in images.items() if i >= 0}
     if all(name == other for name, other in partner.items()):
         raise InputError("symmetry: no joint has another side; valid: robots with a left and a right")
     flip = np.diag(_VECTOR)
     reflected = all(
-        np.allclose(bodies[j + 1][0], flip @ bodies[i + 1][0] @ flip, atol=1e-3) for i, (j, _) in found.items()
+        np.allclose(bodies[j + 1][0], flip @ bodies[i + 1][0] @ flip, atol=1e-3) for i, (j, _) in images.items()
     )
-    return Mirror(partner, {names[i]: sign for i, (_, sign) in found.items() if i >= 0}, reflected)
+    return Mirror(partner, {names[i]: sign for i, (_, sign) in images.items() if i >= 0}, reflected)
 
 
 def _posed(pose: Sequence[float]) -> Placed:
@@ -133,14 +133,16 @@ def _joined(a: Placed, b: Placed) -> Placed:
     return a[0] @ b[0], a[1] + a[0] @ b[1]
 
 
-def _image(one: Link, other: Link, at: Placed, there: Placed) -> float | None:
+def _image(link: Link, partner: Link, pose: Placed, partner_pose: Placed) -> float | None:
     """Return the sign that maps one joint's position to another's in the mirror; None if they are no mirror images."""
-    alike = one.joint.kind == other.joint.kind and abs(one.mass - other.mass) <= _ALIKE * max(one.mass, other.mass)
-    if not alike or one.joint.kind == "ball" or np.linalg.norm(at[0] * _VECTOR - there[0]) > _NEAR:
+    alike = link.joint.kind == partner.joint.kind and abs(link.mass - partner.mass) <= _ALIKE * max(
+        link.mass, partner.mass
+    )
+    if not alike or link.joint.kind == "ball" or np.linalg.norm(pose[0] * _VECTOR - partner_pose[0]) > _NEAR:
         return None
-    if not one.joint.scalar:
+    if not link.joint.scalar:
         return 1.0
-    along = float((at[1] * (_AXIAL if one.joint.kind == "revolute" else _VECTOR)) @ there[1])
+    along = float((pose[1] * (_AXIAL if link.joint.kind == "revolute" else _VECTOR)) @ partner_pose[1])
     return round(along) * 1.0 if abs(abs(along) - 1.0) < _NEAR else None
 
 
@@ -252,15 +254,15 @@ class MirroredBatches:
         state = State(state.q, state.qd + speed)
         read = dynamics.reader(None).read
         torque = state.q.new_zeros(_STATES, dynamics.spec.nu) if dynamics.spec.control_kind == "torque" else None
-        found, rewards = [], []
-        for one in (state, self.mirror.state(task.declaration().spec, state)):
-            now = read(one, None, torque)
+        observations, rewards = [], []
+        for side in (state, self.mirror.state(task.declaration().spec, state)):
+            now = read(side, None, torque)
             memory = task.begin(now, generator)
             memory = replace(memory, command=torch.zeros_like(memory.command))
-            found.append(task.observe(now, memory))
+            observations.append(task.observe(now, memory))
             if "contact" not in task.needs and not task.contacts:
                 rewards.append(torch.stack(list(task.reward(now, memory, memory.action).values())).sum(0))
-        off = (found[1] - _imaged(seen, found[0])).abs().amax(0) / (1.0 + found[0].abs().amax(0))
+        off = (observations[1] - _imaged(seen, observations[0])).abs().amax(0) / (1.0 + observations[0].abs().amax(0))
         if float(off.max()) > 0.01:
             worst = task.observations[int(off.argmax())]
             raise InputError(
@@ -284,9 +286,9 @@ def _map(names: Sequence[str], images: Sequence[tuple[str, float]], device: torc
 
 def _side_by_side(maps: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     index, begin = [], 0
-    for one, _ in maps:
-        index.append(one + begin)
-        begin += len(one)
+    for index_of_map, _ in maps:
+        index.append(index_of_map + begin)
+        begin += len(index_of_map)
     return torch.cat(index), torch.cat([sign for _, sign in maps])
 
 

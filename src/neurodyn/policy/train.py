@@ -36,12 +36,12 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
         InputError: Something is unknown, missing or incompatible.
     """
     algorithm, task = ALGORITHMS[request.algorithm], load(request.task)
-    where = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
-    algorithm.require(where.dynamics)
+    dynamics = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
+    algorithm.require(dynamics.dynamics)
     if algorithm.settings.infers:
         raise InputError("--algorithm distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
     file = None if request.settings is None else Path(request.settings)
-    settings = load_settings(request.task, file, logs=where.dynamics.measured, kind=algorithm.settings)
+    settings = load_settings(request.task, file, logs=dynamics.dynamics.measured, kind=algorithm.settings)
     settings, initial = with_flags(settings, **{name: getattr(request, name) for name in FLAGS}), None
     if request.policy is not None:
         initial, settings = begun_with(task, request.policy, settings)
@@ -49,7 +49,7 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     if request.judge is not None:
         judge = open_dynamics(task, request.judge, device=request.device, starts=request.starts, flag="--judge")
     return PolicyTrainingJob(
-        task, where, Path(request.out), settings, judge=judge, starts=request.starts, initial=initial,
+        task, dynamics, Path(request.out), settings, judge=judge, starts=request.starts, initial=initial,
         resume=request.resume, logger=request.logger,
     )  # fmt: skip
 
@@ -95,9 +95,9 @@ def train_again(again: TrainingAgain) -> None:
     record = again.read(RunRecord[ALGORITHMS[again.record.algorithm or DEFAULT_ALGORITHM].settings])
     task = task_of(again)
     starts = record.starts if isinstance(record.starts, str) else None
-    where = open_dynamics(task, record.dynamics, device=again.device, starts=starts)
+    dynamics = open_dynamics(task, record.dynamics, device=again.device, starts=starts)
     train_policy(
-        task, where, again.out, record.settings, reference=open_reference(task, where, None), starts=starts,
+        task, dynamics, again.out, record.settings, reference=open_reference(task, dynamics, None), starts=starts,
         initial=Path(record.base) if isinstance(record.base, str) else None, progress=again.progress,
     )  # fmt: skip
 

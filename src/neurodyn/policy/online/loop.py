@@ -106,23 +106,24 @@ def rounds_table(result: OnlineResult) -> Table:
     return Table("Rounds", head, [_row(*row) for row in zip(result.rounds, frames, strict=True)], strong=3)
 
 
-def _row(one: Round, frames: int) -> list[str]:
-    assert one.model is not None
-    assert one.policy is not None
+def _row(round_: Round, frames: int) -> list[str]:
+    assert round_.model is not None
+    assert round_.policy is not None
     return [
-        str(one.number), f"{one.imagined.mean:.5g}",
-        MISSING if one.uncalibrated is None else f"{one.uncalibrated.mean:.5g}",
-        f"{one.real.mean:.5g}", f"{one.real.std:.3g}", f"{one.gap:.1%}",
-        MISSING if one.model_error is None else f"{one.model_error:.3g}", f"{frames:,}", f"{one.model.cpu_seconds:.0f}",
-        f"{one.policy.cpu_seconds:.0f}", f"{one.policy.frames:,}", *_support(one.policy),
+        str(round_.number), f"{round_.imagined.mean:.5g}",
+        MISSING if round_.uncalibrated is None else f"{round_.uncalibrated.mean:.5g}",
+        f"{round_.real.mean:.5g}", f"{round_.real.std:.3g}", f"{round_.gap:.1%}",
+        MISSING if round_.model_error is None else f"{round_.model_error:.3g}", f"{frames:,}",
+        f"{round_.model.cpu_seconds:.0f}", f"{round_.policy.cpu_seconds:.0f}", f"{round_.policy.frames:,}",
+        *_support(round_.policy),
     ]  # fmt: skip
 
 
 def _support(policy: TrainedPolicy) -> list[str]:
     """Return the return in the judge, the share of frames outside of the log, and the updates with why they ended."""
-    found = policy.support if policy.support else None
-    judge = MISSING if found is None or found.judge is None else f"{found.judge:.5g}"
-    outside = MISSING if found is None or found.outside is None else f"{found.outside:.0%}"
+    support = policy.support if policy.support else None
+    judge = MISSING if support is None or support.judge is None else f"{support.judge:.5g}"
+    outside = MISSING if support is None or support.outside is None else f"{support.outside:.0%}"
     updates = MISSING if policy.updates is UNSET else str(policy.updates)
     return [judge, outside, f"{updates} (not supported)" if policy.stopped else updates]
 
@@ -130,13 +131,14 @@ def _support(policy: TrainedPolicy) -> list[str]:
 def ends_table(result: OnlineResult) -> Table:
     """Return the reasons why episodes ended: implausible states, other failures, time."""
     rows = []
-    for one in result.rounds:
-        assert one.log is not None
-        found_in = {"model": one.imagined, "reference": one.real, "reference, with noise": one.log.noisy}
-        for where, found in found_in.items():
+    for round_ in result.rounds:
+        assert round_.log is not None
+        by_place = {"model": round_.imagined, "reference": round_.real, "reference, with noise": round_.log.noisy}
+        for place_text, returns in by_place.items():
             rows.append(
-                [f"{one.number}, {where}", str(found.episodes), f"{found.length:.4g}", f"{found.implausible:.0%}",
-                 f"{found.failed - found.implausible:.0%}", f"{1.0 - found.failed:.0%}"]
+                [f"{round_.number}, {place_text}", str(returns.episodes), f"{returns.length:.4g}",
+                 f"{returns.implausible:.0%}", f"{returns.failed - returns.implausible:.0%}",
+                 f"{1.0 - returns.failed:.0%}"]
             )  # fmt: skip
     head = ["Round", "Episodes", "Length [frames]", "Implausible", "Other failures", "Time limit"]
     return Table("Ends of episodes", head, rows)
@@ -239,16 +241,16 @@ class _Loop:
 
     def _follow(self, result: OnlineResult, over: bool) -> None:
         """Write the metrics line of a round, if it is missing, and the one at the end."""
-        one = result.rounds[-1]
-        if one.number > self._logged:
+        round_ = result.rounds[-1]
+        if round_.number > self._logged:
             self.log.write(
-                one.number, return_model=one.imagined.mean, return_reference=one.real.mean, gap=one.gap,
-                failed_model=one.imagined.failed, failed_reference=one.real.failed,
-                model_error=one.model_error, frames=result.frames, cpu_seconds=result.cpu_seconds,
+                round_.number, return_model=round_.imagined.mean, return_reference=round_.real.mean, gap=round_.gap,
+                failed_model=round_.imagined.failed, failed_reference=round_.real.failed,
+                model_error=round_.model_error, frames=result.frames, cpu_seconds=result.cpu_seconds,
             )  # fmt: skip
         if over:
             self.log.write(
-                one.number, finished=True, verdict=result.verdict, best=result.best, settled=result.settled,
+                round_.number, finished=True, verdict=result.verdict, best=result.best, settled=result.settled,
                 frames=result.frames, cpu_seconds=result.cpu_seconds,
             )  # fmt: skip
 
@@ -307,27 +309,27 @@ def frames_of(reference: str) -> str:
     return "robot frames" if is_file(reference) else "simulator frames"
 
 
-def _ended(one: Round) -> str:
+def _ended(round_: Round) -> str:
     """Return why the training of a round ended early; empty if it did not."""
-    policy = one.policy
+    policy = round_.policy
     if policy is None or not policy.stopped:
         return ""
     return f"; training ended after {policy.updates} of {policy.of_updates} updates ({policy.support})"
 
 
-def _caveat(one: Round) -> str:
+def _caveat(round_: Round) -> str:
     """Return the caveat of a round's model; empty for none."""
-    return one.model.caveat or "" if one.model is not None else ""
+    return round_.model.caveat or "" if round_.model is not None else ""
 
 
-def line(one: Round, frames: int) -> str:
+def line(round_: Round, frames: int) -> str:
     """Return a one-line summary of a round."""
-    told = f" ({caveat})" if (caveat := _caveat(one)) else ""
-    if one.uncalibrated is not None:
-        told += f" (before calibration {one.uncalibrated.mean:.4g})"
-    error = "not known" if one.model_error is None else f"{one.model_error:.3g}"
+    remark = f" ({caveat})" if (caveat := _caveat(round_)) else ""
+    if round_.uncalibrated is not None:
+        remark += f" (before calibration {round_.uncalibrated.mean:.4g})"
+    error = "not known" if round_.model_error is None else f"{round_.model_error:.3g}"
     return (
-        f"round {one.number}: return {one.imagined.mean:.4g} in the model{told}, {one.real.mean:.4g} in "
-        f"{one.real.dynamics} ({one.gap:.1%} apart; failed {one.imagined.failed:.0%}, {one.real.failed:.0%}); model "
-        f"error {error}{_ended(one)}; {frames:,} {frames_of(one.real.dynamics)} in all"
+        f"round {round_.number}: return {round_.imagined.mean:.4g} in the model{remark}, {round_.real.mean:.4g} in "
+        f"{round_.real.dynamics} ({round_.gap:.1%} apart; failed {round_.imagined.failed:.0%}, "
+        f"{round_.real.failed:.0%}); model error {error}{_ended(round_)}; {frames:,} {frames_of(round_.real.dynamics)} in all"
     )

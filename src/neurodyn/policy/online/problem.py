@@ -166,7 +166,7 @@ def _kind(request: OnlineRequest) -> str:
         raise InputError(f"--kind is {kind!r}; valid: {choices(able)}")
     if dynamics == NEW:
         return kind or ("neural" if request.robot is None else "hybrid")
-    found = kind_of(dynamics)
-    if kind not in (None, found):
-        raise InputError(f"--kind is {kind!r}, but {dynamics} holds a model of kind {found!r}; leave out --kind")
-    return found
+    run_kind = kind_of(dynamics)
+    if kind not in (None, run_kind):
+        raise InputError(f"--kind is {kind!r}, but {dynamics} holds a model of kind {run_kind!r}; leave out --kind")
+    return run_kind

@@ -172,21 +172,21 @@ def verdict(rounds: list[Round], tolerance: float, reference: str, *, simulated:
     a gap between the two is not the model's fault.
     """
     best = best_of(rounds)
-    found = (
+    text = (
         f"the policy of round {best.number} returns {best.real.mean:.4g} in {reference} and "
         f"{best.imagined.mean:.4g} in its model, {best.gap:.1%} apart"
     )
     more = "give more rounds or frames, or a better model"
     if best.real.failed == 1.0 and best.imagined.failed < 1.0 and not simulated:
-        return str(Verdict("fails", f"{found}, and every episode in {reference} fails", more))
+        return str(Verdict("fails", f"{text}, and every episode in {reference} fails", more))
     if best.gap > EXPLOITED and simulated:
         why = "the model knows logs of the robot, and the reference is its declared simulator"
-        return str(Verdict("warning", f"{found}: {why}", "let the policy act on the robot"))
+        return str(Verdict("warning", f"{text}: {why}", "let the policy act on the robot"))
     if best.gap > EXPLOITED:
-        return str(Verdict("fails", f"{found}: it exploits its model", more))
+        return str(Verdict("fails", f"{text}: it exploits its model", more))
     if best.gap > tolerance:
-        return str(Verdict("warning", f"{found}, more than {tolerance:.0%}", more))
-    return str(Verdict("ok", f"{found}, within {tolerance:.0%}"))
+        return str(Verdict("warning", f"{text}, more than {tolerance:.0%}", more))
+    return str(Verdict("ok", f"{text}, within {tolerance:.0%}"))
 
 
 def read_round(path: Path, number: int) -> Round:
@@ -227,10 +227,10 @@ def model_error(model: Dynamics, log: Store) -> float | None:
         channels = None if batch.channels is None else batch.channels[:, known]
         past = Window(batch.q[:, known], batch.qd[:, known], batch.control[:, :context], channels)
         start: State | Window = past if context or model.measured else past.present
-        place = None if environments is None else environments.at(batch.ground)
-        found = model.rollout(_on(start, model.device), batch.control[:, context:].to(model.device), place)
+        environment = None if environments is None else environments.at(batch.ground)
+        forecast = model.rollout(_on(start, model.device), batch.control[:, context:].to(model.device), environment)
         truth = batch.qd[:, -1]
-        errors.append((found.qd[:, -1].to(truth) - truth).abs())
+        errors.append((forecast.qd[:, -1].to(truth) - truth).abs())
         still.append((batch.qd[:, context] - truth).abs())
     error, baseline = torch.cat(errors).double().mean(0), torch.cat(still).double().mean(0)
     moves = baseline > 0

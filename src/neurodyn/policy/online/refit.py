@@ -125,17 +125,17 @@ class Refit(ABC):
         On a robot the noise is added to the actions of the first `policy`, if there is one.
         """
         alive, frames = isinstance(reference.dynamics, RobotDynamics), settings.frames
-        usual = (STILL,) if settings.correlation and not alive else (RANDOM, STILL)
-        behaviours = [behaviour(name, task) for name in settings.first or usual]
+        without_policy = (STILL,) if settings.correlation and not alive else (RANDOM, STILL)
+        behaviours = [behaviour(name, task) for name in settings.first or without_policy]
         if alive and policy is not None and not settings.first:
             behaviours[-1] = Behaviour("policy", load_policy(policy)[1])
-        found = record_log(
+        summary = record_log(
             task, reference.dynamics, behaviours, out, transitions=frames,
             worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit,
             correlation=settings.correlation, seed=seed,
             coordinates=not self.measured, test=0.0, declared=not alive, resume=alive,
         )  # fmt: skip
-        return found.transitions + found.episodes
+        return summary.transitions + summary.episodes
 
     @abstractmethod
     def fit(self, fit: Fit) -> None:
@@ -171,8 +171,8 @@ class NeuralRefit(Refit):
     def _first(self, task: Task, settings: OnlineSettings) -> "Settings":
         from neurodyn.learn.neural.settings import load_settings
 
-        found = load_settings(task.declaration(), settings.size or _SIZE)
-        return found if settings.members is None else msgspec.structs.replace(found, members=settings.members)
+        preset = load_settings(task.declaration(), settings.size or _SIZE)
+        return preset if settings.members is None else msgspec.structs.replace(preset, members=settings.members)
 
     def random(
         self, task: Task, reference: ResolvedDynamics, settings: OnlineSettings, out: Path, seed: int,
@@ -185,11 +185,11 @@ class NeuralRefit(Refit):
 
         robot, frames = task.declaration(), settings.frames
         worlds = max(8, min(512, frames // robot.frames))
-        found = generate(
+        generated = generate(
             robot, transitions=frames, out=out, worlds=worlds, seed=seed, ground=robot.ground, threads=1,
             overwrite=True,
         )  # fmt: skip
-        return found.simulated
+        return generated.simulated
 
     def fit(self, fit: Fit) -> None:
         """Train a new model, or fine-tune the previous one."""
@@ -299,11 +299,11 @@ class HybridRefit(Refit):
         from neurodyn.dynamics.hybrid.artifact import HYBRID
 
         model = HYBRID.load(run)
-        found = []
+        parameters = []
         for spec, value in zip(model.physical.specs, model.physical().tolist(), strict=True):
             lower, upper = ("" if bound is None else repr(bound) for bound in (spec.lower, spec.upper))
-            found.append(f"{spec.name}={_inside(value, spec.lower, spec.upper)!r}:{lower}:{upper}")
-        return tuple(found) or settings.parameters
+            parameters.append(f"{spec.name}={_inside(value, spec.lower, spec.upper)!r}:{lower}:{upper}")
+        return tuple(parameters) or settings.parameters
 
 
 class AdaptRefit(Refit):
@@ -328,11 +328,11 @@ class AdaptRefit(Refit):
         from neurodyn.report.adaptation import write_adaptation
 
         with showing(fit.progress):
-            found = adapt(
+            adapted = adapt(
                 fit.robot, fit.data, fit.out, settings=self._settings(fit.settings), seed=fit.settings.seed,
                 resume=fit.resume, logger="none",
             )  # fmt: skip
-        write_adaptation(fit.out, found.figures)
+        write_adaptation(fit.out, adapted.figures)
 
     def _settings(self, settings: OnlineSettings) -> "AdaptationSettings | None":
         from neurodyn.identify.adaptation.settings import AdaptationSettings
@@ -347,11 +347,11 @@ def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSe
     """
     from neurodyn.identify.settings import changed, load_identification
 
-    found = load_identification(robot, settings.size)
+    loaded = load_identification(robot, settings.size)
     if settings.size is not None:
-        return found
+        return loaded
     return changed(
-        found, horizon=_HORIZON, windows=_WINDOWS, initial="logged", start="logged", iterations=_ITERATIONS,
+        loaded, horizon=_HORIZON, windows=_WINDOWS, initial="logged", start="logged", iterations=_ITERATIONS,
         rollouts=_HELD_OUT, seconds=(_HORIZON, 0.25), starts=1,
     )  # fmt: skip
 
@@ -385,13 +385,13 @@ class PolicyInModel:
                 now = frames.quantities(after, None, frames.no_torque(after))
                 memory = task.advance(memory, now, action, drawing)
         past = Window(windows.q[:, : lead + 1], windows.qd[:, : lead + 1], windows.control[:, :lead])
-        at = frames.begin(past if dynamics.spec.context else logged[lead], drawing, memory=memory)
+        current = frames.begin(past if dynamics.spec.context else logged[lead], drawing, memory=memory)
         for number, truth in enumerate(logged[lead + 1 :], 1):
-            action = act(task.observe(at.now, at.memory)).clamp(-task.limit, task.limit)
-            at, _ = frames.advance(at, action, drawing, tracked=True)
-            yield at.state
+            action = act(task.observe(current.now, current.memory)).clamp(-task.limit, task.limit)
+            current, _ = frames.advance(current, action, drawing, tracked=True)
+            yield current.state
             if number % cut == 0:
-                at = _cut(frames, at, truth)
+                current = _cut(frames, current, truth)
                 if isinstance(act, ActingPolicy):
                     act.cut()
 
@@ -405,12 +405,12 @@ def logged_actor(task: Task, log: str, policy: str | Path) -> LoggedActor:
     return LoggedActor(log, 0, PolicyInModel(task, load_policy(policy)[1]), beginnings=commanded)
 
 
-def _cut(frames: TaskFrames, at: WorldsState, truth: State) -> WorldsState:
+def _cut(frames: TaskFrames, current: WorldsState, truth: State) -> WorldsState:
     """Detach gradients, and restart from the logged state in worlds with an implausible one."""
-    carry, state, torque, memory = detached((at.carry, at.state, at.torque, at.memory))
-    lost = frames.bounds.outside(state.q, state.qd)
-    if bool(lost.any()):
-        state, carry = truth.where(lost, state), frames.dynamics.reset(carry, truth, lost)
+    carry, state, torque, memory = detached((current.carry, current.state, current.torque, current.memory))
+    implausible = frames.bounds.outside(state.q, state.qd)
+    if bool(implausible.any()):
+        state, carry = truth.where(implausible, state), frames.dynamics.reset(carry, truth, implausible)
     return WorldsState(carry, state, torque, memory, frames.quantities(state, None, torque))
 
 

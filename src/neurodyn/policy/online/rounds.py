@@ -128,12 +128,12 @@ class RoundInProgress:
         run, began = self.folder / "model-run", time.process_time()
         fit = Fit(
             problem.task, problem.settings, run, known.data, self._shares, previous,
-            _begun(run), problem.device, self._stage("model"), known.policies,
+            _was_started(run), problem.device, self._stage("model"), known.policies,
         )  # fmt: skip
         problem.refit.fit(fit)
         copy = self.folder / "calibrated-run"
         calibrated = problem.refit.calibrate(
-            replace(fit, out=copy, previous=str(run), resume=_begun(copy), progress=self._stage("calibration"))
+            replace(fit, out=copy, previous=str(run), resume=_was_started(copy), progress=self._stage("calibration"))
         )
         return FittedModel(
             run=str(run), cpu_seconds=time.process_time() - began, calibrated=str(copy) if calibrated else UNSET,
@@ -141,14 +141,14 @@ class RoundInProgress:
         )  # fmt: skip
 
     def _train(self) -> TrainedPolicy:
-        problem, out, where = self.problem, self.folder / "policy", self._where
+        problem, out, model = self.problem, self.folder / "policy", self._model
         settings, initial = self._policy_settings(), problem.policy
         if self.known.rounds:
             assert self.known.rounds[-1].policy is not None
             initial = Path(self.known.rounds[-1].policy.folder)
         end = train_policy(
-            problem.task, where, out, settings, initial=initial, training_starts=self._training_starts(where),
-            resume=_begun(out), progress=self._stage("policy"),
+            problem.task, model, out, settings, initial=initial, training_starts=self._training_starts(model),
+            resume=_was_started(out), progress=self._stage("policy"),
         )  # fmt: skip
         support = support_in(read_metrics(out))
         return TrainedPolicy(
@@ -163,7 +163,7 @@ class RoundInProgress:
         episodes = settings.log_frames / problem.task.frames
         worlds = min(_MOST_WORLDS, max(_LEAST_WORLDS, 2 * round(episodes / 2 / _BATCHES)))
         with showing(self._stage("log")), problem.acting(path) as acting:
-            found = record_log(
+            summary = record_log(
                 problem.task, acting.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
                 worlds=worlds, noise=settings.noise, correlation=settings.correlation,
                 seed=derive_seed(settings.seed, "online log", self.number),
@@ -173,35 +173,35 @@ class RoundInProgress:
         name = acting.name
         return LoggedPolicy(
             path=str(path),
-            frames=found.transitions + found.episodes,
-            returns=found.outcomes[quiet.name].returns_in(name),
-            noisy=found.outcomes[noisy.name].returns_in(name),
-            cpu_seconds=found.cpu_seconds,
+            frames=summary.transitions + summary.episodes,
+            returns=summary.outcomes[quiet.name].returns_in(name),
+            noisy=summary.outcomes[noisy.name].returns_in(name),
+            cpu_seconds=summary.cpu_seconds,
         )
 
     def _measure(self) -> PolicyComparison:
-        problem, where = self.problem, self._where
+        problem, model = self.problem, self._model
         assert self.round.log is not None
         assert self.round.model is not None
         log = problem.refit.open(problem.task.declaration(), self.round.log.path)
         copy = self.round.model.calibrated
         with showing(self._stage("comparison")):
-            own = self._returns_in(where)
+            returns = self._returns_in(model)
             judged = None
             if copy:
-                judged = self._returns_in(replace(where, name=copy, dynamics=load(copy, device=problem.device)))
+                judged = self._returns_in(replace(model, name=copy, dynamics=load(copy, device=problem.device)))
         return PolicyComparison(
-            returns=judged or own, model_error=model_error(where.dynamics, log),
-            uncalibrated=UNSET if judged is None else own,
+            returns=judged or returns, model_error=model_error(model.dynamics, log),
+            uncalibrated=UNSET if judged is None else returns,
         )  # fmt: skip
 
-    def _returns_in(self, where: "ModelOfRound") -> Returns:
+    def _returns_in(self, model: "ModelOfRound") -> Returns:
         """Evaluate the policy of this round in a model, without noise."""
         problem, (_, network) = self.problem, load_policy(self.folder / "policy")
         return play(
-            network.to(where.dynamics.device), problem.task, where.dynamics, where.starts(problem.task, SEED),
+            network.to(model.dynamics.device), problem.task, model.dynamics, model.starts(problem.task, SEED),
             problem.settings.episodes, seed=SEED,
-        ).returns_in(where.name)  # fmt: skip
+        ).returns_in(model.name)  # fmt: skip
 
     def _policy_settings(self) -> PolicySettings:
         """Return the settings of this round's policy training; only a new first policy imitates data."""
@@ -225,7 +225,7 @@ class RoundInProgress:
         return self.known.shares(settings.random_share, settings.last_share)
 
     @cached_property
-    def _where(self) -> "ModelOfRound":
+    def _model(self) -> "ModelOfRound":
         """The model of this round, with all data before it."""
         assert self.round.model is not None
         problem, known = self.problem, self.known
@@ -239,13 +239,13 @@ class RoundInProgress:
         )  # fmt: skip
         return ModelOfRound(self.round.model.run, model, data)
 
-    def _training_starts(self, where: "ModelOfRound") -> Starts | None:
+    def _training_starts(self, model: "ModelOfRound") -> Starts | None:
         """Return the starts of training roll-outs; None for those of episodes."""
         problem, settings = self.problem, self.problem.settings
-        if where.log is None or (settings.rollout is None and not where.dynamics.measured):
+        if model.log is None or (settings.rollout is None and not model.dynamics.measured):
             return None
         seed = derive_seed(settings.seed, "online starts", self.number)
-        return where.mixed_starts(problem.task, seed, settings.task_share)
+        return model.mixed_starts(problem.task, seed, settings.task_share)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class ModelOfRound(ResolvedDynamics):
         return Mixture.of([first_frames(one, frames) for one in long])
 
 
-def _begun(run: Path) -> bool:
+def _was_started(run: Path) -> bool:
     """Return whether a training was begun; remove incomplete results of other steps."""
     if (run / "config.yaml").is_file():
         return True
