@@ -331,5 +331,6 @@ def line(round_: Round, frames: int) -> str:
     return (
         f"round {round_.number}: return {round_.imagined.mean:.4g} in the model{remark}, {round_.real.mean:.4g} in "
         f"{round_.real.dynamics} ({round_.gap:.1%} apart; failed {round_.imagined.failed:.0%}, "
-        f"{round_.real.failed:.0%}); model error {error}{_ended(round_)}; {frames:,} {frames_of(round_.real.dynamics)} in all"
+        f"{round_.real.failed:.0%}); model error {error}{_ended(round_)}; {frames:,} "
+        f"{frames_of(round_.real.dynamics)} in all"
     )
