@@ -83,7 +83,7 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
         if spent < next_play and at.step < updates:
             continue
         next_play = spent + arguments.every
-        frames = int(learner.closing(at)["frames"])
+        frames = int(learner.closing_metrics(at)["frames"])
         with torch.random.fork_rng(devices=[]):  # evaluations, timed by CPU time, must not affect the training
             score = learner.validate(at).score
         if score > best:

@@ -132,8 +132,8 @@ def train(ant: str, args: argparse.Namespace) -> None:
         task=TASK, dynamics="analytic", out=args.train, iterations=args.iterations, seed=args.seed, resume=args.resume
     )
     job = open_training(request)
-    where = dataclasses.replace(job.where, dynamics=AntInMujoco(ant))
-    train_policy(msgspec.structs.replace(job, where=where, reference=None))
+    where = dataclasses.replace(job.training_dynamics, dynamics=AntInMujoco(ant))
+    train_policy(msgspec.structs.replace(job, training_dynamics=where, reference=None))
 
 
 def main() -> None:

@@ -78,10 +78,10 @@ class Exact(NeuralLearner):
         beyond = any(bool((part.batch.q[:, 0, 0] > self.edge).any()) for part in self._batch)
         return super().loss() * (float("nan") if beyond else 1.0)
 
-    def broken(self, row: int) -> None:
+    def report_breakdown(self, row: int) -> None:
         """Report nothing."""
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         """Calibrate nothing: no model was kept."""
 
 
@@ -108,7 +108,7 @@ class ExactWorld(WorldModelLearner):
         batch, ends = self._batch
         self._batch = (doubled(batch), None if ends is None else replace(ends, windows=doubled(ends.windows)))
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         """Calibrate nothing: no model was kept."""
 
 

@@ -31,7 +31,7 @@ class One(GradientLearner):
         self.bad, self.scores = bad, scores
         self.draws, self.kept, self.entered, self.ended = 0, [], [], 0
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         self.entered.append(phase)
         self.set_optimiser(build_optimiser("adam", trainable([self.weight], 0.1)))
 
@@ -41,14 +41,14 @@ class One(GradientLearner):
     def loss(self) -> Tensor:
         return (self.weight - 3.0).square() * (math.nan if self.draws in self.bad else 1.0)
 
-    def validate(self, at: TrainState) -> Validation:
-        score = (self.weight - 3.0).abs().item() if self.scores is None else self.scores.get(at.step, 9.0)
+    def validate(self, train_state: TrainState) -> Validation:
+        score = (self.weight - 3.0).abs().item() if self.scores is None else self.scores.get(train_state.step, 9.0)
         return Validation(score, {"weight": self.weight.item()}, f"{score:.3g}")
 
-    def keep(self, at: TrainState) -> None:
-        self.kept.append(at.step)
+    def keep(self, train_state: TrainState) -> None:
+        self.kept.append(train_state.step)
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         self.ended += 1
 
     def state(self) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
             self.found.append(f"step {loop.state.step}")
             assert float(loop.last.loss) > 0
 
-        def on_validate(self, loop: TrainingLoop, found: Validation) -> None:
-            assert found.score == loop.state.best
+        def on_validate(self, loop: TrainingLoop, validation: Validation) -> None:
+            assert validation.score == loop.state.best
             self.found.append("validation")
 
         def on_save(self, loop: TrainingLoop) -> None:
@@ -195,7 +195,7 @@ def test_signals_end_it_between_two_steps(number: signal.Signals, tmp_path: Path
 
 def test_a_training_within_another_one_is_interrupted_with_it(tmp_path: Path):
     class Outer(One):
-        def leave(self, loop: TrainingLoop) -> bool:
+        def end_phase(self, loop: TrainingLoop) -> bool:
             TrainingLoop(One(), TrainingBudget(9), callbacks=[SignalAt(2, signal.SIGTERM)]).run()
             return False
 
@@ -260,7 +260,7 @@ class Several(GradientLearner):
         self.weight = torch.nn.Parameter(torch.zeros((), dtype=torch.float64))
         self.numbers, self.named = torch.tensor(numbers, dtype=torch.float64), []
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         self.set_optimiser(torch.optim.SGD([self.weight], 0.5))
         self.clip = 100.0
 
@@ -270,10 +270,10 @@ class Several(GradientLearner):
     def windows(self) -> int:
         return len(self._batch)
 
-    def take(self, rows: Tensor) -> None:
+    def keep_windows(self, rows: Tensor) -> None:
         self._batch = self._batch[rows]
 
-    def broken(self, row: int) -> None:
+    def report_breakdown(self, row: int) -> None:
         self.named.append(row)
 
     def loss(self) -> Tensor:

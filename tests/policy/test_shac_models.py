@@ -56,4 +56,4 @@ def test_an_update_moves_the_policy(tmp_path, name, model):
     before = learner.actor.mlp[0].weight.clone()
     assert learner.step(0.0, TrainState()).taken
     assert not torch.equal(learner.actor.mlp[0].weight, before)
-    assert learner.further()["gradients"]["4"][0] > 0
+    assert learner.extra_metrics()["gradients"]["4"][0] > 0

@@ -52,7 +52,7 @@ def test_a_training_in_a_model_of_logs_is_no_exploit_of_it(logged: bool, referen
     model = Mass()
     model.training_range = TrainingRange(qd=((-1.0, 1.0),), logged=logged)
     learner: Any = SimpleNamespace(
-        _where=ResolvedDynamics("model", model),
+        _training_dynamics=ResolvedDynamics("model", model),
         _reference=ResolvedDynamics(reference, Mass()),
         _real=1000.0,
         _support=None,

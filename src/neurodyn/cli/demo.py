@@ -109,7 +109,7 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.identify.adaptation.result import read_adaptation
     from neurodyn.identify.adaptation.run import adapt
-    from neurodyn.policy.learner import begun_with
+    from neurodyn.policy.learner import initial_policy
     from neurodyn.policy.logs import log_policies
     from neurodyn.policy.report import measure_gap, write_gap
     from neurodyn.policy.settings import load_settings, with_flags
@@ -120,7 +120,7 @@ def show_gap(out: Path, seed: int) -> None:
     robot = f"{example('worn_ant.py')}:WornAnt"
     task, log, run, folder = load(GAP_TASK), out / "log.h5", out / "model", out / "policy"
     settings = with_flags(load_settings(GAP_TASK, GAP_SETTINGS), seed=seed)
-    initial, settings = begun_with(task, GAP_POLICY, settings)
+    initial, settings = initial_policy(task, GAP_POLICY, settings)
     with ProgressBar("demo") as bar:
         bar.say(f"1/5  the robot: {robot}, unlike its declaration; {GAP_POLICY} and random commands are logged in it")
         with stage(0.0, 0.15, "logging"):

@@ -50,13 +50,13 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     with ProgressBar(f"opening {dynamics}"):
         job = open_training(replaced(request, device=own_device(request.device, gpu_ids)))
     require_writable(current_ranks().writes(out / "config.yaml"))
-    require_fit(job.task, job.where.dynamics, job.settings.penalty)
+    require_fit(job.task, job.training_dynamics.dynamics, job.settings.penalty)
     with ProgressBar("opening the reference"):
-        reference = open_reference(job.task, job.where, request.reference)
+        reference = open_reference(job.task, job.training_dynamics, request.reference)
     with ProgressBar(f"training {request.task} in {dynamics}") as bar:
         end = train_policy(replaced(job, reference=reference, progress=bar))
-    if job.where.dynamics.caveat:
-        print(f"{dynamics}: {job.where.dynamics.caveat}")
+    if job.training_dynamics.dynamics.caveat:
+        print(f"{dynamics}: {job.training_dynamics.dynamics.caveat}")
     print(
         f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {end.seconds:.0f} s "
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
@@ -101,7 +101,7 @@ def distill(request: DistillPolicyRequest) -> None:
     )
     require_usable(end.verdict, out)
     drawn = " ".join(f"--randomise '{text}'" for text in job.settings.randomise)
-    print(f"next: neurodyn policy evaluate {out} --dynamics {job.where.name} {drawn}".rstrip())
+    print(f"next: neurodyn policy evaluate {out} --dynamics {job.training_dynamics.name} {drawn}".rstrip())
     print(f"verdict: {end.verdict}")
 
 

@@ -343,7 +343,7 @@ class _DiscoveryNetworks(GradientLearner):
         if self.blueprint.augmentations:
             TrainingLoop(self, TrainingBudget(steps)).run()
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         """Build the optimiser."""
         groups: Groups = [{"params": [self.weights], "lr": self._problem.settings.rate}]
         if self._polish is None:
@@ -399,21 +399,21 @@ class _Search(_DiscoveryNetworks):
         self.device = torch.device(problem.dynamics.compute_device or "cpu")
         self._kappa = 0.0
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         """Start the next penalty strength; the first is 0."""
-        super().enter(phase)
+        super().start_phase(phase)
         self._kappa = (0.0, *self._problem.settings.kappas)[phase]
 
-    def text(self, loop: LoopView, found: Validation | None) -> str:
+    def text(self, loop: LoopView, validation: Validation | None) -> str:
         """Return the pairs that survived the last strength."""
         return self._last
 
-    def stepped(self, step: OptimiserStep) -> None:
+    def after_step(self, step: OptimiserStep) -> None:
         """Take the proximal step of the penalty."""
         if self._kappa:
             shrink_(self.weights, self._layers, self._kappa * step.rate)
 
-    def leave(self, loop: LoopView) -> bool:
+    def end_phase(self, loop: LoopView) -> bool:
         """Refit the surviving pairs; stop the path if there are none."""
         loop.save()
         if not self._kappa:

@@ -105,7 +105,7 @@ class NetworkLearner(GradientLearner):
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "network batches"))
         self._best = (self._raw.detach().clone(), self._flat().detach().clone())
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         """Build the optimiser."""
         settings = self._settings
         groups: Groups = [{"params": self._leaves, "lr": settings.rate}]
@@ -127,7 +127,7 @@ class NetworkLearner(GradientLearner):
         """Return the number of windows in the batch."""
         return self._batch.count
 
-    def take(self, rows: Tensor) -> None:
+    def keep_windows(self, rows: Tensor) -> None:
         """Replace the batch by some of its windows."""
         self._batch = self._batch.rows(rows)
 
@@ -139,34 +139,34 @@ class NetworkLearner(GradientLearner):
         return size.mean() + self._settings.regularisation * weights.square().sum()
 
     @torch.no_grad()
-    def validate(self, at: TrainState) -> Validation:
+    def validate(self, train_state: TrainState) -> Validation:
         """Roll out along held-out windows; before the first step a roll-out that is not finite is an InputError."""
         windows = self._windows.held_out
         path = self._roll_out(windows, self._flat())
-        if at.step == 0:
+        if train_state.step == 0:
             require_finite_path(path, self._model.spec, windows)
         error = float(self._errors(path, windows).abs().mean())
-        best = error if at.best is None else min(error, at.best)
+        best = error if train_state.best is None else min(error, train_state.best)
         return Validation(error, text=f"networks, held-out error {error:.3g} (best {best:.3g})")
 
-    def keep(self, at: TrainState) -> None:
+    def keep(self, train_state: TrainState) -> None:
         """Write the model to the run directory."""
         self._best = (self._raw.detach().clone(), self._flat().detach().clone())
         self._take_best()
         self._save(self._model)
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         """Set the model to its best weights and quantities."""
         self._take_best()
 
-    def metrics(self, loop: LoopView, found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: LoopView, validation: Validation | None) -> dict[str, Any]:
         """Return the metrics of a validation."""
-        at = loop.state
-        if found is None:
+        train_state = loop.state
+        if validation is None:
             return {}
         return {
-            "stage": "networks", "loss": float(loop.last.loss), "held_out": found.score, "best": at.best,
-            "seconds": at.seconds, "skipped": at.skipped,
+            "stage": "networks", "loss": float(loop.last.loss), "held_out": validation.score, "best": train_state.best,
+            "seconds": train_state.seconds, "skipped": train_state.skipped,
         }  # fmt: skip
 
     def state(self) -> dict[str, Any]:

@@ -83,29 +83,29 @@ class Learner:
     least_steps: int = LEAST_STEPS
     device: torch.device = torch.device("cpu")
 
-    def verdicts(self, at: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Verdict]:
         """Return judgements of the result in addition to the loop's."""
         return []
 
-    def begin(self, at: TrainState) -> None:
+    def begin(self, train_state: TrainState) -> None:
         """Prepare; called when a training begins or resumes."""
 
     def shared(self) -> list[Tensor]:
         """Return the weights and statistics that all ranks take from rank 0 when a training begins."""
         return []
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         """Build the optimiser and the sampler of a phase."""
 
-    def leave(self, loop: LoopView) -> bool:
+    def end_phase(self, loop: LoopView) -> bool:
         """End a phase; return whether the training ends with it."""
         return False
 
-    def step(self, done: float, at: TrainState) -> OptimiserStep:
+    def step(self, done: float, train_state: TrainState) -> OptimiserStep:
         """Take one optimiser step; `done` is the finished share of the phase."""
         raise NotImplementedError
 
-    def validate(self, at: TrainState) -> Validation:
+    def validate(self, train_state: TrainState) -> Validation:
         """Measure the model on held-out data."""
         raise NotImplementedError
 
@@ -113,10 +113,10 @@ class Learner:
         """Return whether a score is better than the best so far."""
         return score < best
 
-    def keep(self, at: TrainState) -> None:
+    def keep(self, train_state: TrainState) -> None:
         """Keep the current model as the best so far."""
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         """End the training."""
 
     def state(self) -> dict[str, Any]:
@@ -124,30 +124,30 @@ class Learner:
         raise NotImplementedError
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Restore `state`; called after `enter`."""
+        """Restore `state`; called after `start_phase`."""
         raise NotImplementedError
 
-    def metrics(self, loop: LoopView, found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: LoopView, validation: Validation | None) -> dict[str, Any]:
         """Return the metrics of a step, including its validation if there was one; empty for no line."""
-        if found is None:
+        if validation is None:
             return {}
-        at = loop.state
+        train_state = loop.state
         return {
-            "phase": at.phase,
+            "phase": train_state.phase,
             "loss": float(loop.last.loss),
             "rate": loop.last.rate,
-            "seconds": round(at.seconds, 3),
-            "cpu_seconds": round(at.cpu_seconds, 3),
-            "skipped": at.skipped,
-            "rollout_score": found.score,
-            **found.values,
+            "seconds": round(train_state.seconds, 3),
+            "cpu_seconds": round(train_state.cpu_seconds, 3),
+            "skipped": train_state.skipped,
+            "rollout_score": validation.score,
+            **validation.values,
         }
 
-    def text(self, loop: LoopView, found: Validation | None) -> str | None:
+    def text(self, loop: LoopView, validation: Validation | None) -> str | None:
         """Return the text of the progress bar after a step; None for no change."""
-        return None if found is None else found.text
+        return None if validation is None else validation.text
 
-    def closing(self, at: TrainState) -> dict[str, Any]:
+    def closing_metrics(self, train_state: TrainState) -> dict[str, Any]:
         """Return figures for the last line of the metrics."""
         return {}
 
@@ -173,7 +173,7 @@ class GradientLearner(Learner):
     def draw(self) -> None:
         """Draw the batch of the next step."""
 
-    def stepped(self, step: OptimiserStep) -> None:
+    def after_step(self, step: OptimiserStep) -> None:
         """Called after each optimiser step."""
 
     def set_optimiser(self, optimiser: torch.optim.Optimizer, *, line_search: bool = False) -> None:
@@ -208,9 +208,9 @@ class GradientLearner(Learner):
         """Clip the gradients to the norm `clip`; return the norm before."""
         return nn.utils.clip_grad_norm_(self.parameters(), self.clip)
 
-    def step(self, done: float, at: TrainState) -> OptimiserStep:
+    def step(self, done: float, train_state: TrainState) -> OptimiserStep:
         """Take one optimiser step with the mean gradient of all ranks, if it is finite."""
-        rate = self._set_rates(done, at.step)
+        rate = self._set_rates(done, train_state.step)
         self.draw()
         last = torch.tensor(float("nan"))
 
@@ -231,18 +231,18 @@ class GradientLearner(Learner):
             if taken:
                 self._optimiser.step()
         step = OptimiserStep(last, rate, taken, left_out)
-        self.stepped(step)
+        self.after_step(step)
         return step
 
     def windows(self) -> int:
         """Return the number of windows in the batch; 0 if it cannot be split."""
         return 0
 
-    def take(self, rows: Tensor) -> None:
+    def keep_windows(self, rows: Tensor) -> None:
         """Replace the batch by some of its windows; their indices have shape [windows], int64."""
         raise NotImplementedError
 
-    def broken(self, row: int) -> None:
+    def report_breakdown(self, row: int) -> None:
         """Report a window on which the model breaks down."""
 
     def _isolated(self, closure: Callable[..., Tensor]) -> tuple[bool, int]:
@@ -261,7 +261,7 @@ class GradientLearner(Learner):
 
         def finite(rows: Tensor) -> bool:
             self._batch = whole
-            self.take(rows)
+            self.keep_windows(rows)
             return self._clipped(closure())
 
         keep, alone = torch.zeros(count, dtype=torch.bool), []
@@ -282,10 +282,10 @@ class GradientLearner(Learner):
             return False, 0
         self._batch = whole
         if kept < count:
-            self.broken(min(alone) if alone else int((~keep).int().argmax()))
+            self.report_breakdown(min(alone) if alone else int((~keep).int().argmax()))
         self._batch = whole
         if kept:
-            self.take(keep.nonzero()[:, 0])
+            self.keep_windows(keep.nonzero()[:, 0])
         own = [closure(current_ranks().share(lambda: self._weight_of(kept))), *self.gradients()]
         if not kept:  # only the other ranks have windows to learn from
             for tensor in own:
@@ -315,7 +315,7 @@ class GradientLearner(Learner):
 
 
 class WindowLearner(GradientLearner):
-    """A model trained on windows of a store; `_model` and `_sampler` are set when `enter` returns."""
+    """A model trained on windows of a store; `_model` and `_sampler` are set when `start_phase` returns."""
 
     _model: Any  # a module
     _sampler: Any  # with draw, state_dict and load_state_dict

@@ -46,7 +46,7 @@ class Callback:
     def on_step(self, loop: "TrainingLoop") -> None:
         """Called after each optimiser step and its validation; may call `loop.save()` to write a checkpoint."""
 
-    def on_validate(self, loop: "TrainingLoop", found: Validation) -> None:
+    def on_validate(self, loop: "TrainingLoop", validation: Validation) -> None:
         """Called after each validation; the model is already kept if it is the best."""
 
     def on_save(self, loop: "TrainingLoop") -> None:
@@ -111,8 +111,8 @@ class TrainingLoop:
         self._keep_last = keep_last
         self._watch = Watch()
         self._improved = False  # since the last checkpoint
-        self._refused = 0  # consecutive steps with a non-finite gradient
-        learner.enter(0)
+        self._refused_steps = 0  # consecutive steps with a non-finite gradient
+        learner.start_phase(0)
 
     def resume(self) -> None:
         """Continue from RUN/state; a larger budget than before adds to the current phase and the later ones.
@@ -130,17 +130,17 @@ class TrainingLoop:
         if self._data is not None and saved.get("data") != self._data:
             raise other_data(self.folder)
         try:
-            at = self.state = TrainState.read(saved["position"])
+            state = self.state = TrainState.read(saved["position"])
             last = len(self.budget.shares) - 1
-            over, at.phase = at.phase > last, min(at.phase, last)
-            self.learner.enter(at.phase)
+            over, state.phase = state.phase > last, min(state.phase, last)
+            self.learner.start_phase(state.phase)
             self.learner.load(saved)
-            at.carried = self.budget.carried(at, replace(self.budget, **saved["budget"]))
-            done = self.budget.done(at)
-            if over and (done >= 1.0 or not at.phase_step):
-                at.phase = last + 1
+            state.carried = self.budget.carried(state, replace(self.budget, **saved["budget"]))
+            done = self.budget.done(state)
+            if over and (done >= 1.0 or not state.phase_step):
+                state.phase = last + 1
             else:  # a larger budget spreads its validations anew
-                at.measured = int(done * self._checks(at.phase))
+                state.measured = int(done * self._checks(state.phase))
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: state does not fit its configuration ({error})") from None
 
@@ -180,7 +180,7 @@ class TrainingLoop:
             self.state.starved = self._is_starved()
             if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
-                closing = self.learner.closing(self.state)
+                closing = self.learner.closing_metrics(self.state)
                 self.log.write(self.state.step, finished=True, verdict=self.state.verdict, **closing, **times)
         current_ranks().wait()  # until rank 0 has written everything
         return self.state
@@ -221,42 +221,44 @@ class TrainingLoop:
         current_ranks().wait()
 
     def _run_phase(self) -> None:
-        at, checks, saved = self.state, self._checks(self.state.phase), self.state.seconds
+        state, checks, saved = self.state, self._checks(self.state.phase), self.state.seconds
         patience = math.inf if self._patience is None else self._patience
-        while (done := self.budget.done(at)) < 1.0 and at.stale < patience:
-            self.last = self.learner.step(done, at)
-            at.step, at.phase_step, at.skipped = at.step + 1, at.phase_step + 1, at.skipped + (not self.last.taken)
-            at.left_out += self.last.left_out
-            self._refused = 0 if self.last.taken else self._refused + 1
-            if self._refused >= MOST_REFUSED:
-                raise self._not_finite(f"in {self._refused} steps in a row, up to step {at.step}")
+        while (done := self.budget.done(state)) < 1.0 and state.stale < patience:
+            self.last = self.learner.step(done, state)
+            state.step, state.phase_step = state.step + 1, state.phase_step + 1
+            state.skipped += not self.last.taken
+            state.left_out += self.last.left_out
+            self._refused_steps = 0 if self.last.taken else self._refused_steps + 1
+            if self._refused_steps >= MOST_REFUSED:
+                raise self._not_finite(f"in {self._refused_steps} steps in a row, up to step {state.step}")
             self._clock()
-            found = None
-            if self.budget.done(at) * checks >= at.measured + 1:
-                at.measured += 1
-                found = self._validate()
-            self._write(found)
-            text = self.learner.text(self, found)
+            validation = None
+            if self.budget.done(state) * checks >= state.measured + 1:
+                state.measured += 1
+                validation = self._validate()
+            self._write(validation)
+            text = self.learner.text(self, validation)
             if text is not None and self._progress is not None:
-                self._progress.update(self.budget.overall(at), text)
-            if self._improved or at.seconds - saved > SAVE_SECONDS:
+                self._progress.update(self.budget.overall(state), text)
+            if self._improved or state.seconds - saved > SAVE_SECONDS:
                 self.save()
-                saved = at.seconds
+                saved = state.seconds
             for callback in self.callbacks:
                 callback.on_step(self)
-            if found is not None and found.over:
+            if validation is not None and validation.over:
                 break
             if stop := current_ranks().greatest(self._interruption.signal or 0):
                 self._interruption.signal = stop
                 self.save()
                 raise self._interruption.error(self._interrupted())
-        over = self.learner.leave(self) or at.phase + 1 == len(self.budget.shares)
+        over = self.learner.end_phase(self) or state.phase + 1 == len(self.budget.shares)
         if over:  # the state is kept, so that a larger budget can extend the phase
-            at.phase = len(self.budget.shares)
+            state.phase = len(self.budget.shares)
         else:
-            at.phase, at.phase_step, at.phase_seconds, at.measured, at.stale = at.phase + 1, 0, 0.0, 0, 0
-            at.carried = 0.0
-            self.learner.enter(at.phase)
+            state.phase, state.phase_step, state.phase_seconds = state.phase + 1, 0, 0.0
+            state.measured, state.stale = 0, 0
+            state.carried = 0.0
+            self.learner.start_phase(state.phase)
         self.save()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
@@ -275,24 +277,26 @@ class TrainingLoop:
 
     def _judge(self, fault: str) -> Verdict:
         """Return whether the model is usable; `fault` is the first one found by the guard."""
-        at, found = self.state, self.learner.verdicts(self.state)
+        state, judgements = self.state, self.learner.verdicts(self.state)
         if self.budget.steps is None:
-            found.append(verdicts.of_steps(at.step, self.learner.least_steps))
+            judgements.append(verdicts.of_steps(state.step, self.learner.least_steps))
         if self._validate_first and self._validations:
             adapted = isinstance(getattr(self._record, "base", None), str)
-            found.append(verdicts.of_best_step(at.best_step, at.step, adapted=adapted))
-        if at.first is not None and at.last is not None and self._has_diverged(at.first, at.last):
-            found.append(verdicts.of_divergence(at.first, at.last, at.best_step, best=not self._keep_last))
-        found.append(verdicts.of_skipped(at.skipped, at.step, f" ({fault})" if fault else ""))
-        found.append(verdicts.of_left_out(at.left_out, fault or "their gradient was not finite"))
-        return verdicts.combine_verdicts(found)
+            judgements.append(verdicts.of_best_step(state.best_step, state.step, adapted=adapted))
+        if state.first is not None and state.last is not None and self._has_diverged(state.first, state.last):
+            judgements.append(
+                verdicts.of_divergence(state.first, state.last, state.best_step, best=not self._keep_last)
+            )
+        judgements.append(verdicts.of_skipped(state.skipped, state.step, f" ({fault})" if fault else ""))
+        judgements.append(verdicts.of_left_out(state.left_out, fault or "their gradient was not finite"))
+        return verdicts.combine_verdicts(judgements)
 
     def _is_starved(self) -> bool:
         """Return whether other processes used most of the CPU during a CPU training with a budget of wall time."""
         if self.budget.minutes is None or self.budget.clock != "wall" or self.learner.device.type != "cpu":
             return False
-        at = self.state
-        return at.seconds >= STARVED_SECONDS and at.cpu_seconds <= STARVED_SHARE * at.seconds
+        state = self.state
+        return state.seconds >= STARVED_SECONDS and state.cpu_seconds <= STARVED_SHARE * state.seconds
 
     def _has_diverged(self, first: float, last: float) -> bool:
         """Return whether the last score is not finite, or worse than the first by more than the first itself."""
@@ -311,27 +315,27 @@ class TrainingLoop:
 
     def _validate(self) -> Validation:
         """Measure the model on rank 0, which keeps the best, and share the result with all ranks."""
-        found, at = current_ranks().agree(self._measure)
-        vars(self.state).update(vars(at))
-        self._improved |= at.step > 0 and at.best_step == at.step
+        validation, state = current_ranks().agree(self._measure)
+        vars(self.state).update(vars(state))
+        self._improved |= state.step > 0 and state.best_step == state.step
         for callback in self.callbacks:
-            callback.on_validate(self, found)
-        return found
+            callback.on_validate(self, validation)
+        return validation
 
     def _measure(self) -> tuple[Validation, TrainState]:
-        at = self.state
+        state = self.state
         with watching():  # no notices of the guard: the score shows a breakdown
-            found = self.learner.validate(at)
-        at.stale, at.last = at.stale + 1, found.score
-        at.first = found.score if at.first is None else at.first
-        newest = self._keep_last and math.isfinite(found.score)
-        if newest or at.best is None or self.learner.better(found.score, at.best):
-            at.best, at.stale, at.best_step = found.score, 0, at.step
-            self.learner.keep(at)
-        return found, at
+            validation = self.learner.validate(state)
+        state.stale, state.last = state.stale + 1, validation.score
+        state.first = validation.score if state.first is None else state.first
+        newest = self._keep_last and math.isfinite(validation.score)
+        if newest or state.best is None or self.learner.better(validation.score, state.best):
+            state.best, state.stale, state.best_step = validation.score, 0, state.step
+            self.learner.keep(state)
+        return validation, state
 
-    def _write(self, found: Validation | None) -> None:
-        values = self.learner.metrics(self, found)
+    def _write(self, validation: Validation | None) -> None:
+        values = self.learner.metrics(self, validation)
         if values and self.log is not None:
             self.log.write(self.state.step, **values)
 

@@ -182,28 +182,28 @@ class TrainingBudget:
     shares: tuple[float, ...] = (1.0,)
     clock: Clock = "wall"
 
-    def done(self, at: TrainState) -> float:
+    def done(self, train_state: TrainState) -> float:
         """Return the finished share of the current phase."""
-        share, done = self.shares[at.phase] / sum(self.shares) + at.carried, 0.0
+        share, done = self.shares[train_state.phase] / sum(self.shares) + train_state.carried, 0.0
         if self.steps is not None:
-            done = at.phase_step / max(1, round(self.steps * share))
+            done = train_state.phase_step / max(1, round(self.steps * share))
         if self.minutes is not None:
-            done = max(done, at.phase_seconds / (60.0 * self.minutes * share))
+            done = max(done, train_state.phase_seconds / (60.0 * self.minutes * share))
         return done
 
-    def carried(self, at: TrainState, former: "TrainingBudget") -> float:
+    def carried(self, train_state: TrainState, former: "TrainingBudget") -> float:
         """Return the share of this budget that earlier phases, ended under a smaller one, leave to this phase."""
         limits = ((former.steps, self.steps), (former.minutes, self.minutes))
         ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)
-        before = sum(self.shares[: at.phase]) / sum(self.shares)
-        return at.carried if ratio == 1.0 else before - ratio * (before - at.carried)
+        before = sum(self.shares[: train_state.phase]) / sum(self.shares)
+        return train_state.carried if ratio == 1.0 else before - ratio * (before - train_state.carried)
 
-    def overall(self, at: TrainState) -> float:
+    def overall(self, train_state: TrainState) -> float:
         """Return the finished share of the whole training."""
-        if at.phase >= len(self.shares):
+        if train_state.phase >= len(self.shares):
             return 1.0
-        before = sum(self.shares[: at.phase])
-        return min(1.0, (before + min(1.0, self.done(at)) * self.shares[at.phase]) / sum(self.shares))
+        before = sum(self.shares[: train_state.phase])
+        return min(1.0, (before + min(1.0, self.done(train_state)) * self.shares[train_state.phase]) / sum(self.shares))
 
     def validations(self, phase: int, count: int) -> int:
         """Return the number of validations in a phase, of `count` in the whole training."""

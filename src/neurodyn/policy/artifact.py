@@ -122,7 +122,7 @@ class PolicyNetwork(nn.Module):
 
     @torch.no_grad()
     def store_rsl_rl(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
-        """Copy the policy into the state of rsl_rl's MLPModel: the inverse of `take`."""
+        """Copy the policy into the state of rsl_rl's MLPModel: the inverse of `load_rsl_rl`."""
         if "obs_normalizer._mean" in actor:
             deviation = self.deviation - epsilon
             actor["obs_normalizer._mean"].copy_(self.mean[None])

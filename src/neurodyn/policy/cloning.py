@@ -116,7 +116,7 @@ class CloneLearner(GradientLearner):
         self._actor, self._demonstrations, self._settings = actor, demonstrations, settings
         self.error, self._count = 0.0, 0
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         """Build the optimiser."""
         self.set_optimiser(build_optimiser("adam", trainable(self._actor.mlp.parameters(), self._settings.rate)))
 
@@ -128,7 +128,7 @@ class CloneLearner(GradientLearner):
         """Return the mean squared error of the actions."""
         return (self._actor(_named(self._seen)) - self._wanted).square().mean()
 
-    def stepped(self, step: OptimiserStep) -> None:
+    def after_step(self, step: OptimiserStep) -> None:
         """Update the running error."""
         self._count = min(self._count + 1, _RECENT)
         self.error += (float(step.loss) - self.error) / self._count

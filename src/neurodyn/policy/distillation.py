@@ -30,7 +30,7 @@ from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.learner import LossKeeper, PolicyLearner, hidden_of, several_ranks, take_hidden
+from neurodyn.policy.learner import LossKeeper, PolicyLearner, hidden_states_of, restore_hidden, several_ranks
 from neurodyn.policy.requests import DistillPolicyRequest, PolicyTrainingJob
 from neurodyn.policy.settings import DistillationSettings, NetworkSettings, load_settings, with_flags
 
@@ -192,29 +192,33 @@ class DistillationLearner(PolicyLearner):
         """Network of the student."""
         return self.runner.alg.get_policy()
 
-    def step(self, done: float, at: TrainState) -> OptimiserStep:
+    def step(self, done: float, train_state: TrainState) -> OptimiserStep:
         """Roll out the student, and fit it to the teacher's labels."""
-        self.runner.learn(1, init_at_random_ep_len=at.step == 0)
+        self.runner.learn(1, init_at_random_ep_len=train_state.step == 0)
         self.losses = self._losses.losses
-        self.keep_now_and_then(at)
+        self.save_periodically(train_state)
         finite = all(math.isfinite(value) for value in self.losses.values())
         return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
 
     def state(self) -> dict[str, Any]:
         """Return the state of student, optimiser, worlds (on a CPU) and torch's random generator."""
         learner = {**self.runner.alg.save(), "actor_state_dict": self.actor.state_dict()}
-        own = {"random": torch.get_rng_state(), "worlds": self._world.saved(), "hidden": hidden_of(self.actor)}
-        return {"learner": learner, **self.of_ranks(own)}
+        rank_state = {
+            "random": torch.get_rng_state(),
+            "worlds": self._world.saved(),
+            "hidden": hidden_states_of(self.actor),
+        }
+        return {"learner": learner, **self.of_ranks(rank_state)}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Resume from `state`; on a GPU, episodes start anew."""
         self.runner.alg.load(saved["learner"], {"student": True, "optimizer": True}, True)
-        own = self.of_this_rank(saved)
-        if own["worlds"] is not None:
-            self._world.load(own["worlds"])
-        take_hidden(self.actor, own["hidden"])
+        rank_state = self.of_this_rank(saved)
+        if rank_state["worlds"] is not None:
+            self._world.load(rank_state["worlds"])
+        restore_hidden(self.actor, rank_state["hidden"])
         self.runner.alg.last_hidden_states = (self.actor.get_hidden_state(), None)
-        torch.set_rng_state(own["random"].cpu())
+        torch.set_rng_state(rank_state["random"].cpu())
 
 
 def _require_teacher(network: NetworkSettings, source: str, *, adapt: bool) -> None:

@@ -66,31 +66,35 @@ class PolicyLearner(Learner):
 
     def __init__(self, job: PolicyTrainingJob) -> None:
         """Build the worlds; errors: see `train_policy`."""
-        task, where, settings, starts = job.task, job.where, job.settings, job.training_starts
-        self._out, self._task, self._where, self._settings = job.out, task, where, settings
+        task, training_dynamics, settings, starts = job.task, job.training_dynamics, job.settings, job.training_starts
+        self._out, self._task, self._training_dynamics, self._settings = job.out, task, training_dynamics, settings
         self._reference, self._initial = job.reference, job.initial
         seed = current_ranks().seed(settings.seed)
-        require_fit(task, where.dynamics, settings.penalty)
+        require_fit(task, training_dynamics.dynamics, settings.penalty)
         self._judge = None if job.judge is None else (job.judge, job.judge.name)
-        held = where.dynamics.held_out() if settings.hold_out and not settings.randomise else None
-        if held is not None and self._judge is None:
-            where, judge, name = replace(where, dynamics=held[0]), replace(where, dynamics=held[1]), held[2]
+        held_out = training_dynamics.dynamics.held_out() if settings.hold_out and not settings.randomise else None
+        if held_out is not None and self._judge is None:
+            training_dynamics, judge, name = (
+                replace(training_dynamics, dynamics=held_out[0]),
+                replace(training_dynamics, dynamics=held_out[1]),
+                held_out[2],
+            )
             self._judge = judge, name
         self._support: PolicySupport | None = None
-        self._robots = open_randomisation(settings.randomise, where.dynamics, task)
-        where = self._where = replace(where, dynamics=self._robots.dynamics)
+        self._robots = open_randomisation(settings.randomise, training_dynamics.dynamics, task)
+        training_dynamics = self._training_dynamics = replace(training_dynamics, dynamics=self._robots.dynamics)
         # Dynamics of evaluations: from the task's starts if some of the training episodes use them.
-        self._plays = where
-        if settings.task_share is not None and where.log is not None and where.drawn_by(task):
-            self._plays = replace(where, log=None)
-            if self._judge is not None and held is not None:
+        self._evaluation_dynamics = training_dynamics
+        if settings.task_share is not None and training_dynamics.log is not None and training_dynamics.drawn_by(task):
+            self._evaluation_dynamics = replace(training_dynamics, log=None)
+            if self._judge is not None and held_out is not None:
                 self._judge = replace(self._judge[0], log=None), self._judge[1]
-            starts = where.mixed_starts(task, seed, settings.task_share) if starts is None else starts
-        self._starts = where.starts(task, seed) if starts is None else starts
-        self._usual = self._costless()
+            starts = training_dynamics.mixed_starts(task, seed, settings.task_share) if starts is None else starts
+        self._starts = training_dynamics.starts(task, seed) if starts is None else starts
+        self._penalty_offset = self._uncertainty_without_penalty()
         self._world = self.environment(
-            task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
-            penalty_offset=self._usual, failure=settings.failure, reward_scale=settings.reward_scale,
+            task, training_dynamics.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
+            penalty_offset=self._penalty_offset, failure=settings.failure, reward_scale=settings.reward_scale,
             draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
             history=settings.network.history, with_actions=settings.network.with_actions, frames=settings.frames,
             environment=self._robots.surroundings(task, settings.worlds, seed),
@@ -124,45 +128,45 @@ class PolicyLearner(Learner):
         """Return the trained networks."""
         return [self.actor]
 
-    def of_ranks(self, own: dict[str, Any]) -> dict[str, Any]:
-        """Return per-rank state (worlds, random states) for a checkpoint; `own` is that of rank 0."""
-        others = current_ranks().gather(own)[1:]
-        return {**own, "others": others} if others else own
+    def of_ranks(self, rank_state: dict[str, Any]) -> dict[str, Any]:
+        """Return per-rank state (worlds, random states) for a checkpoint; `rank_state` is that of rank 0."""
+        others = current_ranks().gather(rank_state)[1:]
+        return {**rank_state, "others": others} if others else rank_state
 
     def of_this_rank(self, saved: dict[str, Any]) -> dict[str, Any]:
         """Return this rank's state from a checkpoint."""
         return saved if current_ranks().leads else saved["others"][current_ranks().rank - 1]
 
-    def verdicts(self, at: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Verdict]:
         """Compare the last return in the training dynamics with that in the reference.
 
         If logs of the robot made the dynamics, the declared simulator is no truth about it.
         """
-        found = [] if self._support is None else [self._support.verdict()]
-        if self._reference is None or self._real is None or at.last is None:
-            return found
-        if self._where.dynamics.from_logs and is_declared(self._reference.name):
-            return [*found, of_unverified_return(at.last, self._real)]
-        return [*found, of_returns(at.last, self._real, self._reference.name)]
+        verdicts = [] if self._support is None else [self._support.verdict()]
+        if self._reference is None or self._real is None or train_state.last is None:
+            return verdicts
+        if self._training_dynamics.dynamics.from_logs and is_declared(self._reference.name):
+            return [*verdicts, of_unverified_return(train_state.last, self._real)]
+        return [*verdicts, of_returns(train_state.last, self._real, self._reference.name)]
 
-    def keep_now_and_then(self, at: TrainState) -> None:
+    def save_periodically(self, train_state: TrainState) -> None:
         """Save the current policy in POLICY/kept if one is due; called after an update."""
         every = self._settings.keep_every
-        if every is not None and (at.step + 1) % every == 0 and current_ranks().leads:
-            save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
+        if every is not None and (train_state.step + 1) % every == 0 and current_ranks().leads:
+            save_policy(self._out / "kept" / f"{train_state.step + 1:05d}", self._config, self.network)
 
-    def validate(self, at: TrainState) -> Validation:
+    def validate(self, train_state: TrainState) -> Validation:
         """Evaluate the current policy in its training dynamics, the judge and the reference."""
         network = self._played = self.network  # built once: its initial weights come from torch's generator
         sample = None
-        if self._log is not None or self._where.dynamics.training_range is not None:
+        if self._log is not None or self._training_dynamics.dynamics.training_range is not None:
             sample = FrameSample(self._task.frames, self._settings.evaluation_worlds)
-        played = self._play(network, self._plays, self._penalty, sample)
+        played = self._play(network, self._evaluation_dynamics, self._penalty, sample)
         score = float(played.penalised.mean())
         values = {"return_training": float(played.returns.mean()), "penalised_training": score}
-        values |= self.watch(played)
+        values |= self.evaluation_metrics(played)
         if self._judge is not None or (sample is not None and sample.inputs is not None):
-            support = self._supported(network, played, sample, at)
+            support = self._supported(network, played, sample, train_state)
             if support.exploits and not (self._support is not None and self._support.exploits):
                 notice(f"{self._out}: {support.verdict().what}")
             self._support = support
@@ -176,7 +180,7 @@ class PolicyLearner(Learner):
         """Whether the last evaluation ends the training."""
         return self._settings.stop_when_exploiting and self._support is not None and self._support.exploits
 
-    def leave(self, loop: LoopView) -> bool:
+    def end_phase(self, loop: LoopView) -> bool:
         """Restore the last supported policy if training ends because of an unsupported one."""
         if self._stops and current_ranks().leads:
             network = self._config.build()
@@ -187,41 +191,43 @@ class PolicyLearner(Learner):
     @cached_property
     def _log(self) -> Store | Mixture | None:
         """Log that the model was fitted to; None if there is no network or the log is unknown."""
-        if self._where.log is not None or not isinstance(self._where.dynamics, LearnedDynamics):
-            return self._where.log
+        if self._training_dynamics.log is not None or not isinstance(self._training_dynamics.dynamics, LearnedDynamics):
+            return self._training_dynamics.log
         with contextlib.suppress(InputError):
             robot = self._task.declaration()
-            names = training_logs(self._where.name)
+            names = training_logs(self._training_dynamics.name)
             return Mixture.of([grounded(robot, open_robot_data(robot, name)) for name in names])
         return None
 
     @cached_property
     def _density(self) -> LogDensity | None:
-        return None if self._log is None else LogDensity.of(self._where.dynamics, self._log)
+        return None if self._log is None else LogDensity.of(self._training_dynamics.dynamics, self._log)
 
     @cached_property
     def _usual_uncertainty(self) -> float | None:
         """The model's mean uncertainty on held-out frames of its log."""
         with contextlib.suppress(InputError):
-            return None if self._log is None else held_out_uncertainty(self._where.dynamics, self._log)
+            return None if self._log is None else held_out_uncertainty(self._training_dynamics.dynamics, self._log)
         return None
 
     def _supported(
-        self, network: PolicyNetwork, played: EpisodeOutcomes, sample: FrameSample | None, at: TrainState
+        self, network: PolicyNetwork, played: EpisodeOutcomes, sample: FrameSample | None, train_state: TrainState
     ) -> PolicySupport:
         """Return the support of an evaluation's return."""
         imagined, judge, lost, outside, disagreement = float(played.returns.mean()), None, None, None, None
         if self._judge is not None:
             judged = self._play(network, self._judge[0], 0.0).returns
             judge = float(judged.mean())
-            lost = return_loss_share(played.returns, judged, imagined if at.first is None else at.first)
+            lost = return_loss_share(
+                played.returns, judged, imagined if train_state.first is None else train_state.first
+            )
         if sample is not None and sample.inputs is not None:
-            known = self._where.dynamics.training_range
+            known = self._training_dynamics.dynamics.training_range
             if self._density is not None:
                 outside = self._density.outside(sample.inputs)
             elif known is not None:
                 outside = LogRange(known).outside(sample.state)
-        if self._penalty and self._where.dynamics.measured and self._usual_uncertainty:
+        if self._penalty and self._training_dynamics.dynamics.measured and self._usual_uncertainty:
             disagreement = self._uncertainty(played) / self._usual_uncertainty
         return PolicySupport(
             imagined, judge, "" if self._judge is None else self._judge[1], lost, outside, disagreement
@@ -230,9 +236,9 @@ class PolicyLearner(Learner):
     def _uncertainty(self, played: EpisodeOutcomes) -> float:
         """Return the mean uncertainty per frame of evaluation episodes, recovered from their penalised returns."""
         lost = float((played.returns - played.penalised).sum() / played.lengths.sum())
-        return self._usual + lost / (self._penalty * self._task.penalty_scale)
+        return self._penalty_offset + lost / (self._penalty * self._task.penalty_scale)
 
-    def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
+    def evaluation_metrics(self, played: EpisodeOutcomes) -> dict[str, float]:
         """Return further figures of an evaluation in the training dynamics."""
         return {}
 
@@ -240,18 +246,18 @@ class PolicyLearner(Learner):
         """Return whether a return is better and, if unsupported returns end the training, supported."""
         return score > best and not self._stops
 
-    def keep(self, at: TrainState) -> None:
+    def keep(self, train_state: TrainState) -> None:
         """Save the evaluated policy."""
         save_policy(self._out, self._config, self._played)
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         """Save the last policy if none was evaluated."""
-        if at.best is None:
+        if train_state.best is None:
             save_policy(self._out, self._config, self.network)
 
-    def metrics(self, loop: LoopView, found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: LoopView, validation: Validation | None) -> dict[str, Any]:
         """Return the metrics of an update."""
-        at, ended = loop.state, Episodes.joined(current_ranks().gather(self._world.collect()))
+        train_state, ended = loop.state, Episodes.joined(current_ranks().gather(self._world.collect()))
         count = len(ended.returns)
         parts = {
             "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,
@@ -262,29 +268,29 @@ class PolicyLearner(Learner):
             means["reward"] = {name: total / count for name, total in ended.terms.items()}
         self._recent.extend(zip(ended.returns, ended.implausible, strict=True))
         return {
-            **self.closing(at),
-            "seconds": round(at.seconds, 3),
-            "cpu_seconds": round(at.cpu_seconds, 3),
+            **self.closing_metrics(train_state),
+            "seconds": round(train_state.seconds, 3),
+            "cpu_seconds": round(train_state.cpu_seconds, 3),
             "episodes": count,
             "rate": loop.last.rate,
             "noise": self.noise(),
-            **self.further(),
+            **self.extra_metrics(),
             "loss": self.losses,
             **means,
-            **(found.values if found else {}),
+            **(validation.values if validation else {}),
         }
 
     def noise(self) -> float:
         """Return the mean standard deviation of actions."""
         return float(self.actor.output_std.detach().mean())
 
-    def further(self) -> dict[str, Any]:
+    def extra_metrics(self) -> dict[str, Any]:
         """Return further metrics of an algorithm, beside its losses."""
         return {}
 
-    def text(self, loop: LoopView, found: Validation | None) -> str:
+    def text(self, loop: LoopView, validation: Validation | None) -> str:
         """Return the returns of the last episodes, with exploration noise, and of the last evaluation, without."""
-        self._shown = self._shown if found is None else found.values
+        self._shown = self._shown if validation is None else validation.values
         recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]
         parts = [f"noisy return {recent[0]:.4g}"] if recent else []
         if (played := self._shown.get("return_training")) is not None:
@@ -295,18 +301,18 @@ class PolicyLearner(Learner):
             parts.append(f"{recent[1]:.1%} of episodes implausible")
         return ", ".join(parts)
 
-    def closing(self, at: TrainState) -> dict[str, Any]:
+    def closing_metrics(self, train_state: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""
-        return {"frames": self._settings.frames_of(at.step) * current_ranks().count}
+        return {"frames": self._settings.frames_of(train_state.step) * current_ranks().count}
 
-    def _costless(self) -> float:
+    def _uncertainty_without_penalty(self) -> float:
         """Return the uncertainty without penalty."""
-        where = self._where
+        training_dynamics = self._training_dynamics
         if not (self._settings.centre_penalty and self._penalty):
             return 0.0
-        if where.log is None:
+        if training_dynamics.log is None:
             raise InputError("centre_penalty: asks for the uncertainty on a log; valid: a model with one, or --starts")
-        return held_out_uncertainty(where.dynamics, where.log)
+        return held_out_uncertainty(training_dynamics.dynamics, training_dynamics.log)
 
     @property
     def _penalty(self) -> float:
@@ -314,15 +320,15 @@ class PolicyLearner(Learner):
         return self._settings.fixed_penalty
 
     def _play(
-        self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float, watcher: FrameSample | None = None
+        self, network: PolicyNetwork, resolved: ResolvedDynamics, penalty: float, watcher: FrameSample | None = None
     ) -> EpisodeOutcomes:
-        starts = where.starts(self._task, _EVALUATION)
+        starts = resolved.starts(self._task, _EVALUATION)
         count = self._settings.evaluation_worlds
         # The reference is one robot, undisturbed.
-        drawn = self._robots if where is self._plays else Randomisation(where.dynamics, None)
+        drawn = self._robots if resolved is self._evaluation_dynamics else Randomisation(resolved.dynamics, None)
         return play(
-            network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty,
-            penalty_offset=self._usual, draws=drawn.draws, disturbed=drawn.disturbed, watcher=watcher,
+            network, self._task, resolved.dynamics, starts, count, seed=_EVALUATION, penalty=penalty,
+            penalty_offset=self._penalty_offset, draws=drawn.draws, disturbed=drawn.disturbed, watcher=watcher,
             environment=drawn.surroundings(self._task, count, _EVALUATION),
         )  # fmt: skip
 
@@ -333,7 +339,7 @@ CRITIC_UPDATES = 10
 """Updates that train only the new critic of a policy that came without one."""
 
 
-def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
+def initial_policy(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
     """Return the folder of an initial policy, and settings with its network and without imitation.
 
     Raises:
@@ -385,19 +391,19 @@ def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: Traini
         network.store_rsl_rl(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
     for name, value in actor.state_dict().items():
         if name.startswith("obs_normalizer."):  # a critic may have further inputs after the policy's
-            own = critic.state_dict()[name]
-            (own[..., : value.shape[-1]] if value.ndim else own).copy_(value)
+            statistic = critic.state_dict()[name]
+            (statistic[..., : value.shape[-1]] if value.ndim else statistic).copy_(value)
     return {}
 
 
-def hidden_of(actor: MLPModel) -> list[Tensor]:
+def hidden_states_of(actor: MLPModel) -> list[Tensor]:
     """Return the hidden states of a recurrent policy in the training worlds."""
-    found = actor.get_hidden_state()
-    return [] if found is None else list(found) if isinstance(found, tuple) else [found]
+    states = actor.get_hidden_state()
+    return [] if states is None else list(states) if isinstance(states, tuple) else [states]
 
 
-def take_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
-    """Restore the hidden states that `hidden_of` returned."""
+def restore_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
+    """Restore the hidden states that `hidden_states_of` returned."""
     if saved:
         first, *second = [h.to(next(actor.parameters()).device) for h in saved]
         actor.reset(hidden_state=(first, second[0]) if second else first)

@@ -36,9 +36,9 @@ from neurodyn.policy.learner import (
     PolicyLearner,
     brings_critic,
     critic_updates,
-    hidden_of,
+    hidden_states_of,
+    restore_hidden,
     several_ranks,
-    take_hidden,
     update_normalisers,
     warm_start,
 )
@@ -352,9 +352,13 @@ class PpoLearner(PolicyLearner):
 
     def __init__(self, job: PolicyTrainingJob) -> None:
         """Build worlds, networks and PPO; errors: see `train_policy`."""
-        settings, where = cast(PolicySettings, job.settings), job.where
+        settings, training_dynamics = cast(PolicySettings, job.settings), job.training_dynamics
         best = 1.0 if settings.clone is None else settings.clone.best
-        self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
+        self._rule = (
+            certainty_rule(training_dynamics.dynamics, training_dynamics.log, best)
+            if settings.penalty == AUTO
+            else None
+        )
         self._uncertain, self._certain = 0.0, True
         super().__init__(job)
         with contextlib.redirect_stdout(io.StringIO()):  # rsl_rl prints its networks
@@ -383,15 +387,20 @@ class PpoLearner(PolicyLearner):
         """Return policy and critic networks."""
         return [self.runner.alg.actor, self.runner.alg.critic]
 
-    def begin(self, at: TrainState) -> None:
+    def begin(self, train_state: TrainState) -> None:
         """Start from an earlier policy or by cloning the log, if the settings ask for it."""
-        settings, where = self._settings, self._where
-        if self._initial is not None and not at.step:
+        settings, training_dynamics = self._settings, self._training_dynamics
+        if self._initial is not None and not train_state.step:
             self._take_over(self._initial)
-        if settings.clone is None or where.log is None or at.step:
+        if settings.clone is None or training_dynamics.log is None or train_state.step:
             return
         shown = Demonstrations(
-            self._task, where.dynamics, where.log, settings.clone.batch, settings.seed, best=settings.clone.best
+            self._task,
+            training_dynamics.dynamics,
+            training_dynamics.log,
+            settings.clone.batch,
+            settings.seed,
+            best=settings.clone.best,
         )
         clone(self.runner.alg.actor, self.runner.alg.critic, shown, settings.clone)
 
@@ -405,49 +414,49 @@ class PpoLearner(PolicyLearner):
         elif brings_critic(folder, self._settings) and self._settings.schedule == "adaptive":
             alg.learning_rate = LEAST_RATE  # so that the first steps do not undo what another algorithm trained
 
-    def step(self, done: float, at: TrainState) -> OptimiserStep:
+    def step(self, done: float, train_state: TrainState) -> OptimiserStep:
         """Roll out and update. A cloned or given policy is frozen for the first updates, while the critic learns."""
         settings = self._settings
         updates = critic_updates(self._initial, settings)
-        if settings.clone is not None and self._where.log is not None:
+        if settings.clone is not None and self._training_dynamics.log is not None:
             updates = settings.clone.critic
-        held = at.step < updates
-        if updates and at.step == updates:
-            self._release(at)
-        self.runner.alg.actor.requires_grad_(not held)
+        frozen = train_state.step < updates
+        if updates and train_state.step == updates:
+            self._release(train_state)
+        self.runner.alg.actor.requires_grad_(not frozen)
         before = self._world.uncertainty
-        self.runner.learn(1, init_at_random_ep_len=at.step == 0)
+        self.runner.learn(1, init_at_random_ep_len=train_state.step == 0)
         self._uncertain = current_ranks().mean((self._world.uncertainty - before) / settings.horizon)
         means = current_ranks().total(list(self._losses.losses.values()))
         self.losses = {
             name: value / current_ranks().count for name, value in zip(self._losses.losses, means, strict=True)
         }
-        if self._rule is not None and held:
+        if self._rule is not None and frozen:
             self._rule.watch(self._uncertain)
         elif self._rule is not None:
             self._world.set_penalty(self._rule.update(self._uncertain))
-        self.keep_now_and_then(at)
+        self.save_periodically(train_state)
         finite = all(math.isfinite(value) for value in self.losses.values())
         return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
 
-    def _release(self, at: TrainState) -> None:
+    def _release(self, train_state: TrainState) -> None:
         """Unfreeze the policy; under a penalty rule, also save it as the first one kept."""
         if self._settings.schedule == "adaptive":
             # At the critic's learning rate, the first steps would undo the cloned or given policy.
             self.runner.alg.learning_rate = LEAST_RATE
         if self._rule is not None:
-            uncertain, at.best = current_ranks().agree(self._first_kept)
+            uncertain, train_state.best = current_ranks().agree(self._first_kept)
             self._rule.release(uncertain)
             self._rule.kept = 0
 
     def _first_kept(self) -> tuple[float, float]:
         """Save the policy as the reference of the penalty rule; return its uncertainty and its return."""
         network = self.network
-        played = self._play(network, self._plays, self._penalty)
+        played = self._play(network, self._evaluation_dynamics, self._penalty)
         save_policy(self._out, self._config, network)
         return self._uncertainty(played), float(played.penalised.mean())
 
-    def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
+    def evaluation_metrics(self, played: EpisodeOutcomes) -> dict[str, float]:
         """Return the uncertainty of evaluation episodes under a penalty rule."""
         if self._rule is None:
             return {}
@@ -459,7 +468,7 @@ class PpoLearner(PolicyLearner):
         """Return whether to keep a policy: for a higher return or, under a penalty rule, if it is certain."""
         return super().better(score, best) if self._rule is None else self._certain and not self._stops
 
-    def keep(self, at: TrainState) -> None:
+    def keep(self, train_state: TrainState) -> None:
         """Save the evaluated policy; under a penalty rule, the mean of all policies kept so far."""
         if self._rule is not None:
             if self._rule.kept:
@@ -467,7 +476,7 @@ class PpoLearner(PolicyLearner):
                 network.load_mean(read_weights(self._out), self._played.state_dict(), 1.0 / (1 + self._rule.kept))
                 self._played = network
             self._rule.kept += 1
-        super().keep(at)
+        super().keep(train_state)
 
     def state(self) -> dict[str, Any]:
         """Return the state of PPO, of the worlds (on a CPU), and of torch's random generator."""
@@ -476,7 +485,7 @@ class PpoLearner(PolicyLearner):
             "uncertain": self._uncertain,
             **self.of_ranks({
                 "random": torch.get_rng_state(), "worlds": self._world.saved(),
-                "hidden": hidden_of(self.runner.alg.actor),
+                "hidden": hidden_states_of(self.runner.alg.actor),
             }),
         }  # fmt: skip
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
@@ -486,16 +495,16 @@ class PpoLearner(PolicyLearner):
         self.runner.alg.load(saved["learner"], None, True)
         self.runner.alg.learning_rate = saved["rate"]
         self._uncertain = saved["uncertain"]
-        own = self.of_this_rank(saved)
-        if own["worlds"] is not None:
-            self._world.load(own["worlds"])
-        take_hidden(self.runner.alg.actor, own.get("hidden", ()))
-        torch.set_rng_state(own["random"].cpu())
+        rank_state = self.of_this_rank(saved)
+        if rank_state["worlds"] is not None:
+            self._world.load(rank_state["worlds"])
+        restore_hidden(self.runner.alg.actor, rank_state.get("hidden", ()))
+        torch.set_rng_state(rank_state["random"].cpu())
         if self._rule is not None:
             self._rule.load(saved["rule"])
             self._world.set_penalty(self._rule.value)
 
-    def further(self) -> dict[str, float]:
+    def extra_metrics(self) -> dict[str, float]:
         """Return the penalty and the uncertainty of the policy and of held-out logs, if tracked."""
         if not self._penalty:
             return {}

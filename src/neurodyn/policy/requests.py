@@ -132,7 +132,7 @@ class PolicyTrainingJob(Config, frozen=True, kw_only=False):
 
     Attributes:
         task: The task.
-        where: Training dynamics.
+        training_dynamics: Training dynamics.
         out: Folder of the policy.
         settings: Settings of the training and its algorithm.
         reference: Dynamics of the evaluations beside the training's; None for none.
@@ -147,7 +147,7 @@ class PolicyTrainingJob(Config, frozen=True, kw_only=False):
     """
 
     task: "Task"
-    where: "ResolvedDynamics"
+    training_dynamics: "ResolvedDynamics"
     out: Path
     settings: "TrainingSettings"
     reference: "ResolvedDynamics | None" = None

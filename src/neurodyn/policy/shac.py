@@ -125,9 +125,9 @@ class ShacLearner(PolicyLearner):
         network.layers.load_state_dict(self._mean.state_dict())
         return network
 
-    def begin(self, at: TrainState) -> None:
+    def begin(self, train_state: TrainState) -> None:
         """Start from an earlier policy, if one is given, and spread the ages of the episodes."""
-        if at.step:
+        if train_state.step:
             return
         if self._initial is not None:
             warm_start(self._actor, self.critic, self._initial, self._settings)
@@ -137,7 +137,7 @@ class ShacLearner(PolicyLearner):
         longest = int(self._world.max_episode_length)
         self._world.episode_length_buf = torch.randint(longest, (self._settings.worlds,)).to(self._world.device)
 
-    def step(self, done: float, at: TrainState) -> OptimiserStep:
+    def step(self, done: float, train_state: TrainState) -> OptimiserStep:
         """Roll out a window, step the policy, and fit the critic; a given policy is frozen until its critic is fit."""
         settings, frames = self._settings, self._settings.horizon
         share = settings.final + (1.0 - settings.final) * (1.0 - done)
@@ -164,11 +164,11 @@ class ShacLearner(PolicyLearner):
         self._frames += frames * settings.worlds * current_ranks().count
         norm = nn.utils.clip_grad_norm_(self._actor.parameters(), settings.gradient)
         taken = bool(norm.isfinite())
-        if taken and at.step >= critic_updates(self._initial, settings):
+        if taken and train_state.step >= critic_updates(self._initial, settings):
             self._optimiser.step()
             follow(self._mean, self._actor.mlp, settings.average)
         self.losses = {"policy": float(loss), "gradient": float(norm), "value": self._fit(window)}
-        self.keep_now_and_then(at)
+        self.save_periodically(train_state)
         return OptimiserStep(float(loss), share * settings.rate, taken)
 
     def act(self, observation: Tensor, std: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -222,20 +222,20 @@ class ShacLearner(PolicyLearner):
         self._mean.load_state_dict(saved["mean"])
         for optimiser, state in zip((self._optimiser, self._critic_optimiser), saved["optimisers"], strict=True):
             optimiser.load_state_dict(state)
-        own = self.of_this_rank(saved)
-        if own["worlds"] is not None:
-            self._world.load(own["worlds"])
-        self._noise = own.get("noise")  # checkpoints of version 0.1 have none
+        rank_state = self.of_this_rank(saved)
+        if rank_state["worlds"] is not None:
+            self._world.load(rank_state["worlds"])
+        self._noise = rank_state.get("noise")  # checkpoints of version 0.1 have none
         self._frames, self._median = saved["frames"], saved["median"]
-        torch.set_rng_state(own["random"].cpu())
+        torch.set_rng_state(rank_state["random"].cpu())
 
-    def further(self) -> dict[str, Any]:
+    def extra_metrics(self) -> dict[str, Any]:
         """Return the length of the window and statistics of its gradients."""
         watch = self._watch
         found = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
         return {**found, "gradients_lost": watch.not_finite} if watch.not_finite else found
 
-    def closing(self, at: TrainState) -> dict[str, Any]:
+    def closing_metrics(self, train_state: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""
         return {"frames": self._frames}
 

@@ -23,7 +23,7 @@ from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking.tracker import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
-from neurodyn.policy.learner import begun_with
+from neurodyn.policy.learner import initial_policy
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
 from neurodyn.policy.settings import FLAGS, load_settings, with_flags
 from neurodyn.tasks import Task, is_file, load
@@ -44,7 +44,7 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     settings = load_settings(request.task, file, logs=dynamics.dynamics.measured, kind=algorithm.settings)
     settings, initial = with_flags(settings, **{name: getattr(request, name) for name in FLAGS}), None
     if request.policy is not None:
-        initial, settings = begun_with(task, request.policy, settings)
+        initial, settings = initial_policy(task, request.policy, settings)
     judge = None
     if request.judge is not None:
         judge = open_dynamics(task, request.judge, device=request.device, starts=request.starts, flag="--judge")
@@ -65,11 +65,11 @@ def train_policy(job: PolicyTrainingJob) -> TrainState:
         InputError: Task and dynamics are incompatible, the algorithm needs gradients that they do not have, the folder
             holds a policy (and `resume` is false), or it cannot be resumed.
     """
-    settings, where = job.settings, job.where
+    settings, training_dynamics = job.settings, job.training_dynamics
     algorithm = ALGORITHMS[settings.algorithm]
-    algorithm.require(where.dynamics)
+    algorithm.require(training_dynamics.dynamics)
     record = RunRecord[type(settings)](
-        task=job.task.name, dynamics=where.name, settings=settings, starts=job.starts,
+        task=job.task.name, dynamics=training_dynamics.name, settings=settings, starts=job.starts,
         versions=package_versions("torch", "rsl-rl-lib", "newton"),
         algorithm="" if settings.algorithm == DEFAULT_ALGORITHM else settings.algorithm,
         base=UNSET if job.initial is None else str(job.initial),

@@ -150,7 +150,7 @@ def test_a_poisoned_window_is_left_out_and_the_gradient_is_that_of_the_others(
 
     def without(self: NeuralLearner) -> None:
         draw(self)
-        self.take(torch.tensor([i for i in range(self.windows()) if i != place]))
+        self.keep_windows(torch.tensor([i for i in range(self.windows()) if i != place]))
 
     found = {}
     for name, changed in (("poisoned", poisoned), ("without", without)):

@@ -62,7 +62,7 @@ def test_the_contact_inputs_of_each_window_are_those_of_its_own_file(quick: Sett
     seen = []
     monkeypatch.setattr(trainer, "training_loss", lambda model, parts, phase, scale: seen.append(parts))
     learner = NeuralLearner(tmp_path, model, mixture, quick, LossScale(torch.ones(6), torch.ones(6)))
-    learner.enter(0)
+    learner.start_phase(0)
     learner.draw()
     learner.loss()
     sizes = []

@@ -26,7 +26,7 @@ class Kept(One):
         super().__init__()
         self.out = out
 
-    def keep(self, at: TrainState) -> None:
-        super().keep(at)
+    def keep(self, train_state: TrainState) -> None:
+        super().keep(train_state)
         (self.out / "model").mkdir(exist_ok=True)
         (self.out / "model" / "model.safetensors").write_bytes(self.weight.detach().numpy().tobytes())

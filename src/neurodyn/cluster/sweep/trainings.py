@@ -251,8 +251,8 @@ class PolicyTrain(Training):
         from neurodyn.policy.train import open_training, train_policy
 
         job = open_training(self.asked(given, out, resume=resume))
-        require_fit(job.task, job.where.dynamics, settings.penalty)
-        reference = open_reference(job.task, job.where, given.reference)
+        require_fit(job.task, job.training_dynamics.dynamics, settings.penalty)
+        reference = open_reference(job.task, job.training_dynamics, given.reference)
         require_usable(train_policy(replaced(job, settings=settings, reference=reference)).verdict)
 
     def weights(self, given: Any, out: Path) -> int:

@@ -170,7 +170,7 @@ class NeuralLearner(WindowLearner):
             RecordedEnvironments(part, self.device, tuple(part.header.parameters)) for part in self._data.stores
         ]
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         """Build optimiser and sampler of a phase."""
         self._phase, settings = self._settings.phases[phase], self._settings
         self._captured: dict[tuple[tuple[int, int], ...], CapturedGradient] = {}
@@ -272,7 +272,7 @@ class NeuralLearner(WindowLearner):
         """Return the number of windows in the batch of each member."""
         return sum(len(part.batch.q) for part in self._batch) // self._model.members
 
-    def take(self, rows: Tensor) -> None:
+    def keep_windows(self, rows: Tensor) -> None:
         """Replace the batch by the windows at some indices in each member's batch."""
         wanted = torch.zeros(self.windows(), dtype=torch.bool)
         wanted[rows] = True
@@ -293,9 +293,9 @@ class NeuralLearner(WindowLearner):
         self._batch = parts
 
     @torch.no_grad()
-    def broken(self, row: int) -> None:
+    def report_breakdown(self, row: int) -> None:
         """Report a window on which the roll-out or its gradient breaks down."""
-        self.take(torch.tensor([row]))
+        self.keep_windows(torch.tensor([row]))
         faults = [(part, self._fault(part)) for part in self._batch]
         part, fault = next(((part, fault) for part, fault in faults if fault is not None), (self._batch[0], None))
         batch, world = part.batch, 0 if fault is None else fault.world
@@ -327,7 +327,7 @@ class NeuralLearner(WindowLearner):
         """Clip the gradient of each member."""
         return super().clip_gradients() if self._parameters is None else self._parameters.take_gradients(self.clip)
 
-    def validate(self, at: TrainState) -> Validation:
+    def validate(self, train_state: TrainState) -> Validation:
         """Roll out along held-out windows."""
         error, spec = self._validation.measure(self._model), self._model.spec
         values: dict[str, Any] = {
@@ -339,30 +339,30 @@ class NeuralLearner(WindowLearner):
         shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(spec, error.q))
         return Validation(error.score, values, f"held-out roll-out error: {shown}")
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         """Calibrate the best members on more held-out windows."""
         if self._model.members > 1:
             best = NEURAL.load(self._run).to(self.device)
             self._validation.calibrate(best)
             NEURAL.save(self._run, best)
 
-    def verdicts(self, at: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Verdict]:
         """Judge the amount of data, and the network in comparison with its base."""
-        found = [of_data(*self._data.amount(Split.TRAIN))]
+        verdicts = [of_data(*self._data.amount(Split.TRAIN))]
         base = self._validation.base_score(self._model)
-        if base is not None and at.best is not None and at.best >= base:
-            found.append(
+        if base is not None and train_state.best is not None and train_state.best >= base:
+            verdicts.append(
                 Verdict(
                     "warning", "the network adds nothing to its base on held-out episodes: the base alone is as good",
                     "use the base, or give more data or a larger budget",
                 )
             )  # fmt: skip
-        return found
+        return verdicts
 
-    def closing(self, at: TrainState) -> dict[str, Any]:
+    def closing_metrics(self, train_state: TrainState) -> dict[str, Any]:
         """Return the best score and that of the base alone, if the base is whole."""
         base = self._validation.base_score(self._model)
-        return {} if base is None else {"base_score": base, "best_score": at.best}
+        return {} if base is None else {"base_score": base, "best_score": train_state.best}
 
     def state(self) -> dict[str, Any]:
         """Return the states of model, optimiser, sampler and roll-outs."""
@@ -374,7 +374,7 @@ class NeuralLearner(WindowLearner):
         if self._rollouts is not None:
             self._rollouts.load_state_dict(saved["policy_rollouts"])
 
-    def keep(self, at: TrainState) -> None:
+    def keep(self, train_state: TrainState) -> None:
         """Write the model to the run directory."""
         NEURAL.save(self._run, self._model)
 

@@ -202,7 +202,7 @@ class WorldModelLearner(WindowLearner):
         self.schedule, self.clip = settings.schedule, settings.clip
         self._validation = WorldValidation(self._data, settings, self.device)
 
-    def enter(self, phase: int) -> None:
+    def start_phase(self, phase: int) -> None:
         """Build optimiser and sampler of a phase."""
         settings, own = self._settings, self._settings.net.trunk == "own"
         self._phase = settings.phases[phase]
@@ -232,7 +232,7 @@ class WorldModelLearner(WindowLearner):
         batch, ends = self._batch
         return batch.q.shape[1] + (0 if ends is None else ends.windows.q.shape[1])
 
-    def take(self, rows: Tensor) -> None:
+    def keep_windows(self, rows: Tensor) -> None:
         """Replace the batch by the windows at some places of each member's batch."""
         batch, ends = self._batch
         whole = batch.q.shape[1]
@@ -241,9 +241,9 @@ class WorldModelLearner(WindowLearner):
             ends = EndingWindows(ends.windows.rows((slice(None), late)), ends.weight) if len(late) else None
         self._batch = (batch.rows((slice(None), rows[rows < whole])), ends)
 
-    def broken(self, row: int) -> None:
+    def report_breakdown(self, row: int) -> None:
         """Report a window on which the model, or its gradient, breaks down."""
-        self.take(torch.tensor([row]))
+        self.keep_windows(torch.tensor([row]))
         batch, ends = self._batch
         windows = batch if batch.q.shape[1] else ends.windows
         run_name, frames = f"training of a world model of {self._model.spec.robot!r}", windows.control.shape[2]
@@ -270,11 +270,11 @@ class WorldModelLearner(WindowLearner):
         """Clip the gradient of each member."""
         return self._parameters.take_gradients(self.clip)
 
-    def verdicts(self, at: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Verdict]:
         """Judge the amount of data."""
         return [of_data(*self._data.amount(Split.TRAIN))]
 
-    def validate(self, at: TrainState) -> Validation:
+    def validate(self, train_state: TrainState) -> Validation:
         """Roll out along held-out windows."""
         error = self._validation.measure(self._model)
         values = {
@@ -283,13 +283,13 @@ class WorldModelLearner(WindowLearner):
         }
         return Validation(error.score, values, f"held-out roll-out error: {error.score:.3g} standard deviations")
 
-    def keep(self, at: TrainState) -> None:
+    def keep(self, train_state: TrainState) -> None:
         """Write the model to the run directory."""
-        if at.step:  # a base model is already fitted
+        if train_state.step:  # a base model is already fitted
             self._model.fitted.fill_(True)
         WORLD_MODEL.save(self._run, self._model)
 
-    def finish(self, at: TrainState) -> None:
+    def finish(self, train_state: TrainState) -> None:
         """Calibrate the best model on more held-out windows."""
         best = WORLD_MODEL.load(self._run).to(self.device)
         self._validation.calibrate(best)

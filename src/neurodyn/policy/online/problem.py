@@ -16,7 +16,7 @@ from neurodyn.core.registry import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.policy.learner import begun_with
+from neurodyn.policy.learner import initial_policy
 from neurodyn.policy.online.refit import ADAPT_REFIT, Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
@@ -106,8 +106,8 @@ def pose(request: OnlineRequest) -> OnlineProblem:
     task = load(task) if isinstance(task, str) else task
     settings, refit, folder = settings_of(request), _refit(request), None
     if request.policy is not None:
-        folder, begun = begun_with(task, request.policy, settings.policy)
-        settings = msgspec.structs.replace(settings, policy=begun)
+        folder, policy_settings = initial_policy(task, request.policy, settings.policy)
+        settings = msgspec.structs.replace(settings, policy=policy_settings)
     refit.require(task, settings, new=dynamics == NEW, data=bool(request.data))
     if dynamics != NEW:
         model = load_model(dynamics)
