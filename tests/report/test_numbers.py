@@ -3,7 +3,7 @@
 
 import pytest
 
-from neurodyn.report.numbers import MISSING, smaller
+from neurodyn.report.numbers import MISSING, relative_size
 
 
 @pytest.mark.parametrize(
@@ -12,4 +12,4 @@ from neurodyn.report.numbers import MISSING, smaller
      (None, f"{MISSING} smaller")],
 )  # fmt: skip
 def test_a_worse_model_is_not_called_smaller(factor, words):
-    assert smaller(factor) == words
+    assert relative_size(factor) == words

@@ -69,7 +69,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
     ray = require_ray()
     _check_form(address)
     if ray.is_initialized():
-        with _watched(ray, address):
+        with _head_watched(ray, address):
             yield
         return
     with contextlib.ExitStack() as context:
@@ -87,7 +87,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
                     valid = here if address == LOCAL else "a cluster that `ray status` shows"
                     raise InputError(f"cluster {address}: cannot be reached ({reason}); valid: {valid}") from None
         context.callback(_leave, ray)
-        context.enter_context(_watched(ray, address))
+        context.enter_context(_head_watched(ray, address))
         yield
 
 
@@ -95,7 +95,7 @@ def require_cluster(address: str) -> None:
     """Raise an InputError if Ray is not installed, or nothing answers at an address (see `connected`)."""
     require_ray()
     _check_form(address)
-    if address not in (LOCAL, RUNNING) and not _answers(address):
+    if address not in (LOCAL, RUNNING) and not _is_reachable(address):
         raise InputError(f"no Ray cluster answers at {address}; valid: the address that `ray start --head` printed")
 
 
@@ -129,7 +129,7 @@ def _leave(ray: ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def _watched(ray: ModuleType, asked: str) -> Iterator[None]:
+def _head_watched(ray: ModuleType, asked: str) -> Iterator[None]:
     """End the context with an InputError if the head dies; Ray would abort the process with pages of traces."""
     address, dead, over = ray.get_runtime_context().gcs_address, threading.Event(), threading.Event()
     main = threading.current_thread() is threading.main_thread()
@@ -137,19 +137,19 @@ def _watched(ray: ModuleType, asked: str) -> Iterator[None]:
     def watch() -> None:
         failed = 0
         while not over.wait(_PAUSE):
-            failed = 0 if _answers(address) else failed + 1
+            failed = 0 if _is_reachable(address) else failed + 1
             if failed >= _PATIENCE:
                 dead.set()
                 break
         if dead.is_set() and main:
-            _interrupt_main(over, _lost(address, asked))
+            _interrupt_main(over, _head_lost(address, asked))
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     except (KeyboardInterrupt, Exception):
-        if dead.is_set() or not _answers(address):
-            raise _lost(address, asked) from None
+        if dead.is_set() or not _is_reachable(address):
+            raise _head_lost(address, asked) from None
         raise
     finally:
         over.set()
@@ -164,7 +164,7 @@ def _interrupt_main(over: threading.Event, error: InputError) -> None:
         os._exit(2)
 
 
-def _lost(address: str, asked: str) -> InputError:
+def _head_lost(address: str, asked: str) -> InputError:
     valid = "the same command with --resume"
     if asked != LOCAL:
         valid = f"start it again (docs/scale.md), then {valid}"
@@ -173,7 +173,7 @@ def _lost(address: str, asked: str) -> InputError:
     )
 
 
-def _answers(address: str) -> bool:
+def _is_reachable(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):

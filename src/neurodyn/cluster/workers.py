@@ -254,11 +254,11 @@ class _Run(Generic[T, R]):
             )
         for reference in done:
             if reference in starting:
-                self._welcome(starting[reference])
+                self._admit(starting[reference])
             else:
                 self._collect(reference)
 
-    def _welcome(self, worker: _Worker) -> None:
+    def _admit(self, worker: _Worker) -> None:
         try:
             version = self._ray.get(worker.answer)
         except self._ray.exceptions.RayError as error:
@@ -286,9 +286,9 @@ class _Run(Generic[T, R]):
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError:
-            self._lose(number, worker)
+            self._record_loss(number, worker)
 
-    def _lose(self, number: int, worker: _Worker) -> None:
+    def _record_loss(self, number: int, worker: _Worker) -> None:
         """Queue the call of a lost worker again, and start another worker."""
         self._losses[number] += 1
         if self._losses[number] >= _TRIES:

@@ -367,7 +367,7 @@ class StreamedWindows:
 
     def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
         """Draw `count` windows with replacement, after replacing the blocks that are due."""
-        self._read_until(self._due())
+        self._read_until(self._blocks_due())
         place = torch.randint(len(self._held), (count,), generator=random).numpy()
         share = torch.randint(1 << 30, (count,), generator=random).numpy()
         block = self._held[place]
@@ -385,10 +385,10 @@ class StreamedWindows:
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a saved state; rereads the blocks that were in memory."""
         self._drawn = int(state["drawn"])
-        self._loaded = self._due() - len(self._held)
-        self._read_until(self._due())
+        self._loaded = self._blocks_due() - len(self._held)
+        self._read_until(self._blocks_due())
 
-    def _due(self) -> int:
+    def _blocks_due(self) -> int:
         """Return how many blocks should have been read in total."""
         held, blocks = len(self._held), len(self._first)
         return held + self._drawn * blocks // self._index.count if held < blocks else held

@@ -27,8 +27,8 @@ from neurodyn.report.numbers import (
     capital,
     count,
     digits,
+    digits_or_dash,
     interval,
-    known,
     member_parts,
     quantity,
     share,
@@ -60,7 +60,7 @@ def coverage(title: str, found: Mapping[str, Coverage], ranks: Mapping[str, Rank
     """Return coverage and rank correlations by horizon."""
     rows = []
     for mark, entry in found.items():
-        both = (known(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
+        both = (digits_or_dash(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
         rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *both])
     rank = "Rank correlation of error and epistemic standard deviation"
     return Table(title, ["Horizon", "Within one sigma", "Within two", rank, "of error and total"], rows, strong=2)

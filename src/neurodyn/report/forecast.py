@@ -14,7 +14,7 @@ from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
 from neurodyn.evaluate.rollouts import Recorded
 from neurodyn.report.accuracy import CALIBRATION_LEAD, coverage, out_of_distribution_table
 from neurodyn.report.log import recordings
-from neurodyn.report.numbers import digits, known, share, span
+from neurodyn.report.numbers import digits, digits_or_dash, share, span
 from neurodyn.report.page import Table, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
@@ -82,7 +82,7 @@ def errors(result: ForecastEvaluation) -> Table:
             ("velocities", [one.qd_mean for one in found]),
             ("all columns [standard deviations]", [one.scaled for one in found]),
         ):
-            rows.append([f"{span(entry.seconds)}: {what}", *map(known, values)])
+            rows.append([f"{span(entry.seconds)}: {what}", *map(digits_or_dash, values)])
     head = ["Horizon", *map(_label, _models(result))]
     return Table("Mean absolute errors at the horizon itself", head, rows, strong=1)
 
@@ -93,7 +93,7 @@ def by_column(result: ForecastEvaluation) -> Table:
     for entry in result.at_horizon.values():
         columns = [entry.by_model[name].columns for name in _models(result)]
         for i, (column, unit) in enumerate(zip(result.columns, result.units, strict=True)):
-            cells = [known(None if values is None else values[i]) for values in columns]
+            cells = [digits_or_dash(None if values is None else values[i]) for values in columns]
             rows.append([f"{span(entry.seconds)}: {column} [{unit}]", *cells])
     return Table("By column", ["Horizon and column", *map(_label, _models(result))], rows, strong=1)
 
@@ -102,14 +102,14 @@ def groups(result: ForecastEvaluation) -> list[Table]:
     """Return position errors at the longest horizon by group of recordings, if there are several."""
     last, rows = str(result.about.horizon), []
     for name, group in result.groups.items() if len(result.groups) > 1 else ():
-        rows.append([name, f"{group.starts:,}", *(known(one.q_mean) for one in group.marks[last].values())])
+        rows.append([name, f"{group.starts:,}", *(digits_or_dash(one.q_mean) for one in group.marks[last].values())])
     return [Table(f"Positions after {last} frames", ["Group", "Starts", "Model", "Persistence"], rows)] if rows else []
 
 
 def calibration(result: ForecastEvaluation) -> list[Table]:
     """Return coverage and rank correlations by horizon, out of distribution, and errors with noise."""
     noise = [
-        [f"{size} standard deviations", *(known(found.scaled) for found in entry.marks.values())]
+        [f"{size} standard deviations", *(digits_or_dash(found.scaled) for found in entry.marks.values())]
         for size, entry in result.noise.items()
     ]
     noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]

@@ -119,9 +119,9 @@ class LiveSession:
     ) -> None:
         """Start from one of the robot's resets; `ground` is a ground's name, None for the declared one."""
         self.robot, self.dynamics, self._seed = robot, dynamics, seed
-        self.where = scenario(robot, ground, words=())
+        self.scenario = scenario(robot, ground, words=())
         self.pushes = Pushes(declared_mechanism(robot, None)[0])
-        self._drive = passive(robot, 1, 1, self.where.hold)
+        self._drive = passive(robot, 1, 1, self.scenario.hold)
         self.commands = self._commands()
         self.reset()
         self.advance(self.commands.rest)  # triggers compilation
@@ -130,7 +130,7 @@ class LiveSession:
 
     def reset(self) -> None:
         """Restart from another reset."""
-        start, self.environment = self.where.begin(self.robot, 1, generator(self._seed, "live"))
+        start, self.environment = self.scenario.begin(self.robot, 1, generator(self._seed, "live"))
         self._seed += 1
         self.states = [start for _ in self.dynamics]
         self._begin()

@@ -57,7 +57,7 @@ def digits(value: float) -> str:
     return f"{value:.{2 - math.floor(math.log10(size))}f}"
 
 
-def known(value: float | None) -> str:
+def digits_or_dash(value: float | None) -> str:
     """Return a number with three significant digits; a dash for None."""
     return MISSING if value is None else digits(value)
 
@@ -69,7 +69,7 @@ def times(factor: float | None) -> str:
     return f"{factor:,.0f}×" if factor >= 10 else f"{factor:.1f}×" if factor >= 1 else f"{factor:.2f}×"
 
 
-def smaller(factor: float | None) -> str:
+def relative_size(factor: float | None) -> str:
     """Return how much smaller or larger an error is, from the ratio of a reference to it: "1.7× larger"."""
     if factor is not None and 0 < factor < 1:
         return f"{times(1 / factor)} larger"

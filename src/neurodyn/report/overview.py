@@ -9,7 +9,17 @@ from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
 from neurodyn.report import forecast
 from neurodyn.report.gather import ReportMaterial
-from neurodyn.report.numbers import count, digits, network_name, quantity, share, simulated_parts, smaller, span, times
+from neurodyn.report.numbers import (
+    count,
+    digits,
+    network_name,
+    quantity,
+    relative_size,
+    share,
+    simulated_parts,
+    span,
+    times,
+)
 from neurodyn.report.page import cards, facts, paragraph, section
 from neurodyn.report.page import header as page_header
 
@@ -87,7 +97,7 @@ def _cards(result: Simulated, material: ReportMaterial) -> Cards:
         metrics = list(shown(found.summary).items())
         for name, metric in metrics if number == 0 else metrics[:1]:
             median = quantity(found.summary.median(name), metric.unit)
-            remark = f"median {median}; {smaller(found.better(end, name))} than the better baseline"
+            remark = f"median {median}; {relative_size(found.better(end, name))} than the better baseline"
             what = f"{metric.title}: mean error {words}, over {seconds}"
             entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
     ratio = result.env_steps_per_cpu_second / result.simulator_steps_per_cpu_second
@@ -101,7 +111,7 @@ def _(result: Tossed, material: ReportMaterial) -> Cards:
     entries, end = [], str(result.about.horizon)
     found, released = result.comparison, result.releases.comparison.summary
     for name, metric in shown(found.summary).items():
-        first, better = quantity(released.means[name], metric.unit), smaller(found.better(end, name))
+        first, better = quantity(released.means[name], metric.unit), relative_size(found.better(end, name))
         remark = f"from the first states {first}; {better} than the better baseline"
         what = f"{metric.title}: mean error over {span(result.about.horizon * result.about.dt)}"
         entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
@@ -113,7 +123,7 @@ def _(result: Logged, material: ReportMaterial) -> Cards:
     unit = result.units[0]
     entries = []
     for entry in result.at_horizon["all"].marks.values():
-        better = smaller(entry.better_than_baselines["q_mean"])
+        better = relative_size(entry.better_than_baselines["q_mean"])
         remark = f"{better} than the better baseline; median {quantity(entry.model.q_percentiles['50'], unit)}"
         entries.append((quantity(entry.model.q_mean, unit), f"joint error {entry.seconds:.3g} s ahead", remark))
     return entries
