@@ -31,5 +31,5 @@ def test_every_second_policy_is_kept(tmp_path):
 
 
 def test_a_bad_interval_is_refused():
-    with pytest.raises((InputError, ValueError), match="keep_every is 0; valid: at least 1"):
+    with pytest.raises((InputError, ValueError), match="keep_every is 0; valid: a whole number of at least 1"):
         PolicySettings(keep_every=0)

@@ -184,9 +184,8 @@ class PolicyEnvironment(VecEnv):
         if worlds < 1:
             raise InputError(f"worlds is {worlds}; valid: at least 1")
         self.task, self.dynamics = task, dynamics
-        self.num_envs, self.num_actions = worlds, len(task.actions)
+        self.num_envs, self.num_actions, self.cfg = worlds, len(task.actions), {"task": task.name}
         self.max_episode_length = task.frames if frames is None else frames
-        self.cfg = {"task": task.name}
         self._starts, self._shows_last, self._logged = starts, shows_last, logged
         self._scale, self._penalty_offset, self._failure = reward_scale, penalty_offset, failure
         self.disturbances = Disturbances(
@@ -207,17 +206,15 @@ class PolicyEnvironment(VecEnv):
         self._world_reset = world_reset_in(dynamics, starts, worlds, ahead=self._always_resets)
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
         self._ones = torch.ones(worlds, device=self.device)
-        worlds_state = self._worlds_state = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
+        self._worlds_state = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
+        now, memory = self._worlds_state.now, self._worlds_state.memory
         self._disturbed: DisturbedState | None = None
         if self.disturbances:
             self._disturbed = self.disturbances.begin(
-                task.observe(worlds_state.now, worlds_state.memory),
-                worlds_state.memory.action,
-                self._robots.disturbed,
-                self._generator,
+                task.observe(now, memory), memory.action, self._robots.disturbed, self._generator
             )
         still = torch.zeros(worlds, self.num_actions, device=self.device)
-        first = task.reward(_with_contacts(worlds_state.now, worlds), worlds_state.memory, still)
+        first = task.reward(_with_contacts(now, worlds), memory, still)
         self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
         self._sums = EpisodeSums(
             length=torch.zeros(worlds, dtype=torch.long, device=self.device),
@@ -437,14 +434,12 @@ class PolicyEnvironment(VecEnv):
         penalised = self._less_penalty(end.reward, torch.cat(uncertain)) if uncertain else end.reward
         shape = (len(frames), -1)
         rows = torch.stack([end.reward, penalised, torch.ones_like(penalised)])
-        parts = self._terms_of(end)
-        sums = [part.detach().unflatten(1, shape) for part in (rows, parts)]
+        sums = [part.detach().unflatten(1, shape) for part in (rows, self._terms_of(end))]
         begin = 0
         for frame, at in enumerate(frames, 1):
             if self._logged and (at.over or frame == len(frames)):
                 returns, terms = (part[:, begin:frame].sum(1) for part in sums)
-                ended = self._count(returns, terms, at.end, at.done, over=at.over)
-                if ended is not None:
+                if (ended := self._count(returns, terms, at.end, at.done, over=at.over)) is not None:
                     self._queue(ended)
                 begin = frame
         return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)

@@ -123,8 +123,7 @@ class HybridDynamics(LearnedDynamics):
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and self._has_ground_contact else None
         self._home = Environment(gravity=home, ground=ground)
-        self._fixed_frames = KeptFrames()
-        self._tracked_frames = TrackedFrames()
+        self._fixed_frames, self._tracked_frames = KeptFrames(), TrackedFrames()
         self.memory = 2 * self._hidden + self._engine("plane").memory  # tracing now reports wrong names early
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
