@@ -50,7 +50,7 @@ class Lengths:
         """Return the nearest lengths within the bounds."""
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
-    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+    def at_active_bound(self, x: Tensor, gradient: Tensor) -> Tensor:
         """Return which lengths are at a bound that descent would cross."""
         return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 

@@ -3,10 +3,12 @@
 
 from typing import Any
 
+import torch
 import warp as wp
 
 from neurodyn.geometry import prisms
 from neurodyn.geometry.chain import advance
+from neurodyn.geometry.device_arrays import PRECISIONS
 from neurodyn.geometry.distances import BLOCK
 from neurodyn.geometry.prisms.pair import (
     APART,
@@ -35,6 +37,8 @@ CONTACTS = wp.constant(prisms.CONTACTS)
 
 NUMBERS = wp.constant(prisms.NUMBERS)
 """Numbers that describe a contact: `Pair.kind`, the radius, and six vectors, `Pair.core` to `Pair.across_too`."""
+
+_JOINT, _SHAPE = PRECISIONS[torch.float64].joint, PRECISIONS[torch.float64].shape
 
 _APART_FROM_OTHERS = wp.constant(wp.float64(1e-3))
 _SAME = wp.constant(wp.float64(1e-12))  # smaller distances are zero: the same edge or vertex of two prisms
@@ -241,7 +245,7 @@ def prism_contacts_kernel(
     pose: wp.array[wp.transformd],
     chain_start: wp.array[int],
     chain: wp.array[int],
-    joints: wp.array[Any],
+    joints: wp.array[_JOINT],
     link_joint: wp.array[int],
     link_shapes: wp.array[int],
     link_slots: wp.array[int],
@@ -249,7 +253,7 @@ def prism_contacts_kernel(
     body_half: wp.array[wp.vec3d],
     body_radius: wp.array[wp.float64],
     shape_start: wp.array[int],
-    shapes: wp.array[Any],
+    shapes: wp.array[_SHAPE],
     heights: wp.array[wp.float64],
     ranges: wp.array[wp.vec2d],
     out: wp.array3d[wp.float64],

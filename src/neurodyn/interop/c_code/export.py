@@ -174,8 +174,8 @@ def _numbers(values: Any) -> str:
 
 # Same as `walking.controller`, for one world.
 _WALK = """const double clock = (double)state->frame[0] * (double)dt[0];
-const real roll = MATH(atan2)(turn[7], turn[8]), yaw = MATH(atan2)(turn[3], turn[0]);
-const real pitch = MATH(asin)(MATH(fmin)(MATH(fmax)(-turn[6], -(real)1), (real)1));
+const real roll = MATH(atan2)(rotation[7], rotation[8]), yaw = MATH(atan2)(rotation[3], rotation[0]);
+const real pitch = MATH(asin)(MATH(fmin)(MATH(fmax)(-rotation[6], -(real)1), (real)1));
 const real c = MATH(cos)(yaw), s = MATH(sin)(yaw);
 real phase[4]; bool stands[4]; real wanted[3]; real share = (real)1;
 for (int leg = 0; leg < 4; ++leg) {
