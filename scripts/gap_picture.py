@@ -30,7 +30,8 @@ def main(folder: Path, file: Path) -> None:
     paths, labels = [], []
     for policy, words in enumerate(("before", "after")):
         q, qd, _ = played.episode(int(np.flatnonzero(played.group == policy)[0]))
-        paths.append(Trajectory(torch.from_numpy(q[None, :most]), torch.from_numpy(qd[None, :most])))
+        rows = np.minimum(np.arange(most), len(q) - 1)  # a robot that failed stays where its episode ended
+        paths.append(Trajectory(torch.from_numpy(q[None, rows]), torch.from_numpy(qd[None, rows])))
         returns, promise = gap["reached"][policy]["return"], gap["promised"][policy]["return"]
         labels.append(f"{words}: promised {promise:.0f}, got {returns:.0f}")
     recording = Recording(
