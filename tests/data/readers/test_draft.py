@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drafted maps of robots with a free or ball joint: whose columns are its pose, and what the user must check."""
+
+from pathlib import Path
+
+import pytest
+
+from neurodyn.core.config import from_dict
+from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.draft import draft_map, drafted
+from neurodyn.data.readers.source import Source, Topic
+
+
+class Columns(Source):
+    """A log with nothing but names of columns."""
+
+    def __init__(self, *names):
+        self.path, self._names = Path("log"), names
+
+    def topics(self):
+        return [Topic(name="", kind="array", columns=self._names, clock="")]
+
+    def parts(self, names):
+        raise NotImplementedError
+
+
+def spec(kind: str = "free") -> StateSpec:
+    joints = (JointSpec(name="body", kind=kind), JointSpec(name="knee", kind="revolute"))
+    return StateSpec(robot="hopper", joints=joints, controls=("knee",), dt=0.01)
+
+
+def messages(pose: str, twist: str = "") -> list[str]:
+    names = [f"{pose}.position.{x}" for x in "xyz"] + [f"{pose}.orientation.{x}" for x in "xyzw"]
+    return names + [f"{twist}.{part}.{x}" for part in ("linear", "angular") for x in "xyz" if twist]
+
+
+def numbered(array: str, count: int) -> list[str]:
+    return [f"{array}[{index}]" for index in range(count)]
+
+
+KNEE = ["/joint_states.position[knee]", "/joint_states.velocity[knee]", "/joint_states.effort[knee]"]
+SIMULATED = [*numbered("qpos", 8), *numbered("qvel", 7), "ctrl[0]"]
+ISAAC = [*numbered("states/root_pose", 7), *numbered("states/root_velocity", 6)]
+TRACKED = messages("/camera.pose")
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "axes", "order", "doubt"),
+    [
+        ("mujoco", SIMULATED, "body", "wxyz", "give `center_of_mass`, because MuJoCo's"),
+        ("robomimic", [*ISAAC, *KNEE], "world", "wxyz", ""),
+        ("mcap", [*messages("/body/pose.pose", "/body/twist.twist"), *KNEE], "world", "xyzw", ""),
+        ("mcap", [*messages("/odom.pose.pose", "/odom.twist.twist"), *KNEE], "body", "xyzw", "because an odometry's"),
+        ("mcap", [*TRACKED, *KNEE], None, "xyzw", "velocities are differentiated from its poses"),
+    ],
+)  # fmt: skip
+def test_the_pose_of_a_floating_base_is_found(name, columns, axes, order, doubt):
+    draft = draft_map(Columns(*columns), name, Columns(*columns).topics(), spec())
+    assert draft.absent == []
+    base = draft.tree["floating"]["body"]
+    assert base.get("angular_axes") == axes
+    assert base["order"] == order
+    assert base["position"] == [column for column in columns if column in base["position"]]
+    assert len(base["quaternion"]) == 4
+    assert {name for part in base.values() if isinstance(part, list) for name in part} <= set(columns)
+    assert any(line.startswith("body: ") for line in draft.doubts) == bool(doubt)
+    assert doubt in "\n".join(draft.doubts)
+    assert set(draft.tree["q"]) == {"knee"}
+    assert draft.tree["q"]["knee"]["column"] == ("qpos[7]" if name == "mujoco" else KNEE[0])
+    from_dict(draft.tree, ColumnMap, "draft")  # which is read as a map
+
+
+def test_a_ball_joint_has_no_position():
+    columns = [*messages("/body/pose.pose", "/body/twist.twist"), *KNEE]
+    ball = draft_map(Columns(*columns), "mcap", Columns(*columns).topics(), spec("ball")).tree["floating"]["body"]
+    assert set(ball) == {"quaternion", "order", "angular_velocity", "angular_axes"}
+
+
+def test_a_log_without_the_pose_of_the_base_is_refused():
+    with pytest.raises(InputError, match="no column that is named as the pose and velocity of 'body' of 'hopper'"):
+        drafted(Columns(*KNEE), "mcap", spec())
