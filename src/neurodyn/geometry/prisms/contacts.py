@@ -26,7 +26,7 @@ from neurodyn.geometry.prisms.polytope import box_in_prism
 # ruff: noqa: ANN201, ANN202, UP018, RUF046
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-# pyright: reportAssignmentType=false
+# pyright: reportAssignmentType=false, reportInvalidTypeForm=false
 
 
 MOST = wp.constant(50)
