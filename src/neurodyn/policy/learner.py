@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import torch
 from rsl_rl.models import MLPModel
-from rsl_rl.modules import EmpiricalNormalization
 from rsl_rl.runners import OnPolicyRunner
-from tensordict import TensorDict
 from torch import Tensor, nn
 
 from neurodyn.control.resolve import ResolvedDynamics, is_declared
@@ -407,28 +405,6 @@ def restore_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
     if saved:
         first, *second = [h.to(next(actor.parameters()).device) for h in saved]
         actor.reset(hidden_state=(first, second[0]) if second else first)
-
-
-@torch.no_grad()
-def update_normalisers(models: Sequence[MLPModel], observations: TensorDict) -> None:
-    """Update the statistics of models by the observations of all ranks, as rsl_rl does, but in one message."""
-    ranks = current_ranks()
-    if ranks.count == 1:
-        for model in models:
-            model.update_normalization(observations)
-        return
-    models = [model for model in models if model.obs_normalization]
-    seen = [torch.cat([observations[name] for name in model.obs_groups], -1).double() for model in models]
-    moments = [torch.stack([rows.mean(0), rows.square().mean(0)]) for rows in seen]
-    ranks.average(moments)
-    for model, rows, (mean, square) in zip(models, seen, moments, strict=True):
-        known = cast(EmpiricalNormalization, model.obs_normalizer)
-        count = len(rows) * ranks.count
-        known.count += count
-        rate, change = count / known.count, mean - known._mean
-        known._mean += rate * change
-        known._var += rate * (square - mean.square() - known._var + change * (mean - known._mean))
-        known._std = known._var.sqrt()
 
 
 class LossKeeper:

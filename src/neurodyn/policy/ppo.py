@@ -39,7 +39,6 @@ from neurodyn.policy.learner import (
     hidden_states_of,
     restore_hidden,
     several_ranks,
-    update_normalisers,
     warm_start,
 )
 from neurodyn.policy.mlp_pass import CHUNK, AdamStep, MlpPass, clip_
@@ -187,7 +186,9 @@ class PPO(ReferencePPO):
             return super().update()
         with torch.no_grad():
             losses = self._update(*self._passes)
-        update_normalisers([self.actor, self.critic], self.storage.observations.flatten(0, 1))
+        observations = self.storage.observations.flatten(0, 1)
+        self.actor.update_normalization(observations)
+        self.critic.update_normalization(observations)
         self.storage.clear()
         return losses
 

@@ -17,7 +17,7 @@ from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
-from neurodyn.policy.learner import PolicyLearner, critic_updates, update_normalisers, warm_start
+from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
 from neurodyn.policy.mlp_pass import CHUNK, AdamStep, MlpPass, WindowPass
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
@@ -259,7 +259,8 @@ class ShacLearner(PolicyLearner):
         loss = self._regression.fit(normalised, targets, settings.critic_epochs, settings.critic_minibatches)
         follow(self._target, critic.mlp, settings.target)
         named = TensorDict({"policy": seen}, batch_size=[len(seen)])
-        update_normalisers([self._actor, critic], named)
+        self._actor.update_normalization(named)
+        critic.update_normalization(named)
         return loss
 
 
