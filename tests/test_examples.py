@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every script under examples/ runs, and the own-logs example is imported as its page says."""
 
+import gc
 import json
 import runpy
 import subprocess
@@ -98,6 +99,7 @@ def test_a_quadruped_stands_by_its_controller_in_c(
     printed = capfd.readouterr().out
     assert "250 ticks of 4000 us" in printed
     assert "m run in 1.0 s, 0 falls" in printed
+    assert gc.isenabled()  # again
 
 
 STARTED = subprocess.run
