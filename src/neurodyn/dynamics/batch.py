@@ -90,7 +90,8 @@ class Batched:
     def unchecked(cls, **values: Any) -> Self:
         """Return a batch without checks, for loops with known shapes."""
         made = object.__new__(cls)
-        made.__dict__.update(values)
+        for name, value in values.items():
+            object.__setattr__(made, name, value)  # torch.compile of torch 2.11 traces no update of `__dict__`
         return made
 
     @property
