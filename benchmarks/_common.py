@@ -69,7 +69,7 @@ def compare(works: dict[str, Callable[[], object]], *, seconds: float = 1.0, rou
 
 
 def machine() -> dict[str, object]:
-    """Describe the machine and the versions that the figures depend on."""
+    """Describe the machine, its GPU if used, and the versions that the figures depend on."""
     import numpy
     import torch
 
@@ -78,6 +78,7 @@ def machine() -> dict[str, object]:
     if cpuinfo.exists():
         lines = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = lines[0].split(":", 1)[1].strip() if lines else model
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_initialized() else {}
     return {
         "cpu": model,
         "threads": torch.get_num_threads(),
@@ -85,6 +86,7 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
+        **gpu,
     }
 
 

@@ -70,6 +70,7 @@ def _result(path: Path) -> str:
     script = REPOSITORY / "benchmarks" / f"{path.stem}.py"
     command = found.get("command") or f"python benchmarks/{path.stem}.py --json benchmarks/results/{path.name}"
     machine = f"{where['cpu']}, {where['threads']} thread{'s' if where['threads'] != 1 else ''}"
+    machine = f"{where['gpu']} beside {machine}" if "gpu" in where else machine
     versions = ", ".join(f"{name} {where[name]}" for name in ("python", "torch", "numpy") if name in where)
     lines = [f"## {path.stem.replace('_', ' ')}\n"]
     lines += [f"{machine}; {versions}{f'; commit `{commit}`' if commit else ''}.\n"]

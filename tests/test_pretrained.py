@@ -93,6 +93,17 @@ def _refused_when_changed(source: Path, inner: str, folder: Path, opened: Callab
             path.write_bytes(whole)
 
 
+def test_weights_stored_in_half_precision_compute_in_single():
+    from neurodyn import load
+    from neurodyn.dynamics import NeuralDynamics
+
+    stored = read_tensors(resolve_run(f"{PRETRAINED}ant-learned-large") / "model/model.safetensors")
+    assert any(tensor.dtype.itemsize == 2 for tensor in stored.values())
+    model = load(f"{PRETRAINED}ant-learned-large")
+    assert isinstance(model, NeuralDynamics)
+    assert {tensor.dtype.itemsize for tensor in model.parameters()} == {4}
+
+
 def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_seen():
     pytest.importorskip("newton", reason="the extra sim is not installed")
     from neurodyn.evaluate import evaluate
