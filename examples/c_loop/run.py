@@ -62,13 +62,11 @@ def main():
             gc.disable()  # pauses of milliseconds
             asked = arguments.rate, arguments.seconds, arguments.spin, arguments.bare, *arguments.command
             controller = subprocess.Popen([program, *map(str, (line.getsockname()[1], *asked))])
-            try:
-                while controller.poll() is None:
-                    with suppress(TimeoutError):
-                        packet, sender = line.recvfrom(4096)
-                        line.sendto(plant.step(np.frombuffer(packet, np.float32)), sender)
-            finally:
-                gc.enable()
+            while controller.poll() is None:
+                with suppress(TimeoutError):
+                    packet, sender = line.recvfrom(4096)
+                    line.sendto(plant.step(np.frombuffer(packet, np.float32)), sender)
+            gc.enable()
     if controller.returncode:
         raise SystemExit("the controller failed: no state for a second, or no socket")
     print(f"{plant.run:.1f} m run in {plant.time:.1f} s, {plant.falls} falls")
