@@ -3,7 +3,7 @@
 
     python scripts/small_model.py runs/ant src/neurodyn/pretrained/ant-learned-large
 
-Rounding them moves the model's errors by less than another seed does; `neurodyn evaluate` shows both.
+What rounding them costs, `neurodyn evaluate` shows: up to a twentieth of the error after 500 frames of the ant.
 """
 
 import argparse
