@@ -37,7 +37,7 @@ from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
 from neurodyn.sim import articulation
-from neurodyn.sim.generate import simulated_header
+from neurodyn.sim.generation import simulated_header
 from neurodyn.tasks import Task, load
 
 PEER_RATE = 14_900.0

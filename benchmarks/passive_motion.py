@@ -18,8 +18,8 @@ from _common import require, single_thread, write_result
 from neurodyn.core import Box, Plane, Scene, Terrain
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.same_robot import require_robot
+from neurodyn.evaluate.named_scenarios import Scenario, scenario, scenarios
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
 from neurodyn.evaluate.simulated import beside_simulator, default_rollouts
 from neurodyn.evaluate.stability import stability
 from neurodyn.robots import Robot

@@ -30,7 +30,7 @@ from neurodyn.learn.neural.settings import PolicyRollouts, load_finetuning
 from neurodyn.learn.neural.train import read_run_config
 from neurodyn.policy import load_policy
 from neurodyn.policy.evaluation import SEED, play
-from neurodyn.policy.online.refit import logged_actor
+from neurodyn.policy.online_learning.refit import logged_actor
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task
 from neurodyn.tasks import load as load_task

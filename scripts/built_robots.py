@@ -8,7 +8,7 @@ version; tests/sim/test_articulation.py compares the files.
 """
 
 from neurodyn.robots import Robot, is_installed, load, names, ships
-from neurodyn.sim.articulation import SHIPPED, built_name, encoded_robot
+from neurodyn.sim.articulations import SHIPPED, built_name, encoded_robot
 from neurodyn.sim.newton_articulation import newton_articulation
 
 

@@ -47,8 +47,9 @@ hypothesis.settings.load_profile("repeatable")
 
 
 LONGEST = (
-    "test_examples.py", "test_campaign.py", "test_pretrained.py", "test_notebooks.py", "policy/online/test_loop.py",
-    "cluster/test_sweep.py", "cluster/test_workers.py", "evaluate/test_checks.py", "learn/neural/test_train.py",
+    "test_examples.py", "test_campaign.py", "test_pretrained.py", "test_notebooks.py",
+    "policy/online_learning/test_loop.py", "cluster/test_sweep.py", "cluster/test_workers.py",
+    "evaluate/test_checks.py", "learn/neural/test_train.py",
     "test_cuda_compiles.py", "test_readme.py", "dynamics/test_artifact_export.py", "test_shapes.py",
     "learn/test_ranks.py", "cli/test_demo.py", "cli/test_ranks.py", "cli/test_verbs.py", "learn/test_reproduction.py",
     "dynamics/hybrid/test_declared.py", "learn/neural/test_members.py", "cli/test_go2_air.py", "cli/test_refusals.py",
@@ -133,7 +134,7 @@ def plant_file(plant_store: Store, tmp_path_factory: pytest.TempPathFactory) -> 
 def simulator_file(cartpole: Robot, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """40 episodes of 25 frames of the declared cartpole, from Newton."""
     pytest.importorskip("newton")
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation import generate
 
     path = tmp_path_factory.mktemp("teacher") / "cartpole.h5"
     generate(cartpole, transitions=1000, out=path, worlds=40, seed=3, frames=25)

@@ -38,7 +38,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.geometry.ground import Ground
-from neurodyn.identify.identifiability import identifiability
+from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.inverse_dynamics import TorqueModel
 from neurodyn.identify.least_squares import fitted
 from neurodyn.identify.priors import PRIORS, PriorKind, parse_priors, prior_of

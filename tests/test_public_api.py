@@ -17,36 +17,6 @@ ROOMS = [path.parent.name for path in sorted((ROOT / "src/neurodyn").glob("*/__i
 PUBLIC = [room for room in ROOMS if room != "cli"]
 NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-INTERNALS = {
-    "neurodyn.cli.main", "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner",
-    "neurodyn.control.planning.sampling", "neurodyn.control.resolve", "neurodyn.control.returns",
-    "neurodyn.control.starts", "neurodyn.core.artifacts", "neurodyn.core.config", "neurodyn.core.description.drive",
-    "neurodyn.core.description.scene", "neurodyn.core.errors", "neurodyn.core.provenance", "neurodyn.data.header",
-    "neurodyn.data.mixture", "neurodyn.data.store", "neurodyn.data.writer", "neurodyn.dynamics.batch",
-    "neurodyn.dynamics.control", "neurodyn.dynamics.coordinates", "neurodyn.dynamics.guard",
-    "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures",
-    "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.compiled",
-    "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.quantities",
-    "neurodyn.dynamics.same_robot", "neurodyn.evaluate.records", "neurodyn.evaluate.requests",
-    "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulated", "neurodyn.evaluate.stability",
-    "neurodyn.geometry.rotation", "neurodyn.identify.adaptation.fit", "neurodyn.identify.adaptation.ladder",
-    "neurodyn.identify.adaptation.default_coordinates", "neurodyn.identify.adaptation.run",
-    "neurodyn.identify.adaptation.settings",
-    "neurodyn.identify.held_out", "neurodyn.identify.readings", "neurodyn.identify.starts",
-    "neurodyn.interop.c_code.export", "neurodyn.interop.c_code.models", "neurodyn.interop.c_code.source",
-    "neurodyn.learn.devices", "neurodyn.learn.fit_windows",
-    "neurodyn.learn.neural.policy_rollouts", "neurodyn.learn.neural.settings", "neurodyn.learn.neural.train",
-    "neurodyn.learn.optimiser", "neurodyn.learn.plan", "neurodyn.learn.world_model.settings",
-    "neurodyn.learn.world_model.trainer", "neurodyn.multibody.articulated",
-    "neurodyn.multibody.contacts.complementarity", "neurodyn.multibody.points", "neurodyn.multibody.trace.program",
-    "neurodyn.multibody.trace.recurrence", "neurodyn.nets.members", "neurodyn.nets.networks", "neurodyn.nets.predictor",
-    "neurodyn.nets.transformer", "neurodyn.policy.artifact", "neurodyn.policy.evaluation", "neurodyn.policy.logs",
-    "neurodyn.policy.online.refit", "neurodyn.policy.ppo", "neurodyn.policy.randomisation", "neurodyn.policy.requests",
-    "neurodyn.policy.train", "neurodyn.robots.plausible", "neurodyn.robots.sections", "neurodyn.sim.draws",
-    "neurodyn.sim.engine", "neurodyn.sim.generate", "neurodyn.sim.newton_articulation", "neurodyn.sim.sampling",
-    "neurodyn.tasks.task", "neurodyn.walking.convex_mpc", "neurodyn.walking.state",
-}  # fmt: skip
-"""Modules that benchmarks time or check by themselves."""
 
 
 def public(package: str) -> dict[str, object]:
@@ -119,8 +89,3 @@ def test_pages_import_and_name_what_is_public(path: Path):
             assert room in neurodyn.__all__
             if name and room in PUBLIC:
                 assert name in importlib.import_module(f"neurodyn.{room}").__all__, f"{path.name}: neurodyn.{dotted}"
-
-
-def test_benchmarks_reach_for_the_internals_that_they_time_and_no_others():
-    reached = {name for path in (ROOT / "benchmarks").glob("*.py") for name in deep(path.read_text())}
-    assert reached == INTERNALS

@@ -14,9 +14,9 @@ import yaml
 import neurodyn
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
-from neurodyn.cluster.sweep import sweep as sweep_module
-from neurodyn.cluster.sweep.spec import Grid, Optuna, RandomSearch, Range, corners
-from neurodyn.cluster.sweep.trials import TrialQueue, run_trial
+from neurodyn.cluster.sweeps import sweep as sweep_module
+from neurodyn.cluster.sweeps.spec import Grid, Optuna, RandomSearch, Range, corners
+from neurodyn.cluster.sweeps.trials import TrialQueue, run_trial
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 

@@ -71,7 +71,7 @@ def test_what_a_killed_worker_was_at_is_done_again_by_another(cluster: Cluster, 
 
 def test_data_of_a_cluster_are_those_of_one_machine_bit_by_bit(cluster: Cluster, cartpole: Robot, tmp_path: Path):
     pytest.importorskip("newton")
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation import generate
 
     asked = {"transitions": 800, "frames": 20, "worlds": 8, "seed": 5}
     generate(cartpole, out=tmp_path / "one.h5", threads=1, **asked)

@@ -10,8 +10,8 @@ from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.quantities import StateReader, declared_end_effector
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.build import build
 from neurodyn.sim.engine import import_newton
+from neurodyn.sim.newton_build import build
 from neurodyn.sim.simulators import articulation
 from neurodyn.tasks.task import reset_states
 

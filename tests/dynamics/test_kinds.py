@@ -13,7 +13,7 @@ from neurodyn.dynamics import kinds
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.kinds import KINDS, Kind, KindPart
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob
-from neurodyn.policy.online.refit import Refit
+from neurodyn.policy.online_learning.refit import Refit
 
 PROTOCOLS = {"simulate": kinds.Simulate, "identified": kinds.Identified}
 POSITIONAL = {

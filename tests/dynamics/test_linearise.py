@@ -95,7 +95,7 @@ def test_jacobians_are_those_of_central_differences(make, given):
 def test_rows_in_lanes_are_those_of_autograd(monkeypatch, make, given):
     dynamics, (state, torque) = make(), given()
     compiled = linearise(dynamics, state, torque)
-    monkeypatch.setattr(sys.modules["neurodyn.dynamics.linearise"], "Compiled", str)  # what they are not
+    monkeypatch.setattr(sys.modules["neurodyn.dynamics.linearisation"], "Compiled", str)  # what they are not
     other = linearise(dynamics, state, torque)
     for a, b in ((compiled.A, other.A), (compiled.B, other.B), (compiled.state.qd, other.state.qd)):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))

@@ -19,7 +19,7 @@ from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.sections import ContactPointSelection
-from neurodyn.sim.generate import generate
+from neurodyn.sim.generation import generate
 
 CHANGED = r"armature of joint 'hinge' is \[0\.5\] instead of \[0\.01\]"
 

@@ -11,7 +11,7 @@ from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.metrics import ABOVE, BELOW, THIRDS, Compared, drawn_conditions, errors_by_condition
-from neurodyn.evaluate.scenario import scenario
+from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.evaluate.simulated import by_condition
 from neurodyn.report.accuracy import by_condition as tables_by_condition
 from tests import plant

@@ -15,7 +15,7 @@ from neurodyn.dynamics.batch import State, Step
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import Evaluation, evaluate
-from neurodyn.evaluate.scenario import scenario
+from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.evaluate.simulated import Sampled, both, perturb
 from neurodyn.evaluate.stability import stability
 from neurodyn.learn.neural.settings import Settings
@@ -37,7 +37,7 @@ def cube() -> Robot:
 def run(cube: Robot, quick: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cube that learned next to nothing: how well it predicts is no matter here."""
     from neurodyn.data.store import Store
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation import generate
 
     folder = tmp_path_factory.mktemp("cube")
     generate(cube, transitions=1920, out=folder / "cube.h5", worlds=32, seed=3, frames=60)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
+from neurodyn.evaluate.named_scenarios import Scenario, scenario, scenarios
 from neurodyn.robots import Robot, load
 
 

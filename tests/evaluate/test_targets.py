@@ -18,7 +18,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.driven import commanded, driven
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
 from neurodyn.evaluate.run import evaluate
-from neurodyn.learn.train import finetune, train
+from neurodyn.learn.training import finetune, train
 from neurodyn.robots import load
 from neurodyn.robots.data import as_logged
 from tests import stand_in

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.identify.identifiability import blocks_of, bootstrap, identifiability, require_blocks
+from neurodyn.identify.intervals import blocks_of, bootstrap, identifiability, require_blocks
 from neurodyn.identify.least_squares import Weights, fitted, levenberg_marquardt
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from tests.identify import pendulum

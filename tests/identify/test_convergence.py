@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 import torch
 
-from neurodyn.identify.identifiability import identifiability
+from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.parameter_search import SearchEnd, curvature, far_minima, judge
 from neurodyn.identify.residuals import Point, Residuals

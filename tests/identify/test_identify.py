@@ -22,7 +22,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.identify import IdentificationProblem, identify
+from neurodyn.identify.identification import IdentificationProblem, identify
 from neurodyn.identify.requests import IdentifyRequest
 from neurodyn.identify.run import identify as identify_by_name
 from neurodyn.identify.run import plan_identification
@@ -153,7 +153,7 @@ def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict
 @pytest.mark.trains
 def test_newtons_simulator_is_identified_from_its_own_data(tmp_path: Path):
     """Featherstone's solver and this engine step alike: what was declared comes back from a start far off."""
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation import generate
 
     generate(ROBOT, transitions=3000, out=tmp_path / "arm.h5", worlds=30, seed=1, frames=25)
     asked = ("elbow.mass=1.2:0.3:3", "elbow.com.z=-0.1:-0.3:0", "shoulder.damping=0.2:0:1", "elbow.armature=0.03:0:1")

@@ -12,7 +12,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.identifiability import identifiability, require_seen, warning
+from neurodyn.identify.intervals import identifiability, require_seen, warning
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.parameter_search import lbfgs
 from neurodyn.identify.population_search import cma_es

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from neurodyn.identify.certainty import profiles
-from neurodyn.identify.identifiability import identifiability
+from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import needs_more_starts, search
 from neurodyn.identify.residuals import ResidualOptions, Residuals

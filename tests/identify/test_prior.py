@@ -6,7 +6,7 @@ import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.identify.identifiability import bootstrap, identifiability, require_seen
+from neurodyn.identify.intervals import bootstrap, identifiability, require_seen
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.priors import parse_priors, prior_of
 from neurodyn.identify.residuals import ResidualOptions, Residuals

@@ -18,7 +18,7 @@ from neurodyn.core.provenance import file_checksum
 from neurodyn.data.store import Store
 from neurodyn.learn.manifest import MANIFEST, Manifest, read_manifest
 from neurodyn.learn.reproduction import reproduce
-from neurodyn.learn.train import finetune, train
+from neurodyn.learn.training import finetune, train
 from neurodyn.robots import Robot
 from tests.plant import make_store
 

@@ -11,7 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.neural.train import read_run_config
-from neurodyn.learn.train import finetune, train
+from neurodyn.learn.training import finetune, train
 from neurodyn.robots import Robot
 
 

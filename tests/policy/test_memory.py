@@ -16,7 +16,7 @@ from neurodyn.policy.logs import log_policies
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.policy.train import open_training, train_policy
+from neurodyn.policy.training import open_training, train_policy
 from neurodyn.tasks import load
 
 TASK = "cartpole-swingup"

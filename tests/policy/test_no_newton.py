@@ -26,7 +26,7 @@ from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.evaluation import evaluate_policy
 from neurodyn.control.resolve import ResolvedDynamics, open_reference
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.train import train_policy
+from neurodyn.policy.training import train_policy
 from neurodyn.tasks import load
 
 out = Path(sys.argv[1])

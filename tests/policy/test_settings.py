@@ -5,7 +5,7 @@ import pytest
 
 from neurodyn import tasks
 from neurodyn.core.errors import InputError
-from neurodyn.policy.online.problem import settings_of
+from neurodyn.policy.online_learning.problem import settings_of
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import PolicySettings, load_settings, with_flags
 

@@ -11,9 +11,9 @@ from neurodyn.control.returns import Returns
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.policy.evaluation import PolicyEvaluation, _judged
 from neurodyn.policy.learner import PolicyLearner
-from neurodyn.policy.online.record import verdict
+from neurodyn.policy.online_learning.record import verdict
 from neurodyn.policy.report import returns
-from tests.policy.online.test_record import made
+from tests.policy.online_learning.test_record import made
 from tests.policy.worlds import Mass
 
 

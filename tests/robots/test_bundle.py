@@ -25,9 +25,9 @@ def files(folder: Path) -> set[str]:
 @pytest.mark.parametrize("form", ["urdf", "mjcf"])
 def test_a_bundle_builds_the_same_robot_elsewhere(form, tmp_path):
     pytest.importorskip("newton")
-    from neurodyn.sim.build import build
     from neurodyn.sim.contact_points import contact_point_layout
-    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.fingerprints import fingerprint
+    from neurodyn.sim.newton_build import build
 
     robot = load(write_arm(tmp_path / "made", form))
     model = build(robot, worlds=1)

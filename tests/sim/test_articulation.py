@@ -12,7 +12,7 @@ from scripts.built_robots import shipped_robots
 
 from neurodyn.core.errors import notice
 from neurodyn.robots import Robot, load
-from neurodyn.sim.articulation import SHIPPED, Articulation, built_name, encoded_robot, kept_articulation
+from neurodyn.sim.articulations import SHIPPED, Articulation, built_name, encoded_robot, kept_articulation
 from neurodyn.sim.newton_articulation import newton_articulation
 
 

@@ -77,7 +77,7 @@ def test_worlds_that_have_not_moved_begin_anew_with_what_a_window_leaves(analyti
 
 def test_data_hold_targets(tmp_path):
     from neurodyn.data.store import Store
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation import generate
 
     generate(ROBOT, transitions=400, out=tmp_path / "data.h5", frames=50)
     store = Store.open(tmp_path / "data.h5")

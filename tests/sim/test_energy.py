@@ -8,7 +8,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.robots import SimulatorConfig
-from neurodyn.sim.energy import energy
+from neurodyn.sim.energies import energy
 from neurodyn.sim.reference import ReferenceSimulator
 
 

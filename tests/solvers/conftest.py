@@ -26,7 +26,7 @@ NETS = {
 
 
 def make_run(folder: Path, name: str, net: NetConfig, *, steps: int = 60) -> Path:
-    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.fingerprints import fingerprint
     from neurodyn.sim.reference import ReferenceSimulator
     from neurodyn.sim.sampling import sample_states, sample_torques
 
@@ -75,7 +75,7 @@ def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
     from neurodyn.dynamics.neural.encoding import ContactConfig, EncodingConfig, default_margins
     from neurodyn.sim import build
     from neurodyn.sim.contact_points import contact_point_layout
-    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.fingerprints import fingerprint
 
     robot = robots.load(name)
     built = build(robot)

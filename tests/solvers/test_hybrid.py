@@ -19,9 +19,9 @@ pytest.importorskip("newton")
 import newton
 import warp as wp
 
-from neurodyn.sim.build import build
-from neurodyn.sim.fingerprint import fingerprint
+from neurodyn.sim.fingerprints import fingerprint
 from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton_build import build
 from neurodyn.sim.simulators import mechanism
 from neurodyn.solvers import SolverHybrid, SolverNeural
 from tests.solvers.loop import DT, cartpoles, coordinates, forces, mask, simulate, start, table
@@ -174,7 +174,7 @@ def test_other_shapes_than_the_models_are_refused(cube):
     def longer(world):
         world.shape_scale[0] = wp.vec3(0.06, 0.0524, 0.0524)
 
-    from neurodyn.sim.build import build_world
+    from neurodyn.sim.newton_build import build_world
 
     world = build_world(CUBE)
     longer(world)

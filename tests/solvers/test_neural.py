@@ -105,7 +105,7 @@ class TestStep:
         assert (seen[1, 1, 1] + 0.2).abs() < 0.05
 
     def test_a_model_without_worlds_is_one_world(self, run):
-        from neurodyn.sim.build import build_world
+        from neurodyn.sim.newton_build import build_world
 
         model = build_world(CARTPOLE).finalize(device="cpu")
         state, torques = start(model), forces(model, 4)
@@ -340,7 +340,7 @@ class TestRefusals:
 
     def test_robots_may_stand_apart(self, run):
         scene = newton.ModelBuilder()
-        from neurodyn.sim.build import build_world
+        from neurodyn.sim.newton_build import build_world
 
         scene.replicate(build_world(CARTPOLE), copy_count=3, spacing=(2.0, 3.0, 0.0))
         model = scene.finalize(device="cpu")
@@ -358,7 +358,7 @@ class TestRefusals:
             SolverNeural(cartpoles(edit=edit), run)
 
     def test_a_free_body_outside_of_the_worlds(self, run):
-        from neurodyn.sim.build import build_world
+        from neurodyn.sim.newton_build import build_world
 
         scene = newton.ModelBuilder()
         scene.replicate(build_world(CARTPOLE), copy_count=2)
@@ -402,7 +402,7 @@ class TestRefusals:
 
     def test_a_model_with_gradients(self, run):
         scene = newton.ModelBuilder()
-        from neurodyn.sim.build import build_world
+        from neurodyn.sim.newton_build import build_world
 
         scene.replicate(build_world(CARTPOLE), copy_count=2)
         with pytest.raises(InputError, match="requires_grad"):

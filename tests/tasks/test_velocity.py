@@ -19,9 +19,9 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.train import train_policy
+from neurodyn.policy.training import train_policy
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.articulation import LinkKinematics
+from neurodyn.sim.articulations import LinkKinematics
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.build import build_model

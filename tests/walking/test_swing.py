@@ -8,6 +8,7 @@ import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.robots import is_installed, load
+from neurodyn.walking.closed_loop import walk, walk_headline
 from neurodyn.walking.controller import (
     CLEARANCE,
     FREQUENCY,
@@ -20,7 +21,6 @@ from neurodyn.walking.controller import (
 from neurodyn.walking.convex_mpc import MpcSettings
 from neurodyn.walking.gait import GAITS, SPEED, Commands
 from neurodyn.walking.plant import walking_plant
-from neurodyn.walking.walk import walk, walk_headline
 
 WALK = GAITS["walk"]
 

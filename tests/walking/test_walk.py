@@ -11,13 +11,13 @@ from msgspec import structs
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Trajectory
+from neurodyn.walking.closed_loop import walk
 from neurodyn.walking.controller import walker
 from neurodyn.walking.convex_mpc import ConvexMpc
 from neurodyn.walking.force_network import load_imitation, save_imitation
 from neurodyn.walking.gait import RAMP, SPEED, Commands
 from neurodyn.walking.imitation import ImitationSettings, imitate
 from neurodyn.walking.plant import walking_plant
-from neurodyn.walking.walk import walk
 from tests.walking.test_rigid_body import at
 
 pytestmark = pytest.mark.slow

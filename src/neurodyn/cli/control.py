@@ -171,10 +171,10 @@ def _walk(request: ControlRequest) -> None:
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import require_usable
     from neurodyn.robots import load
+    from neurodyn.walking.closed_loop import walk, walk_headline, walk_tables, write_walk_report
     from neurodyn.walking.controller import IMITATION, walker
     from neurodyn.walking.gait import Commands
     from neurodyn.walking.plant import walking_plant
-    from neurodyn.walking.walk import walk, walk_headline, walk_tables, write_walk_report
 
     model, seed, episodes = request.model, request.seed, request.episodes
     seconds = 20.0 if request.seconds is None else request.seconds

@@ -42,7 +42,7 @@ def generate(
     """
     from neurodyn import robots
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.sim.generate import generate as run
+    from neurodyn.sim.generation import generate as run
 
     robot = robots.load(str(request.robot))
     with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"simulating {robot.name}"):

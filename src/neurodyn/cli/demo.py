@@ -113,7 +113,7 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.policy.logs import log_policies
     from neurodyn.policy.report import measure_gap, write_gap
     from neurodyn.policy.settings import load_settings, with_flags
-    from neurodyn.policy.train import train_policy
+    from neurodyn.policy.training import train_policy
     from neurodyn.report.adaptation import lead, write_adaptation
     from neurodyn.tasks import load
 
@@ -297,7 +297,7 @@ def show_policy(out: Path, seed: int) -> None:
     from neurodyn.policy.evaluation import evaluate_policy
     from neurodyn.policy.report import write_policy_report
     from neurodyn.policy.settings import load_settings, with_flags
-    from neurodyn.policy.train import train_policy
+    from neurodyn.policy.training import train_policy
     from neurodyn.tasks import load
 
     task, folder = load(TASK), out / "policy"

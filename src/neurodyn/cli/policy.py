@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from neurodyn.cli.terminal.flags import Format, GpuIds, LoggerFlag, command, own_device
 from neurodyn.core.config import replaced
-from neurodyn.policy.online.settings import OnlineSettings
+from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.requests import (
     DistillPolicyRequest,
     EvaluatePolicyRequest,
@@ -43,7 +43,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     from neurodyn.learn.devices import current_ranks
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.tracking.tracker import require_tracker
-    from neurodyn.policy.train import open_training, train_policy
+    from neurodyn.policy.training import open_training, train_policy
 
     out, dynamics = request.out, request.dynamics
     require_tracker(request.logger, out)
@@ -86,7 +86,7 @@ def distill(request: DistillPolicyRequest) -> None:
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.tracking.tracker import require_tracker
     from neurodyn.policy.distillation import open_distillation
-    from neurodyn.policy.train import train_policy
+    from neurodyn.policy.training import train_policy
 
     out = Path(request.out)
     require_tracker(request.logger, out)
@@ -282,10 +282,10 @@ def online(
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
-    from neurodyn.policy.online.loop import frames_of
-    from neurodyn.policy.online.loop import online as learn_online
-    from neurodyn.policy.online.problem import settings_of
-    from neurodyn.policy.online.settings import with_flags
+    from neurodyn.policy.online_learning.loop import frames_of
+    from neurodyn.policy.online_learning.loop import online as learn_online
+    from neurodyn.policy.online_learning.problem import settings_of
+    from neurodyn.policy.online_learning.settings import with_flags
 
     require_writable(json, text=True)
     policy = {"iterations": iterations, "worlds": worlds, "penalty": penalty}

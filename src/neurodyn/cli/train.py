@@ -10,7 +10,7 @@ from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRe
 from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
 
 if TYPE_CHECKING:
-    from neurodyn.cluster.sweep.trials import TrialOutcome
+    from neurodyn.cluster.sweeps.trials import TrialOutcome
 
 
 @command(TrainRequest, after={"gpu_ids": "device"})
@@ -25,7 +25,7 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
         neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
     """
     from neurodyn.cli.terminal.console import ProgressBar, report_training
-    from neurodyn.learn.train import train as train_model
+    from neurodyn.learn.training import train as train_model
 
     device = own_device(request.device, gpu_ids)
     with ProgressBar(f"training {request.robot} ({request.kind})") as bar:
@@ -44,7 +44,7 @@ def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
         neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
     """
     from neurodyn.cli.terminal.console import ProgressBar, report_training
-    from neurodyn.learn.train import finetune as finetune_model
+    from neurodyn.learn.training import finetune as finetune_model
 
     device = own_device(request.device, gpu_ids)
     with ProgressBar(f"fine-tuning {request.run}") as bar:
@@ -115,8 +115,8 @@ def sweep(
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_tables
-    from neurodyn.cluster.sweep.sweep import PAGE, RESULT
-    from neurodyn.cluster.sweep.sweep import sweep as run
+    from neurodyn.cluster.sweeps.sweep import PAGE, RESULT
+    from neurodyn.cluster.sweeps.sweep import sweep as run
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.report import comparison_tables
     from neurodyn.report.run_comparison import LEAD, broken_lines

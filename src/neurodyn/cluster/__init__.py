@@ -4,7 +4,7 @@
 from neurodyn.core.registry import lazy
 
 with lazy(__name__):
-    from neurodyn.cluster.sweep.sweep import SweepResult, sweep
+    from neurodyn.cluster.sweeps.sweep import SweepResult, sweep
     from neurodyn.cluster.workers import Cluster
 
 __all__ = ["Cluster", "SweepResult", "sweep"]

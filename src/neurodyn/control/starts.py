@@ -20,7 +20,7 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Environment, State, Window, present_state
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.evaluate.scenario import scenario
+from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.tasks import Task

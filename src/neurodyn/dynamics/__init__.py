@@ -17,7 +17,7 @@ with lazy(__name__):
     from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.dynamics.kinds import KINDS, Kind, KindPart
-    from neurodyn.dynamics.linearise import Linearisation, linearise
+    from neurodyn.dynamics.linearisation import Linearisation, linearise
     from neurodyn.dynamics.measures import ComparedRollouts, joint_distance
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.dynamics.quantities import Quantities

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from neurodyn.learn.plan import TrainingPlan, TrainState
     from neurodyn.learn.requests import FinetuneRequest, TrainRequest
     from neurodyn.learn.run_folder import FinetuningJob, TrainingJob
-    from neurodyn.policy.online.refit import Refit
+    from neurodyn.policy.online_learning.refit import Refit
     from neurodyn.robots import Robot
     from neurodyn.solvers.learned import SolverLearned
 
@@ -149,11 +149,11 @@ _SHIPPED = (
         code=KindPart("neurodyn.interop.c_code.models:neural_unit"),
         solver=KindPart("neurodyn.solvers.learned:SolverNeural"),
         settings=KindPart("neurodyn.learn.neural.settings:Settings"),
-        plan_training=KindPart("neurodyn.learn.train:plan_neural_training"),
-        plan_finetuning=KindPart("neurodyn.learn.train:plan_neural_finetuning"),
+        plan_training=KindPart("neurodyn.learn.training:plan_neural_training"),
+        plan_finetuning=KindPart("neurodyn.learn.training:plan_neural_finetuning"),
         train=KindPart("neurodyn.learn.neural.train:train"),
         finetune=KindPart("neurodyn.learn.neural.train:finetune"),
-        refit=KindPart("neurodyn.policy.online.refit:NEURAL_REFIT"),
+        refit=KindPart("neurodyn.policy.online_learning.refit:NEURAL_REFIT"),
     ),
     Kind(
         "hybrid",
@@ -164,7 +164,7 @@ _SHIPPED = (
         identified=KindPart("neurodyn.interop.identified:identified"),
         solver=KindPart("neurodyn.solvers.learned:SolverHybrid"),
         along_log=KindPart("neurodyn.identify.starts:as_identified"),
-        refit=KindPart("neurodyn.policy.online.refit:HYBRID_REFIT"),
+        refit=KindPart("neurodyn.policy.online_learning.refit:HYBRID_REFIT"),
     ),
     Kind(
         "world-model",
@@ -172,12 +172,12 @@ _SHIPPED = (
         artifact=KindPart("neurodyn.dynamics.world_model.model:WORLD_MODEL"),
         export=KindPart("neurodyn.interop.onnx:world_frame"),
         settings=KindPart("neurodyn.learn.world_model.settings:WorldSettings"),
-        plan_training=KindPart("neurodyn.learn.train:plan_world_model_training"),
-        plan_finetuning=KindPart("neurodyn.learn.train:plan_world_model_finetuning"),
+        plan_training=KindPart("neurodyn.learn.training:plan_world_model_training"),
+        plan_finetuning=KindPart("neurodyn.learn.training:plan_world_model_finetuning"),
         train=KindPart("neurodyn.learn.world_model.train:train_world_model"),
         finetune=KindPart("neurodyn.learn.world_model.train:finetune_world_model"),
         evaluate=KindPart("neurodyn.evaluate.run:evaluate_forecasting"),
-        refit=KindPart("neurodyn.policy.online.refit:WORLD_MODEL_REFIT"),
+        refit=KindPart("neurodyn.policy.online_learning.refit:WORLD_MODEL_REFIT"),
     ),
     Kind("nerd", "network of NeRD", artifact=KindPart("neurodyn.interop.nerd:NERD")),
 )

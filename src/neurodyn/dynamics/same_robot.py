@@ -101,7 +101,7 @@ def as_declared(robot: Robot, store: Store) -> Store:
         return store
     if not robot.asset:
         raise InputError(f"robot {robot.name!r}: has no asset, and so no known motion; valid: no base")
-    from neurodyn.sim.generate import simulated_header
+    from neurodyn.sim.generation import simulated_header
     from neurodyn.sim.simulators import articulation
 
     commanded, store = as_logged(robot, header), grounded(robot, store)

@@ -8,11 +8,11 @@ with lazy(__name__):
     from neurodyn.evaluate.gpu import EmptyWindows, GpuFinding, LaunchCount, check_gpu, count_launches
     from neurodyn.evaluate.logged import beside_log
     from neurodyn.evaluate.metrics import METRICS, Metric
+    from neurodyn.evaluate.named_scenarios import Scenario, scenario, scenarios
     from neurodyn.evaluate.records import Evaluation
     from neurodyn.evaluate.run import evaluate
     from neurodyn.evaluate.run_comparison import RunComparison, RunFigures, compare_figures
     from neurodyn.evaluate.run_figures import compare_runs, figures_of
-    from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
     from neurodyn.evaluate.simulated import beside_simulator
     from neurodyn.evaluate.world_model import forecast_log
 

@@ -30,6 +30,7 @@ from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.metrics import METRICS
+from neurodyn.evaluate.named_scenarios import ALL, scenario, scenarios
 from neurodyn.evaluate.records import (
     PERSISTENCE,
     ErrorSummary,
@@ -43,7 +44,6 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.evaluate.rollouts import chosen_split
-from neurodyn.evaluate.scenario import ALL, scenario, scenarios
 from neurodyn.evaluate.simulated import beside_simulator, by_condition, with_grounds
 from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log

@@ -38,6 +38,7 @@ from neurodyn.evaluate.metrics import (
     horizons_up_to,
     percentiles,
 )
+from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
 from neurodyn.evaluate.records import (
     ConditionErrors,
     Drift,
@@ -49,7 +50,6 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.evaluate.requests import SEED
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
-from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
@@ -213,7 +213,7 @@ def energy_drift(robot: Robot, predicted: Trajectory, truth: Trajectory) -> Ener
 
 
 def _drift(robot: Robot, path: Trajectory, frames: torch.Tensor) -> Drift | None:
-    from neurodyn.sim.energy import energy
+    from neurodyn.sim.energies import energy
 
     kept = finite_worlds(path)
     q, qd = path.q[kept][:_DRIFT_WORLDS, frames], path.qd[kept][:_DRIFT_WORLDS, frames]

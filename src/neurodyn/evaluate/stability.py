@@ -19,9 +19,9 @@ from neurodyn.core.seeds import generator
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.guard import Fault, state_fault
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
 from neurodyn.evaluate.records import LongRun, Stability
 from neurodyn.evaluate.rollouts import ControlSequence
-from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
@@ -164,7 +164,7 @@ def _greatest(values: Tensor) -> float | None:
 
 def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
     """Return the plausible bounds; velocities without a declared bound get one from the robot's energy."""
-    from neurodyn.sim.energy import plausible_bounds
+    from neurodyn.sim.energies import plausible_bounds
     from neurodyn.sim.simulators import articulation
 
     return plausible_bounds(robot, articulation(robot)).of_spec(model.spec)

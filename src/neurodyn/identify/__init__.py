@@ -17,8 +17,8 @@ with lazy(__name__):
     from neurodyn.identify.discovery_run import discover_run
     from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.held_out import forecast_errors, hybrid_forecast, noise_floor
-    from neurodyn.identify.identifiability import Identifiability, Resamples, bootstrap, identifiability
-    from neurodyn.identify.identify import Identification
+    from neurodyn.identify.identification import Identification
+    from neurodyn.identify.intervals import Identifiability, Resamples, bootstrap, identifiability
     from neurodyn.identify.least_squares import Solution, fitted, levenberg_marquardt
     from neurodyn.identify.parameter_search import Convergence, curvature, judge
     from neurodyn.identify.population_search import basin_hopping

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.description.parameter import Parameter
-from neurodyn.identify.identifiability import (
+from neurodyn.identify.intervals import (
     Identifiability,
     Resamples,
     blocks_of,

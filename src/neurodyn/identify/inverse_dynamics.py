@@ -34,7 +34,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.identify.certainty import Certainty
-from neurodyn.identify.identifiability import Identifiability, correlations, pseudo_inverse
+from neurodyn.identify.intervals import Identifiability, correlations, pseudo_inverse
 from neurodyn.identify.least_squares import Solution, refined
 from neurodyn.identify.parameter_search import Convergence, Searched, SearchEnd
 from neurodyn.identify.readings import MEDIAN

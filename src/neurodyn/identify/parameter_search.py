@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.workers import Executor
-from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
+from neurodyn.identify.intervals import Identifiability, pseudo_inverse
 from neurodyn.identify.least_squares import Solution, Solver, Stop, assemble, fitted, levenberg_marquardt, reduce
 from neurodyn.identify.population_search import SEARCHES, cma_es
 from neurodyn.identify.requests import Optimiser

@@ -18,8 +18,8 @@ from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
-from neurodyn.identify.identify import Identification, IdentificationProblem
-from neurodyn.identify.identify import identify as identify_problem
+from neurodyn.identify.identification import Identification, IdentificationProblem
+from neurodyn.identify.identification import identify as identify_problem
 from neurodyn.identify.priors import parse_priors
 from neurodyn.identify.requests import IdentifyRequest
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, changed, load_identification

@@ -14,7 +14,7 @@ with lazy(__name__):
     from neurodyn.learn.optimiser import OPTIMISERS, Method
     from neurodyn.learn.plan import TrainState, with_budget
     from neurodyn.learn.tracking.tracker import TRACKERS, Opening, Tracker
-    from neurodyn.learn.train import finetune, train
+    from neurodyn.learn.training import finetune, train
 
 __all__ = [
     "OPTIMISERS", "TRACKERS", "Callback", "FitWindows", "Method", "Opening", "RunRecord", "Settings", "Tracker",

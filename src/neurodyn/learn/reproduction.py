@@ -37,7 +37,7 @@ from neurodyn.learn.manifest import (
 from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.plan import TrainingPlan
 from neurodyn.learn.requests import ReproduceRequest
-from neurodyn.learn.train import finetune, train
+from neurodyn.learn.training import finetune, train
 
 _RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")
 _SCORES: Mapping[str, Callable[..., float]] = {
@@ -88,8 +88,8 @@ TRAININGS: Registry[Callable[[TrainingAgain], None]] = Registry(
     adapt="neurodyn.identify.adaptation.run:adapt_again",
     **{
         "adapt conditions": "neurodyn.identify.conditions:adapt_again",
-        "policy train": "neurodyn.policy.train:train_again",
-        "policy online": "neurodyn.policy.online.loop:online_again",
+        "policy train": "neurodyn.policy.training:train_again",
+        "policy online": "neurodyn.policy.online_learning.loop:online_again",
     },
 )
 """Functions that repeat a training, by the command in its manifest."""

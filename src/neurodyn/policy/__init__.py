@@ -15,12 +15,12 @@ with lazy(__name__):
     from neurodyn.policy.environment import PolicyEnvironment
     from neurodyn.policy.evaluation import evaluate_policy as evaluate
     from neurodyn.policy.logs import log_policies
-    from neurodyn.policy.online.loop import online
-    from neurodyn.policy.online.settings import OnlineSettings
+    from neurodyn.policy.online_learning.loop import online
+    from neurodyn.policy.online_learning.settings import OnlineSettings
     from neurodyn.policy.play import record_policy
     from neurodyn.policy.ppo import TrackerWriter
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, ShacSettings, load_settings
-    from neurodyn.policy.train import train_policy as train
+    from neurodyn.policy.training import train_policy as train
 
 __all__ = [
     "ALGORITHMS", "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment", "PolicySettings",

@@ -391,7 +391,7 @@ def _log_header(spec: StateSpec, seed: int, notes: dict[str, Any]) -> StoreHeade
 
 
 def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
-    from neurodyn.sim.generate import simulated_header
+    from neurodyn.sim.generation import simulated_header
     from neurodyn.sim.simulators import articulation
 
     robot = task.declaration()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from neurodyn.core.progress import Progress
     from neurodyn.learn.loop import Callback
     from neurodyn.learn.tracking.tracker import Logger
-    from neurodyn.policy.online.settings import OnlineSettings
+    from neurodyn.policy.online_learning.settings import OnlineSettings
     from neurodyn.policy.settings import TrainingSettings
     from neurodyn.tasks import Task
 

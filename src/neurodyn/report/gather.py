@@ -21,10 +21,10 @@ from neurodyn.data.writer import SUFFIXES, open_store_file
 from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
+from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Simulated
 from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.run import open_along_log, open_measured
-from neurodyn.evaluate.scenario import scenario
 from neurodyn.identify.held_out import RunFit, model_forecast, whole_runs
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands

@@ -25,15 +25,15 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.same_robot import require_robot
+from neurodyn.evaluate.named_scenarios import passive, scenario
 from neurodyn.evaluate.requests import SEED, RecordingRequest
-from neurodyn.evaluate.scenario import passive, scenario
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.engine import nominal
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import link_poses
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulations import short_label
 from neurodyn.sim.pictures import ViewedCopies, mesh_of
 
 MOST = 2

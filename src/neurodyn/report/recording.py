@@ -27,9 +27,9 @@ from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
+from neurodyn.evaluate.named_scenarios import Scenario, scenario
 from neurodyn.evaluate.requests import SEED, RecordingRequest
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, chosen_split, follow, split_name
-from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
 from neurodyn.report.page import moving_picture, paragraph

@@ -248,7 +248,7 @@ def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: flo
         interval: Time between them [s].
         caption: Text below.
     """
-    from neurodyn.sim.articulation import LinkKinematics
+    from neurodyn.sim.articulations import LinkKinematics
     from neurodyn.sim.simulators import articulation
 
     built = articulation(robot)

@@ -113,7 +113,7 @@ class PlausibleBounds:
 def declared_bounds(robot: Robot) -> PlausibleBounds:
     """Return a robot's declared `range`, and its joint limits widened by `LIMIT_SLACK`.
 
-    Velocities without a declared range are unbounded; `sim.energy.plausible_bounds` derives bounds from efforts and
+    Velocities without a declared range are unbounded; `sim.energies.plausible_bounds` derives bounds from efforts and
     masses.
     """
     spec, joints = robot.spec, {joint.name: joint for joint in robot.joints}

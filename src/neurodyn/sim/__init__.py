@@ -4,12 +4,12 @@
 from neurodyn.core.registry import lazy
 
 with lazy(__name__):
-    from neurodyn.sim.build import build, build_world
     from neurodyn.sim.contact_points import contact_point_layout
     from neurodyn.sim.declaration.declare import declare
-    from neurodyn.sim.energy import energy
-    from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.energies import energy
+    from neurodyn.sim.fingerprints import fingerprint
+    from neurodyn.sim.generation import generate
+    from neurodyn.sim.newton_build import build, build_world
     from neurodyn.sim.pictures import render
     from neurodyn.sim.reference import ReferenceSimulator
     from neurodyn.sim.sampling import sample_states, sample_torques

@@ -28,7 +28,7 @@ from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.draws import QuantityDraws
-from neurodyn.sim.energy import plausible_bounds
+from neurodyn.sim.energies import plausible_bounds
 from neurodyn.sim.sampling import data_scene, held_controls, sample_grounds, sample_states, sample_torques
 from neurodyn.sim.simulators import CompiledSimulator, Simulator, simulator
 

@@ -12,7 +12,7 @@ from neurodyn.core.description.contacts import ChainJoint, ContactPoint, Contact
 from neurodyn.core.errors import InputError, nearest, suggestion
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
-from neurodyn.sim.articulation import Articulation, BuiltShape, short_label
+from neurodyn.sim.articulations import Articulation, BuiltShape, short_label
 from neurodyn.sim.bodies import compose, rounded_pose, rounded_vector
 
 _RIM = 8

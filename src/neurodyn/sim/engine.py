@@ -17,7 +17,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.registry import import_within, uncollected
 from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.geometry.launching import start_warp
-from neurodyn.sim.articulation import with_short
+from neurodyn.sim.articulations import with_short
 
 
 def import_newton() -> ModuleType:

@@ -12,7 +12,7 @@ from neurodyn.core.description.elements import read_elements
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.sim.articulation import (
+from neurodyn.sim.articulations import (
     Articulation,
     BuiltShape,
     ShapeKind,
@@ -23,10 +23,10 @@ from neurodyn.sim.articulation import (
     rounded,
 )
 from neurodyn.sim.bodies import compose, inertia_entries, merged_body, rounded_pose, rounded_vector
-from neurodyn.sim.build import build, import_asset, moving_joints
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import collides, import_newton
-from neurodyn.sim.fingerprint import body_groups, fingerprint, world_joints
+from neurodyn.sim.fingerprints import body_groups, fingerprint, world_joints
+from neurodyn.sim.newton_build import build, import_asset, moving_joints
 from neurodyn.sim.simulators import AssetLimits
 
 if TYPE_CHECKING:

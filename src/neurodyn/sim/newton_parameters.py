@@ -11,9 +11,9 @@ from torch import Tensor
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES
 from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
-from neurodyn.sim.articulation import INERTIAL, Articulation, require_differing, shapes_with
+from neurodyn.sim.articulations import INERTIAL, Articulation, require_differing, shapes_with
 from neurodyn.sim.engine import import_newton
-from neurodyn.sim.fingerprint import body_groups, world_joints
+from neurodyn.sim.fingerprints import body_groups, world_joints
 from neurodyn.sim.newton_articulation import geoms_of_shapes
 
 _DOF = {

@@ -16,10 +16,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import rotation
-from neurodyn.sim.build import build_world
 from neurodyn.sim.engine import import_newton
+from neurodyn.sim.newton_build import build_world
 from neurodyn.sim.scene import ScenePlacer, add_scene
 
 FIELD_OF_VIEW = 0.6  # vertical [rad]

@@ -15,11 +15,11 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
-from neurodyn.sim.articulation import kept_articulation, short_label
-from neurodyn.sim.build import Gravity, build, gravity_vectors
+from neurodyn.sim.articulations import kept_articulation, short_label
 from neurodyn.sim.engine import collides, import_newton, solver_class
-from neurodyn.sim.fingerprint import columns
+from neurodyn.sim.fingerprints import columns
 from neurodyn.sim.newton_articulation import imported_limits, newton_articulation
+from neurodyn.sim.newton_build import Gravity, build, gravity_vectors
 from neurodyn.sim.newton_parameters import NewtonParameters
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
 from neurodyn.sim.simulators import Simulator, SimulatorKind, SimulatorOptions, checked_pose

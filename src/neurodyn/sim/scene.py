@@ -15,7 +15,7 @@ from neurodyn.geometry.solids import Kind, Solid, TriangleMesh, check_heights, c
 from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim.bodies import compose
 from neurodyn.sim.engine import collides, import_newton
-from neurodyn.sim.fingerprint import body_groups
+from neurodyn.sim.fingerprints import body_groups
 
 if TYPE_CHECKING:
     import newton

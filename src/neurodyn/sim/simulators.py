@@ -20,9 +20,9 @@ from neurodyn.multibody.drives.drive_program import ACTUATOR, DriveProgram
 from neurodyn.multibody.engine import nominal
 from neurodyn.multibody.motion import ContactMotion
 from neurodyn.robots import Robot
-from neurodyn.sim.articulation import Articulation
-from neurodyn.sim.build import Gravity, gravity_vectors
+from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane, rounded_boxes
+from neurodyn.sim.newton_build import Gravity, gravity_vectors
 
 
 class SimulatorOptions(TypedDict, total=False):
@@ -350,7 +350,7 @@ def mechanism(built: Articulation, robot: Robot, *, every_contact: bool = False)
     """Return the tree of links of a robot as built.
 
     Stiffness and damping of joint limits are the model's for Featherstone, and the equivalent springs of the
-    constraints for MuJoCo (`sim.articulation.limit_spring`). MuJoCo's constraint parameters are included too.
+    constraints for MuJoCo (`sim.articulations.limit_spring`). MuJoCo's constraint parameters are included too.
 
     Args:
         built: The robot as its simulator built it.

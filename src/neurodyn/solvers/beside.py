@@ -10,7 +10,7 @@ import warp as wp
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulations import short_label
 from neurodyn.solvers.drive import copy_columns_kernel, gather_wrenches_kernel
 from neurodyn.solvers.learned import Replays, SolverLearned
 from neurodyn.solvers.worlds import arrays_of, count_worlds

@@ -33,7 +33,7 @@ from neurodyn.core.errors import InputError, MismatchError, NeurodynError, choic
 from neurodyn.dynamics import declared_hybrid
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.guard import Fault
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulations import short_label
 from neurodyn.sim.declaration.declare import Declaration, declare
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.solvers.beside import SolverBeside

@@ -25,11 +25,11 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
-from neurodyn.sim.articulation import BuiltShape, short_label, with_short
+from neurodyn.sim.articulations import BuiltShape, short_label, with_short
 from neurodyn.sim.bodies import compose, invert, rotation
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
 from neurodyn.sim.engine import collides, import_newton
-from neurodyn.sim.fingerprint import body_groups, columns, fingerprint
+from neurodyn.sim.fingerprints import body_groups, columns, fingerprint
 from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.sim.scene import ground_of_model
 

@@ -4,13 +4,13 @@
 from neurodyn.core.registry import lazy
 
 with lazy(__name__):
+    from neurodyn.walking.closed_loop import WalkResult, walk, walk_film
     from neurodyn.walking.controller import QuadrupedController, walker
     from neurodyn.walking.convex_mpc import MpcSettings
     from neurodyn.walking.force_network import save_imitation
     from neurodyn.walking.gait import GAITS, Commands, Gait
     from neurodyn.walking.imitation import ImitationSettings, imitate
     from neurodyn.walking.plant import WalkingPlant, walking_plant
-    from neurodyn.walking.walk import WalkResult, walk, walk_film
 
 __all__ = [
     "GAITS", "Commands", "Gait", "ImitationSettings", "MpcSettings", "QuadrupedController", "WalkResult",

@@ -11,13 +11,13 @@ from neurodyn.core.errors import InputError, require
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.dynamics.batch import State
+from neurodyn.walking.closed_loop import walk
 from neurodyn.walking.controller import QuadrupedController
 from neurodyn.walking.convex_mpc import ConvexMpc, ForceLaw, MpcSettings
 from neurodyn.walking.force_network import WIDTHS, ForceNetwork, ImitatedForces, ImitationConfig, Matrices
 from neurodyn.walking.gait import GAITS, Commands
 from neurodyn.walking.plant import WalkingPlant
 from neurodyn.walking.state import ForceInputs
-from neurodyn.walking.walk import walk
 
 
 class ImitationSettings(Config, frozen=True):

@@ -15,7 +15,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.evaluate.scenario import scenario
+from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.walking.quadruped import Quadruped, find_quadruped

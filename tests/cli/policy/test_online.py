@@ -14,7 +14,7 @@ from neurodyn.data.header import StoreHeader
 from neurodyn.data.writer import StoreWriter
 from neurodyn.robots import load
 from tests.cli.policy.test_log import _policy
-from tests.policy.online.test_loop import POLICY, SMALL
+from tests.policy.online_learning.test_loop import POLICY, SMALL
 
 pytest.importorskip("rsl_rl")
 

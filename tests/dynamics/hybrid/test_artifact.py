@@ -162,8 +162,8 @@ def test_a_file_of_another_version_is_bad_input(name, change, message, run):
 def cartpole_run(cartpole, tmp_path_factory):
     """The declared cartpole with a heavier pole."""
     pytest.importorskip("newton")
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.fingerprints import fingerprint
+    from neurodyn.sim.newton_build import build
     from neurodyn.sim.simulators import mechanism
 
     built = build(cartpole)

@@ -18,7 +18,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.same_robot import as_declared
 from neurodyn.learn.neural.settings import load_settings
 from neurodyn.learn.neural.train import known_base
-from neurodyn.learn.train import train
+from neurodyn.learn.training import train
 from neurodyn.robots import load as load_robot
 from tests import stand_in
 

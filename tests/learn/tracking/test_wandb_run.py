@@ -21,7 +21,7 @@ from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog, read_metrics, show_results
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking.tracker import read_tracker_file, require_tracker, tracking
-from neurodyn.learn.train import train
+from neurodyn.learn.training import train
 from tests.learn.callbacks import StopAt, Stopped
 from tests.learn.tracking.models import RECORD, Kept
 from tests.learn.tracking.wandb_files import Written, written

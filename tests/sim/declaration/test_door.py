@@ -8,9 +8,9 @@ import neurodyn
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.learn.train import train
+from neurodyn.learn.training import train
 from neurodyn.sim.declaration.declare import declare
-from neurodyn.sim.generate import generate
+from neurodyn.sim.generation import generate
 
 DOOR = """<mujoco><compiler angle="radian" autolimits="true"/>
 <option timestep=".005" integrator="implicitfast" cone="elliptic"/><worldbody>

@@ -6,7 +6,7 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.robots import load
-from neurodyn.sim.articulation import LinkKinematics
+from neurodyn.sim.articulations import LinkKinematics
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.simulators import articulation

@@ -21,7 +21,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.driven import driven
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.evaluate.scenario import driven_at_random, passive
+from neurodyn.evaluate.named_scenarios import driven_at_random, passive
 from neurodyn.identify.adaptation.default_coordinates import _drive_coordinates, with_lag
 from neurodyn.identify.run import drive_parameters
 from neurodyn.multibody.engine import nominal

@@ -14,9 +14,9 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.robots import Joint, Robot, load
 from neurodyn.robots.sections import ContactPointSelection, SimulatorConfig
-from neurodyn.sim.articulation import LinkKinematics
+from neurodyn.sim.articulations import LinkKinematics
 from neurodyn.sim.declaration.declare import declare
-from neurodyn.sim.energy import EnergyMeter
+from neurodyn.sim.energies import EnergyMeter
 from neurodyn.sim.mujoco.build import build_model
 from neurodyn.sim.simulators import articulation, simulator
 

@@ -24,7 +24,7 @@ from neurodyn.dynamics.batch import State, Step
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.linearise import linearise
+from neurodyn.dynamics.linearisation import linearise
 from neurodyn.dynamics.measures import displace
 from neurodyn.tasks import Memory
 

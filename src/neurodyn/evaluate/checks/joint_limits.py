@@ -186,7 +186,7 @@ def _damped(subject: Subject, name: str) -> str:
 
 def _spring(subject: Subject, name: str) -> tuple[float, float, float]:
     """Return stiffness and damping of a joint's limits, and the inertia the joint moves."""
-    from neurodyn.sim.energy import EnergyMeter
+    from neurodyn.sim.energies import EnergyMeter
 
     link = next(link for link in subject.mechanism.links if link.joint.name == name)
     inverse = torch.linalg.inv(EnergyMeter(subject.built).mass_matrix(subject.resting(1).q)[0])

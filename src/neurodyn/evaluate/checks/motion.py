@@ -19,8 +19,8 @@ from neurodyn.dynamics.measures import finite_worlds
 from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged, or_infinite
 from neurodyn.evaluate.checks.subject import SimulatedMotion, Subject, more_substeps, rolled_out, some
 from neurodyn.evaluate.metrics import METRICS, Compared
+from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
 from neurodyn.evaluate.records import ErrorSummary, Result
-from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.multibody.engine import EngineConfig
 from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
@@ -58,7 +58,7 @@ class PassiveEnergy(Figures, frozen=True):
 
 def check_passive_energy(subject: Subject) -> CheckResult:
     """Measure the energy of passive motion."""
-    from neurodyn.sim.energy import EnergyMeter
+    from neurodyn.sim.energies import EnergyMeter
 
     robot, worlds = subject.robot, subject.few
     start = inside(robot, subject.draw("energy", worlds))

@@ -15,13 +15,13 @@ from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Trajectory
 from neurodyn.dynamics.control import frame_command
+from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, scenario
 from neurodyn.evaluate.rollouts import ControlSequence
-from neurodyn.evaluate.scenario import Scenario, driven_at_random, scenario
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 
 if TYPE_CHECKING:
-    from neurodyn.sim.articulation import Articulation
+    from neurodyn.sim.articulations import Articulation
 
 FEW = 32
 """Number of worlds for checks that need no statistics."""
@@ -134,7 +134,7 @@ class Subject:
     @cached_property
     def bounds(self) -> PlausibleBounds:
         """Bounds of plausible states."""
-        from neurodyn.sim.energy import plausible_bounds
+        from neurodyn.sim.energies import plausible_bounds
 
         return plausible_bounds(self.robot, self.built)
 

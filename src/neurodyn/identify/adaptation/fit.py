@@ -29,7 +29,7 @@ from neurodyn.identify.adaptation.coordinates import CoordinateSpace, PartOfSpac
 from neurodyn.identify.adaptation.default_coordinates import LIMITS, default_coordinates
 from neurodyn.identify.adaptation.elastic_links import SPRINGS, bending, with_springs
 from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
-from neurodyn.identify.identifiability import Identifiability, identifiability
+from neurodyn.identify.intervals import Identifiability, identifiability
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.priors import UnitPrior
 from neurodyn.identify.readings import Noise, given_noise

@@ -20,7 +20,7 @@ from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.adaptation.fit import environments_of
 from neurodyn.identify.adaptation.result import UnexplainedCoordinate
-from neurodyn.identify.identifiability import blocks_of, student_t
+from neurodyn.identify.intervals import blocks_of, student_t
 from neurodyn.identify.readings import Noise
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 

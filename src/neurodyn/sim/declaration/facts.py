@@ -16,8 +16,7 @@ from neurodyn.core.description.scene import IDENTITY, Plane, Vector3
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices, suggested_file
 from neurodyn.robots.declaration import ASSET_SUFFIXES
-from neurodyn.sim.articulation import short_label
-from neurodyn.sim.build import read_asset
+from neurodyn.sim.articulations import short_label
 from neurodyn.sim.engine import import_mujoco, import_newton, joint_kinds
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.articulation import BodyTree
@@ -26,6 +25,7 @@ from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.newton_asset import parse_xml
+from neurodyn.sim.newton_build import read_asset
 
 _UNSAID = 1e5
 """Efforts and velocities from this value on count as unspecified: importers fill in 1e6."""

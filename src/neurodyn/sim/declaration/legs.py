@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.sim.articulation import Articulation, LinkKinematics, short_label
+from neurodyn.sim.articulations import Articulation, LinkKinematics, short_label
 
 _LEVEL = 0.02
 """Height above the lowest point of a foot up to which its shapes are soles [m]."""

@@ -10,7 +10,7 @@ import numpy as np
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.robots import ContactPointSelection, Robot
-from neurodyn.sim.articulation import Articulation, LinkKinematics
+from neurodyn.sim.articulations import Articulation, LinkKinematics
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.facts import AssetJoint
 from neurodyn.sim.simulators import articulation

@@ -10,7 +10,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.robots import Robot
 from neurodyn.sim.batches import Recorder
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.energy import plausible_bounds
+from neurodyn.sim.energies import plausible_bounds
 from neurodyn.sim.sampling import data_scene
 from neurodyn.sim.simulators import simulator
 

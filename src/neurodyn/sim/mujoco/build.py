@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots import Robot, asset_path
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
-from neurodyn.sim.articulation import short_label, with_short
+from neurodyn.sim.articulations import short_label, with_short
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
 from neurodyn.sim.mujoco.asset import compiled, read_spec

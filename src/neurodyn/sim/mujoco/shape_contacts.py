@@ -20,7 +20,7 @@ from neurodyn.core.description.shape_contacts import (
     TouchingKind,
     TouchingShape,
 )
-from neurodyn.sim.articulation import constraint_parameters
+from neurodyn.sim.articulations import constraint_parameters
 from neurodyn.sim.bodies import compose, exact_pose
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.couplings import ModelLinks

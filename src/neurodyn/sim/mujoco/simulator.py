@@ -14,13 +14,13 @@ from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Link
 from neurodyn.core.description.spec import JointPlace
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.sim.articulation import INERTIAL, Articulation, require_differing, shapes_with
+from neurodyn.sim.articulations import INERTIAL, Articulation, require_differing, shapes_with
 from neurodyn.sim.bodies import inertia_tensor
-from neurodyn.sim.build import Gravity, gravity_vectors
 from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import BodyTree, compiled_limits, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
+from neurodyn.sim.newton_build import Gravity, gravity_vectors
 from neurodyn.sim.simulators import Simulator, SimulatorKind, SimulatorOptions, checked_pose
 
 

@@ -17,8 +17,8 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.learner import initial_policy
-from neurodyn.policy.online.refit import ADAPT_REFIT, Refit
-from neurodyn.policy.online.settings import SHORT, OnlineSettings
+from neurodyn.policy.online_learning.refit import ADAPT_REFIT, Refit
+from neurodyn.policy.online_learning.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import load_settings
 from neurodyn.sim.engine import import_newton

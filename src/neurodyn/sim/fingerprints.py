@@ -13,7 +13,7 @@ import numpy as np
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Vector
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.core.errors import InputError
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import Groups, Pose, compose, group_bodies, merged_body, rotation, rounded_numbers
 from neurodyn.sim.engine import import_newton, joint_kinds
 

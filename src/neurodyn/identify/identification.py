@@ -44,7 +44,7 @@ from neurodyn.identify.held_out import (
     run_errors,
     whole_runs,
 )
-from neurodyn.identify.identifiability import identifiability, require_blocks, require_seen, warning
+from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.parameter_search import Searched, SearchEnd, search
 from neurodyn.identify.population_search import rounds_done

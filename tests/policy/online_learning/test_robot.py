@@ -17,10 +17,10 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics import AnalyticDynamics
 from neurodyn.dynamics.artifact import kind_of
-from neurodyn.policy.online.problem import pose, settings_of
-from neurodyn.policy.online.record import model_error
-from neurodyn.policy.online.refit import ADAPT_REFIT
-from neurodyn.policy.online.settings import with_flags
+from neurodyn.policy.online_learning.problem import pose, settings_of
+from neurodyn.policy.online_learning.record import model_error
+from neurodyn.policy.online_learning.refit import ADAPT_REFIT
+from neurodyn.policy.online_learning.settings import with_flags
 from neurodyn.policy.requests import LogPolicyRequest, OnlineRequest, PlayPolicyRequest
 from neurodyn.tasks import load
 from neurodyn.tasks.task import reset_states
@@ -99,7 +99,7 @@ def test_rounds_on_a_robot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     The robot breaks on the way; the loop goes on with what was logged until then.
     """
-    from neurodyn.policy.online.loop import online
+    from neurodyn.policy.online_learning.loop import online
     from neurodyn.policy.play import record_policy
 
     if "cartpole" not in pretrained_policy_names():

@@ -8,8 +8,8 @@ import pytest
 
 from neurodyn.control.returns import Returns
 from neurodyn.core.errors import InputError
-from neurodyn.policy.online.loop import line
-from neurodyn.policy.online.record import (
+from neurodyn.policy.online_learning.loop import line
+from neurodyn.policy.online_learning.record import (
     FittedModel,
     LoggedPolicy,
     PolicyComparison,
@@ -20,7 +20,7 @@ from neurodyn.policy.online.record import (
     settled,
     verdict,
 )
-from neurodyn.policy.online.rounds import EarlierRounds
+from neurodyn.policy.online_learning.rounds import EarlierRounds
 from neurodyn.policy.support import PolicySupport
 
 

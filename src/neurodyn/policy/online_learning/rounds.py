@@ -29,8 +29,8 @@ from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import Behaviour, load_policy
 from neurodyn.policy.evaluation import SEED, play
 from neurodyn.policy.logs import record_log
-from neurodyn.policy.online.problem import OnlineProblem
-from neurodyn.policy.online.record import (
+from neurodyn.policy.online_learning.problem import OnlineProblem
+from neurodyn.policy.online_learning.record import (
     FittedModel,
     LoggedPolicy,
     PolicyComparison,
@@ -39,10 +39,10 @@ from neurodyn.policy.online.record import (
     model_error,
     read_round,
 )
-from neurodyn.policy.online.refit import Fit
+from neurodyn.policy.online_learning.refit import Fit
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.support import support_in
-from neurodyn.policy.train import train_policy
+from neurodyn.policy.training import train_policy
 from neurodyn.tasks import Task
 
 Stages = Callable[[str], Progress]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.cluster.connection import connected, require_ray
-from neurodyn.cluster.sweep.spec import SweepPlan, SweepTrial, Values
-from neurodyn.cluster.sweep.trainings import TRAININGS
+from neurodyn.cluster.sweeps.spec import SweepPlan, SweepTrial, Values
+from neurodyn.cluster.sweeps.trainings import TRAININGS
 from neurodyn.cluster.workers import limit_process
 from neurodyn.core import artifacts
 from neurodyn.core.config import Record, from_dict

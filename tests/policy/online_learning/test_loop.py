@@ -20,8 +20,8 @@ from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
-from neurodyn.policy.online.refit import NeuralRefit
-from neurodyn.policy.online.rounds import RoundInProgress
+from neurodyn.policy.online_learning.refit import NeuralRefit
+from neurodyn.policy.online_learning.rounds import RoundInProgress
 from neurodyn.policy.settings import NetworkSettings
 
 pytest.importorskip("newton")

@@ -9,7 +9,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.online.rounds import ModelOfRound
+from neurodyn.policy.online_learning.rounds import ModelOfRound
 from neurodyn.tasks import load
 
 TASK = load("cartpole-swingup")

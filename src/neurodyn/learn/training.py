@@ -99,7 +99,7 @@ def _require_settings(kind: str, size: str | TrainingPlan) -> None:
 
 
 def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings, Mixture]:
-    """Return settings and data of a training of neural dynamics; errors: see `learn.train.train`."""
+    """Return settings and data of a training of neural dynamics; errors: see `learn.training.train`."""
     mixture = open_mixture(
         request.data, request.shares, partial(open_robot_data, robot, targets=True), data_memory(request.device)
     )
@@ -129,7 +129,7 @@ def _asked_base(base: str | None) -> dict[str, str]:
 
 
 def plan_neural_finetuning(request: FinetuneRequest) -> tuple[Settings, Mixture]:
-    """Return settings and data of a fine-tuning of neural dynamics; errors: see `learn.train.finetune`."""
+    """Return settings and data of a fine-tuning of neural dynamics; errors: see `learn.training.finetune`."""
     config, known = NEURAL.read(request.run)
     robot = load(config.robot)
     if isinstance(request.size, Settings):
@@ -162,7 +162,7 @@ def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[Worl
 
 
 def plan_world_model_finetuning(request: FinetuneRequest) -> tuple[WorldSettings, Mixture]:
-    """Return settings and data of a fine-tuning of a world model; errors: see `learn.train.finetune`."""
+    """Return settings and data of a fine-tuning of a world model; errors: see `learn.training.finetune`."""
     config, known = WORLD_MODEL.read(request.run)
     if isinstance(request.size, WorldSettings):
         settings = replaced(request.size, net=config.net, context=known.state.context)

@@ -13,8 +13,8 @@ from neurodyn.core.seeds import generator
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.robots.sections import Interval
-from neurodyn.sim.articulation import Articulation, LinkKinematics
-from neurodyn.sim.build import Gravity
+from neurodyn.sim.articulations import Articulation, LinkKinematics
+from neurodyn.sim.newton_build import Gravity
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import articulation
 

@@ -27,7 +27,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.neural.policy_rollouts import LoggedActor
 from neurodyn.policy.artifact import ActingPolicy, Behaviour, PolicyNetwork, acting, behaviour, load_policy
 from neurodyn.policy.logs import record_log
-from neurodyn.policy.online.settings import OnlineSettings
+from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.settings import RANDOM, STILL
 from neurodyn.robots import Robot
 from neurodyn.robots.data import grounded, open_measured_data, open_robot_data
@@ -181,7 +181,7 @@ class NeuralRefit(Refit):
         """Write data from random states, as the network must learn the motion everywhere; robots cannot do this."""
         if isinstance(reference.dynamics, RobotDynamics):
             return super().random(task, reference, settings, out, seed, policy)
-        from neurodyn.sim.generate import generate
+        from neurodyn.sim.generation import generate
 
         robot, frames = task.declaration(), settings.frames
         worlds = max(8, min(512, frames // robot.frames))
@@ -198,7 +198,7 @@ class NeuralRefit(Refit):
     def calibrate(self, fit: Fit) -> bool:
         """Calibrate by roll-outs of the logged policies, if there are any and the settings ask for it."""
         from neurodyn.learn.plan import with_budget
-        from neurodyn.learn.train import finetune
+        from neurodyn.learn.training import finetune
 
         settings = self._later(fit.task, fit.settings)
         settings = with_budget(settings, fit.settings.model_minutes, None, fit.settings.seed).with_rollouts_alone()
@@ -415,7 +415,7 @@ def _cut(frames: TaskFrames, current: WorldsState, truth: State) -> WorldsState:
 
 
 def _train_or_finetune(fit: Fit, kind: str) -> None:
-    from neurodyn.learn.train import finetune, train
+    from neurodyn.learn.training import finetune, train
 
     settings = fit.settings
     if fit.previous is None:

@@ -106,7 +106,7 @@ class Identify(Training):
 
     def settings(self, given: Any) -> Config:
         """See `Training`."""
-        from neurodyn.identify.identify import require_problem
+        from neurodyn.identify.identification import require_problem
         from neurodyn.identify.run import plan_identification
 
         problem, found = plan_identification(self.asked(given))
@@ -187,14 +187,14 @@ class Train(ModelTraining):
     def settings(self, given: Any) -> Config:
         """See `Training`."""
         from neurodyn.learn.devices import require_device
-        from neurodyn.learn.train import plan_training
+        from neurodyn.learn.training import plan_training
 
         require_device(given.device)
         return plan_training(self.asked(given))[0]
 
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
-        from neurodyn.learn.train import train
+        from neurodyn.learn.training import train
 
         require_usable(train(self.asked(given, out, size=settings, resume=resume)).verdict)
 
@@ -209,7 +209,7 @@ class Finetune(ModelTraining):
         """See `Training`."""
         from neurodyn.dynamics.artifact import load, require_match
         from neurodyn.learn.devices import require_device
-        from neurodyn.learn.train import plan_finetuning
+        from neurodyn.learn.training import plan_finetuning
 
         require_device(given.device)
         settings, mixture = plan_finetuning(self.asked(given))
@@ -220,7 +220,7 @@ class Finetune(ModelTraining):
 
     def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
-        from neurodyn.learn.train import finetune
+        from neurodyn.learn.training import finetune
 
         require_usable(finetune(self.asked(given, out, size=settings, resume=resume)).verdict)
 
@@ -240,7 +240,7 @@ class PolicyTrain(Training):
         from neurodyn.policy.algorithms import require_learner
 
         require_learner()
-        from neurodyn.policy.train import open_training
+        from neurodyn.policy.training import open_training
 
         return open_training(self.asked(given)).settings
 
@@ -248,7 +248,7 @@ class PolicyTrain(Training):
         """See `Training`."""
         from neurodyn.control.resolve import open_reference
         from neurodyn.control.task_frames import require_fit
-        from neurodyn.policy.train import open_training, train_policy
+        from neurodyn.policy.training import open_training, train_policy
 
         job = open_training(self.asked(given, out, resume=resume))
         require_fit(job.task, job.training_dynamics.dynamics, settings.penalty)

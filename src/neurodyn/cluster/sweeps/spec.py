@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from neurodyn.cluster.sweep.trainings import TRAININGS, Training
+from neurodyn.cluster.sweeps.trainings import TRAININGS, Training
 from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.config import plain as as_lists
 from neurodyn.core.errors import InputError, unknown

@@ -29,7 +29,7 @@ from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot, load
 from neurodyn.robots.assets import source_digest
-from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.batches import BatchMaker, Departure, EarlyEndCount
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.draws import QuantityDraws, draws_of_drives, quantity_draws

@@ -22,7 +22,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import asset_digest, resolve_asset
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
 from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver_class
 from neurodyn.sim.newton_asset import PreparedMjcf, prepare_mjcf, prepare_urdf

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from neurodyn.cluster.connection import require_cluster
-from neurodyn.cluster.sweep.spec import Sweep, SweepPlan, read_sweep
-from neurodyn.cluster.sweep.trials import ProgressCallback, TrialOutcome, TrialQueue, run_trials
+from neurodyn.cluster.sweeps.spec import Sweep, SweepPlan, read_sweep
+from neurodyn.cluster.sweeps.trials import ProgressCallback, TrialOutcome, TrialQueue, run_trials
 from neurodyn.core import artifacts
 from neurodyn.core.config import Record, read_config, to_yaml
 from neurodyn.core.errors import InputError
@@ -78,7 +78,7 @@ def sweep(
     any training.
 
     Args:
-        spec: File of the sweep; see `cluster.sweep.spec.Sweep`.
+        spec: File of the sweep; see `cluster.sweeps.spec.Sweep`.
         out: Folder of the sweep: trials, sweep.yaml, sweep.json, comparison.html.
         cluster: "local" to start Ray on this machine, "auto" for the cluster it belongs to, or HOST:PORT.
         workers: Maximum parallel trials; None for as many as the cores allow.
