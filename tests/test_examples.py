@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every script under examples/ runs, and the own-logs example is imported as its page says."""
 
-import gc
 import json
 import runpy
 import subprocess
@@ -10,14 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from neurodyn import robots
 from neurodyn.cli.main import run
 from neurodyn.core.artifacts import pretrained_names
-from neurodyn.walking.convex_mpc import MpcSettings
-from neurodyn.walking.force_network import ForceNetwork, ImitationConfig, save_imitation
-from neurodyn.walking.plant import declared_quadruped
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -77,29 +71,6 @@ def test_example_runs(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "argv", [script, *ARGUMENTS.get(script, []), *model])
     runpy.run_path(str(EXAMPLES / script), run_name="__main__")
     assert capsys.readouterr().out.strip()
-
-
-@pytest.mark.slow
-def test_a_quadruped_stands_by_its_controller_in_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-):
-    """On four forces that carry a quarter of the weight each, over the socket."""
-    quadruped = declared_quadruped(robots.load("a1"))
-    network = ForceNetwork(quadruped.mass * quadruped.gravity, (8,))
-    last = network.layers[-1]
-    assert isinstance(last, torch.nn.Linear)
-    with torch.no_grad():
-        last.weight.zero_()
-        last.bias.copy_(torch.tensor([0.0, 0.0, 0.25] * 4))
-    config = ImitationConfig("a1", "stand", MpcSettings(), (8,), quadruped.mass, quadruped.height)
-    save_imitation(tmp_path / "forces", network, config, onnx=False)
-    loop = ["run.py", "--seconds", "1", "--rate", "250", "--command", "0", "0", "0"]
-    monkeypatch.setattr(sys, "argv", [*loop, "--walk", str(tmp_path / "forces")])
-    runpy.run_path(str(EXAMPLES / "c_loop/run.py"), run_name="__main__")
-    printed = capfd.readouterr().out
-    assert "250 ticks of 4000 us" in printed
-    assert "m run in 1.0 s, 0 falls" in printed
-    assert gc.isenabled()  # again
 
 
 STARTED = subprocess.run

@@ -1,8 +1,6 @@
 /* A policy in C at a fixed rate: reads what was measured from a socket, answers with torques.
  *
- *     controller PORT RATE SECONDS SPIN BARE [FORWARD LEFT TURN]
- *
- * The policy is ant-run or, with -DWALKER, a quadruped's controller around imitated forces, under a command.
+ *     controller PORT RATE SECONDS SPIN BARE
  *
  * Its memory stays in place, where that is permitted, and it is awake for SPIN microseconds before each tick. At every
  * tick it takes the state that the last torques led to, computes and sends. A tick is late if its torques leave after
@@ -18,25 +16,6 @@
 #include <sys/time.h>
 #include <time.h>
 
-#ifdef WALKER
-#include "walker.h"
-
-typedef walker_real real;
-enum { TORQUES = WALKER_TORQUE_SIZE };
-
-typedef struct {
-  real q[WALKER_Q_SIZE];
-  real qd[WALKER_QD_SIZE];
-} measured_packet;
-
-static walker_state state;
-
-static void begin(void) { walker_reset(&state); }
-
-static void act(const measured_packet *measured, const real *command, real period, real *torque) {
-  walker_walk(&state, measured->q, measured->qd, command, &period, torque);
-}
-#else
 #include "ant_run.h"
 
 typedef ant_run_real real;
@@ -55,17 +34,13 @@ static ant_run_state state;
 
 static void begin(void) { ant_run_reset(&state); }
 
-static void act(const measured_packet *measured, const real *command, real period, real *torque) {
+static void act(const measured_packet *measured, real *torque) {
   real observation[ANT_RUN_OBSERVATION_SIZE], action[ANT_RUN_ACTION_SIZE], scaled[ANT_RUN_SCALED_ACTION_SIZE];
-  (void)command;
-  (void)period;
   ant_run_observe(measured->base_height, measured->base_orientation, measured->base_linear_velocity,
                   measured->base_angular_velocity, measured->joint_position, measured->joint_velocity, observation);
   ant_run_act(&state, observation, action, scaled);
   ant_run_control(action, torque);
 }
-#endif
-
 enum { BUCKETS = 16 }; /* up to 1 us, 2 us, 4 us, ..., and beyond */
 
 static double seconds_of(struct timespec at) { return at.tv_sec + at.tv_nsec * 1e-9; }
@@ -114,10 +89,9 @@ static double following(double tick, double period) {
 }
 
 int main(int count, char **arguments) {
-  if (count != 6 && count != 9) return 2;
+  if (count != 6) return 2;
   const double period = 1.0 / atof(arguments[2]), spin = atof(arguments[4]) * 1e-6;
-  real command[3] = {0}, torque[TORQUES] = {0};
-  for (int i = 6; i < count; ++i) command[i - 6] = (real)atof(arguments[i]);
+  real torque[TORQUES] = {0};
   if (mlockall(MCL_CURRENT | MCL_FUTURE)) fprintf(stderr, "memory may be moved out: mlockall is not permitted\n");
   const long ticks = (long)(atof(arguments[3]) / period), bare_ticks = (long)(atof(arguments[5]) / period);
   const int line = socket(AF_INET, SOCK_DGRAM, 0);
@@ -145,7 +119,7 @@ int main(int count, char **arguments) {
     add(&awake, now() - tick, period);
     if (recv(line, &measured, sizeof measured, 0) != (ssize_t)sizeof measured) return 1; /* the plant is gone */
     const double begun = now();
-    act(&measured, command, (real)period, torque);
+    act(&measured, torque);
     const double computed = now();
     if (send(line, torque, sizeof torque, 0) < 0) return 1;
     add(&times, now() - tick, period);

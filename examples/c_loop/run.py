@@ -4,12 +4,11 @@
 The policy pretrained-policy:ant-run is exported and compiled into `controller.c`, which runs at 500 Hz. The robot here,
 the hybrid ant in steps of 2 ms, takes a step for each packet of torques and sends its measurements. At the end the
 controller prints the times from tick to torques, and how many were late; `--bare 60` measures the latency of the idle
-machine. `--walk FOLDER --command .5 0 .3` walks with the network from `neurodyn imitate ROBOT --out FOLDER`.
+machine.
 """
 
 import argparse
 import gc
-import json
 import os
 import shutil
 import socket
@@ -26,7 +25,6 @@ from neurodyn import Control, robots
 from neurodyn.dynamics import declared_hybrid
 from neurodyn.interop import export_code
 from neurodyn.tasks import load
-from neurodyn.walking import walking_plant
 
 MEASURED = (
     "base_height", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
@@ -41,26 +39,23 @@ def main():
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--spin", type=float, default=0.0, help="wait awake before each tick [us]")
     parser.add_argument("--bare", type=float, default=0.0, help="time for which it only waits for ticks before [s]")
-    parser.add_argument("--walk", type=Path, help="folder of imitated forces, in place of the policy")
-    parser.add_argument("--command", type=float, nargs=3, default=(0.5, 0.0, 0.0), help="[m/s], [m/s], [rad/s]")
     parser.add_argument("--realtime", action="store_true", help="run before everything else, on one core (Linux, root)")
     arguments = parser.parse_args()
     if shutil.which("gcc") is None:
         print("needs gcc, which is not there")
         return
     with tempfile.TemporaryDirectory() as folder:
-        program = compiled(Path(folder), arguments.walk)
+        program = compiled(Path(folder))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
             line.bind(("127.0.0.1", 0))
             line.settimeout(2.0)
-            period, walk = 1.0 / arguments.rate, arguments.walk
-            plant = Plant(period) if walk is None else Walker(period, walk)
+            plant = Plant(1.0 / arguments.rate)
             if arguments.realtime:  # inherited by the controller
                 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
             gc.collect()
             gc.disable()  # pauses of milliseconds
-            asked = arguments.rate, arguments.seconds, arguments.spin, arguments.bare, *arguments.command
+            asked = arguments.rate, arguments.seconds, arguments.spin, arguments.bare
             controller = subprocess.Popen([program, *map(str, (line.getsockname()[1], *asked))])
             while controller.poll() is None:
                 with suppress(TimeoutError):
@@ -72,26 +67,20 @@ def main():
     print(f"{plant.run:.1f} m run in {plant.time:.1f} s, {plant.falls} falls")
 
 
-def compiled(folder, walk):
-    """Export the policy, or the controller around imitated forces; return the path of the compiled loop."""
-    run, file, flags = "pretrained-policy:ant-run", "ant_run.c", []
-    if walk is not None:
-        run, file, flags = str(folder / "walker"), "walker.c", ["-DWALKER"]
-        shutil.copytree(walk, run)
-    code = export_code(run, "c", folder / "policy")
-    flags += ["-std=c99", "-Wall", "-Wextra", "-O2", f"-I{code}", Path(__file__).with_name("controller.c")]
-    subprocess.run(["gcc", *flags, code / file, "-o", folder / "controller", "-lm"], check=True)
+def compiled(folder):
+    """Export the policy; return the path of the compiled loop."""
+    code = export_code("pretrained-policy:ant-run", "c", folder / "policy")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-O2", f"-I{code}", Path(__file__).with_name("controller.c")]
+    subprocess.run(["gcc", *flags, code / "ant_run.c", "-o", folder / "controller", "-lm"], check=True)
     return folder / "controller"
 
 
 class Plant:
     """The robot: an ant stepped at the controller's period [s], which restarts after a fall."""
 
-    name, substep = "ant", 0.004
-
     def __init__(self, period):
-        robot = msgspec.structs.replace(robots.load(self.name), dt=period)
-        self.model = declared_hybrid(robot, substeps=max(1, round(period / self.substep)))
+        robot = msgspec.structs.replace(robots.load("ant"), dt=period)
+        self.model = declared_hybrid(robot, substeps=max(1, round(period / 0.004)))
         self.task, self.random = load("ant-run"), torch.Generator().manual_seed(0)
         self.time = self.run = self.falls = 0
         self.begin()
@@ -123,27 +112,6 @@ class Plant:
             self.begin()
             measured = self.model.quantities(self.state)
         return np.concatenate([measured[name][0].numpy() for name in MEASURED]).tobytes()
-
-
-class Walker(Plant):
-    """A quadruped, which is not reset when it falls: its controller would not know."""
-
-    substep = 0.00125
-
-    def __init__(self, period, folder):
-        self.name = json.loads((folder / "forces.json").read_text())["robot"]
-        self.plant = walking_plant(msgspec.structs.replace(robots.load(self.name), dt=period))
-        super().__init__(period)
-
-    def begin(self):
-        """Stand at the start."""
-        self.state, ground = self.plant.starts(1, seed=0)
-        self.carry = self.model.begin(self.state, ground)
-
-    def measured(self):
-        """Return the measured state, as bytes."""
-        self.falls = max(self.falls, int(self.state.q[0, 2] < 0.5 * self.plant.quadruped.height))
-        return torch.cat([self.state.q[0], self.state.qd[0]]).float().numpy().tobytes()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,6 @@ from neurodyn import tasks
 from neurodyn.cli.main import every_verb, run
 from neurodyn.robots import ROBOTS
 from tests.core.test_locks import hold
-from tests.interop.test_published_policies import arrays
 
 SOUND = {
     "generate": "cartpole --transitions 500 --threads 1 --out {out}.h5",
@@ -131,7 +131,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     q = "q: {slider: {column: x}, hinge: {column: a}}\nqd: {slider: {column: dx}, hinge: {column: da}}"
     columns = f"robot: cartpole\nformat: csv\ntime: t\ncontrol: {{slider: {{column: u}}}}\n{q}\n"
     (folder / "map.yaml").write_text(columns)
-    np.savez(folder / "policy.npz", allow_pickle=False, **arrays(len(ANT.observations), len(ANT.actions)))
+    sizes, layers = (len(ANT.observations), 4, len(ANT.actions)), {}
+    for number, (width, outputs) in enumerate(pairwise(sizes)):
+        layers |= {f"mlp.{2 * number}.weight": np.zeros((outputs, width)), f"mlp.{2 * number}.bias": np.zeros(outputs)}
+    np.savez(folder / "policy.npz", allow_pickle=False, **layers)
     (folder / "sweep.yaml").write_text(f"train: {{robot: cartpole, data: {data}, steps: 2}}\nspace: {{clip: [1, 2]}}\n")
     names = {"csv": "log.csv", "map": "map.yaml", "policy": "policy.npz", "sweep": "sweep.yaml"}
     urdf = ROBOTS["cartpole"].parent / "cartpole.urdf"

@@ -28,11 +28,8 @@ from neurodyn.policy.artifact import ActingPolicy, load_policy, policy_config, s
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
 from neurodyn.tasks.task import Memory, reset_states
-from neurodyn.walking.controller import QuadrupedController
 from neurodyn.walking.convex_mpc import FrictionPyramids, MpcSettings
-from neurodyn.walking.force_network import ForceNetwork, ImitationConfig, load_imitation, save_imitation
-from neurodyn.walking.gait import GAITS
-from neurodyn.walking.plant import declared_quadruped
+from neurodyn.walking.force_network import ForceNetwork, ImitationConfig, save_imitation
 from neurodyn.walking.state import CONTACT, FEATURES
 from tests.dynamics.hybrid.test_memory import RECURRENT, stirred
 from tests.dynamics.neural.test_compiled import make
@@ -269,35 +266,6 @@ def test_imitated_forces_are_those_of_python(tmp_path: Path) -> None:
     forces = network(torch.tensor(features)).numpy().reshape(-1, 4, 3)
     np.testing.assert_allclose(found, pyramids.nearest(forces, features[:, CONTACT]).reshape(-1, 12), atol=1e-4)
     assert np.abs(found).max() > 1.0
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("gait", ["trot", "stand"])
-def test_the_controller_around_imitated_forces_is_that_of_python(gait: str, tmp_path: Path) -> None:
-    robot, rng = robots.load("a1"), np.random.default_rng(0)
-    quadruped, settings = declared_quadruped(robot), MpcSettings()
-    torch.manual_seed(0)
-    network = ForceNetwork(quadruped.mass * quadruped.gravity, (20, 10))
-    network.layers[-1].bias[2::3] += 0.3  # pyright: ignore[reportIndexIssue, reportOperatorIssue]
-    config = ImitationConfig("a1", gait, settings, (20, 10), quadruped.mass, quadruped.height)
-    save_imitation(tmp_path / "forces", network, config, onnx=False)
-    law = load_imitation(tmp_path / "forces", quadruped, "a1")
-    controller = QuadrupedController(quadruped, law, GAITS[gait], robot.dt, settings)
-    rows = STEPS
-    q, qd = np.zeros((rows, robot.spec.nq)), 0.3 * rng.normal(size=(rows, robot.spec.nv))
-    q[:, 7:] = robot.nominal_q() + 0.2 * rng.normal(size=(rows, 12))
-    q[:, :3] = np.cumsum(0.01 * rng.normal(size=(rows, 3)), 0)
-    turns = np.cumsum(0.02 * rng.normal(size=(rows, 3)), 0)
-    q[:, 3:7] = Rotation.from_euler("xyz", turns * [0.2, 0.2, 3.0]).as_quat()
-    commands = np.repeat(rng.uniform(-0.6, 0.6, (rows // 50, 3)), 50, 0)
-    states = (State(torch.tensor(a[None]), torch.tensor(b[None])) for a, b in zip(q, qd, strict=True))
-    wanted = np.concatenate([
-        np.asarray(controller.act(state, command[None]).torque) for state, command in zip(states, commands, strict=True)
-    ])  # fmt: skip
-    program = Program(code_unit(str(tmp_path / "forces")), tmp_path / "c", "walk")
-    [found] = program(q, qd, commands, np.full((rows, 1), robot.dt))
-    np.testing.assert_allclose(found, wanted, atol=1e-6 * np.abs(wanted).max())
-    assert (np.abs(wanted) > 1.0).mean() > 0.1
 
 
 def friction_of_a_pendulum(qd: np.ndarray, model: HybridDynamics) -> np.ndarray:

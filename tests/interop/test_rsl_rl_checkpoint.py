@@ -60,7 +60,7 @@ def test_a_checkpoint_of_rsl_rl_becomes_the_same_policy(tmp_path: Path):
     name = "pretrained-policy:anymal-velocity"
     config, network = load_policy(name)
     checkpoint = export_rsl_rl(name, tmp_path / "out")
-    again = import_policy(checkpoint, config.task, tmp_path / "again", layout="rsl-rl", activation="elu")
+    again = import_policy(checkpoint, config.task, tmp_path / "again", activation="elu")
     assert (again.network.hidden, again.clip) == (config.network.hidden, None)
     seen = torch.randn(16, len(config.observations))
     torch.testing.assert_close(load_policy(tmp_path / "again")[1](seen), network(seen), atol=1e-6, rtol=1e-5)
@@ -97,5 +97,21 @@ def test_broken_checkpoints_are_refused_in_one_line(change, message: str, tmp_pa
     change(saved)
     torch.save(saved, tmp_path / "broken.pt")
     with pytest.raises(InputError, match=message) as refused:
-        import_policy(tmp_path / "broken.pt", "cartpole-swingup", tmp_path / "policy", layout="rsl-rl")
+        import_policy(tmp_path / "broken.pt", "cartpole-swingup", tmp_path / "policy")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_policy_of_another_task_is_refused_with_the_tasks_that_fit(tmp_path: Path):
+    checkpoint = export_rsl_rl("pretrained-policy:cartpole", tmp_path / "out")
+    with pytest.raises(InputError, match=r"takes 4 observations and gives 1 actions.*valid: .*cartpole-swingup"):
+        import_policy(checkpoint, "anymal-velocity", tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()
+
+
+@pytest.mark.parametrize(("name", "content"), [("p.pt", b"junk"), ("p.npz", b"junk"), ("p.txt", b""), ("p.pth", None)])
+def test_files_that_are_no_checkpoints_are_refused(name: str, content: bytes | None, tmp_path: Path):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=name) as refused:
+        import_policy(tmp_path / name, "ant-run@nerd", tmp_path / "policy")
     assert "\n" not in str(refused.value)

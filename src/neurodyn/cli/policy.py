@@ -183,20 +183,20 @@ def import_(
     *,
     task: str,
     out: Path,
-    layout: str = "rl-games",
+    layout: str = "rsl-rl",
     activation: str = "elu",
 ) -> None:
     """Import a policy from another library for use with `policy play`, `evaluate`, `log` and `export`.
 
     Args:
-        file: Checkpoint of rl_games (.pth) or rsl_rl (.pt), or its named arrays (.npz, .safetensors).
-        task: Task with the observations and actions of the policy; TASK@nerd for NeRD's policies.
+        file: Checkpoint of rsl_rl (.pt), or its named arrays (.npz, .safetensors).
+        task: Task with the observations and actions of the policy.
         out: Folder to write.
-        layout: Layout of the file: rl-games, or rsl-rl (4 or later, as in Isaac Lab and mjlab).
+        layout: Layout of the file: rsl-rl (4 or later, as in Isaac Lab and mjlab).
         activation: Activation of its hidden layers, which the file does not record, such as elu, relu or tanh.
 
     Example:
-        neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant
+        neurodyn policy import model_1500.pt --task anymal-velocity --out policies/theirs
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.policies import import_policy

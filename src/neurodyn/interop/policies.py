@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies of rl_games and rsl_rl (4 and later): import, and export for Isaac Lab's `play.py --checkpoint`."""
+"""Policies of rsl_rl (4 and later): import, and export for Isaac Lab's `play.py --checkpoint`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -28,19 +28,17 @@ Layer = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Actor:
-    """An actor network that maps clamp((observation - mean) / deviation, -clip, clip) to the mean action.
+    """An actor network that maps (observation - mean) / deviation to the mean action.
 
     Attributes:
         layers: Weight and bias of each layer, shapes [out, in] and [out].
         mean: Mean of observations, shape [observations]; None without normalisation.
         deviation: Divisor of observations, shape [observations]; None without normalisation.
-        clip: Limit of normalised observations; None for no limit.
     """
 
     layers: tuple[Layer, ...]
     mean: Tensor | None = None
     deviation: Tensor | None = None
-    clip: float | None = None
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -64,46 +62,6 @@ def _layers(arrays: dict[str, Tensor], prefix: str, names: Sequence[str], where:
     return layers
 
 
-RL_GAMES_EPSILON = 1e-5
-"""Added to the variance of observations."""
-RL_GAMES_CLIP = 5.0
-"""Limit of normalised observations."""
-
-_NETWORK = "a2c_network."
-_STATISTICS = "running_mean_std."
-_HIDDEN = re.compile(r"a2c_network\.actor_mlp\.(\d+)\.weight")
-_KNOWN = ("actor_mlp.", "critic_mlp.", "mu.", "sigma", "value.")
-_RL_GAMES_ACTOR = "the actor of a checkpoint of rl_games"
-
-
-def read_rl_games(path: str | Path) -> Actor:
-    """Read the actor of a checkpoint (.pth), or of its arrays by name (.npz, .safetensors); nothing is executed.
-
-    Raises:
-        InputError: The file is missing or not such a checkpoint, or its network is of another kind.
-    """
-    where, found = str(path), read_arrays(Path(path), "model", "rl_games")
-    arrays = {name.removeprefix("model/"): value for name, value in found.items()}
-    for name in arrays:
-        if name.startswith(_NETWORK) and not name.removeprefix(_NETWORK).startswith(_KNOWN):
-            raise InputError(f"{where}: has a layer {name!r}; valid: an MLP of {choices(_KNOWN)} alone")
-    hidden = sorted(int(found[1]) for found in map(_HIDDEN.fullmatch, arrays) if found)
-    stems = [*(f"actor_mlp.{index}" for index in hidden), "mu"]
-    layers = _layers(arrays, _NETWORK, stems, where, _RL_GAMES_ACTOR)
-    if not any(name.startswith(_STATISTICS) for name in arrays):
-        return Actor(layers)
-    observations = layers[0][0].shape[1]
-    mean, variance = (take(arrays, f"{_STATISTICS}running_{name}", where, _RL_GAMES_ACTOR) for name in ("mean", "var"))
-    for name, value in (("running_mean", mean), ("running_var", variance)):
-        if value.shape != (observations,):
-            raise InputError(
-                f"{where}: {name} has shape {list(value.shape)}; valid: [{observations}], as the first layer"
-            )
-    if bool((variance < 0).any()):
-        raise InputError(f"{where}: running_var has negative numbers; valid: at least 0")
-    return Actor(layers, mean, (variance + RL_GAMES_EPSILON).sqrt(), RL_GAMES_CLIP)
-
-
 RSL_RL_EPSILON = 1e-2
 """Added to the standard deviation of observations."""
 RSL_RL_RATE = 1e-3
@@ -115,7 +73,11 @@ _RSL_RL_ACTOR = "the actor of a checkpoint of rsl_rl (4 or later)"
 
 
 def read_rsl_rl(path: str | Path) -> Actor:
-    """Read the actor of a checkpoint (.pt), or of its arrays by name; see `read_rl_games`."""
+    """Read the actor of a checkpoint (.pt), or of its arrays by name (.npz, .safetensors); nothing is executed.
+
+    Raises:
+        InputError: The file is missing or not such a checkpoint, or its network is of another kind.
+    """
     where, arrays = str(path), read_arrays(Path(path), "actor_state_dict", "rsl_rl")
     indexes = sorted(int(found[1]) for found in map(_LAYER.fullmatch, arrays) if found)
     if not indexes:
@@ -187,21 +149,18 @@ def _blank(config: PolicyConfig, model: dict[str, Any], outputs: int) -> dict[st
     return state | {f"mlp.{name}": value.detach().clone() for name, value in fresh.layers.state_dict().items()}
 
 
-POLICY_LAYOUTS: Registry[Callable[[str | Path], Actor]] = Registry(
-    "layout of a policy", **{"rl-games": read_rl_games, "rsl-rl": read_rsl_rl}
-)
+POLICY_LAYOUTS: Registry[Callable[[str | Path], Actor]] = Registry("layout of a policy", **{"rsl-rl": read_rsl_rl})
 """Readers of other libraries' policies, by layout."""
 
 
 def import_policy(
-    file: str | Path, task: str, out: str | Path, *, layout: str = "rl-games", activation: str = "elu"
+    file: str | Path, task: str, out: str | Path, *, layout: str = "rsl-rl", activation: str = "elu"
 ) -> PolicyConfig:
     """Import a policy from another library.
 
     Args:
         file: The policy.
-        task: Name of the task with the observations and actions that the policy was trained with; TASK@nerd for
-            policies of NeRD.
+        task: Name of the task with the observations and actions that the policy was trained with.
         out: Folder to write.
         layout: Layout of the file.
         activation: Activation of the hidden layers, which the files do not record.
@@ -226,7 +185,7 @@ def import_policy(
             },
             NetworkSettings,
         )
-        config = msgspec.structs.replace(policy_config(wanted, settings), clip=actor.clip)
+        config = policy_config(wanted, settings)
         save_policy(folder, config, _network(config, actor))
     return config
 
