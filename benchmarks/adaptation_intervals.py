@@ -108,8 +108,8 @@ def main() -> None:
             fit = fitting.run()
         seconds.append(time.process_time() - begun)
         inside = []
-        for one, k in zip(adapted_quantities(fit, settings.unsaid), range(len(x)), strict=True):
-            if one.said and not one.bound:
+        for one, k in zip(adapted_quantities(fit), range(len(x)), strict=True):
+            if one.determined and not one.bound:
                 true = float(model.space.coordinates[k].value(x[k]))
                 inside.append(one.interval[0] <= true <= one.interval[1])
                 held.setdefault(one.name, []).append(inside[-1])

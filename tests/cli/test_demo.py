@@ -86,10 +86,16 @@ def found_before(run: Path) -> AdaptationFigures:
 
     write_declared_hybrid(run, "ant")
     told = AdaptedQuantity(
-        name="payload.mass", nominal=0.0, value=25.0, interval=(24.0, 26.0), said=True, bound=False, unit="kg"
+        name="payload.mass", nominal=0.0, value=25.0, interval=(24.0, 26.0), determined=True, bound=False, unit="kg"
     )
     silent = AdaptedQuantity(
-        name="hip_1.damping", nominal=0.1, value=0.1, interval=(0.0, 1.0), said=False, bound=False, unit="N m s/rad"
+        name="hip_1.damping",
+        nominal=0.1,
+        value=0.1,
+        interval=(0.0, 1.0),
+        determined=False,
+        bound=False,
+        unit="N m s/rad",
     )
     log = LogCheck(minutes=2.5, rate=60.0, control="torque", episodes=(8, 1, 1), repeated=0.0, joints=[], warnings=[])
     rung = Rung(name="declared", kept=True, reason="as declared", errors={"base [m]": [0.01, 0.1]}, test={})

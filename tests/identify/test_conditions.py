@@ -82,7 +82,9 @@ def test_what_a_log_does_not_tell_is_said():
         layer.weight[:, column] = 0.0
     found = identify_conditions(deaf, log_of(deaf), QUICK)
     silent, told = found.figures.quantities
-    assert (silent.said, told.said) == (False, True)
+    assert (silent.determined, told.determined) == (False, True)
+    assert found.values[silent.name] == silent.value == silent.nominal
+    assert found.dynamics.conditions[0].value == silent.nominal
     assert "does not tell slider.damping" in found.figures.verdict
 
 

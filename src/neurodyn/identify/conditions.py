@@ -161,19 +161,26 @@ def identify_conditions(
             fit.rescale(x)
             x = fit.search(x)
         deviations = fit.deviations(x)
-        values = dict(zip(fit.names, fit.values(x).tolist(), strict=True))
+        determined = deviations < _UNDETERMINED
+        if not determined.all():  # the others keep the model's own values
+            x = fit.search(torch.where(determined, x, fit.nominal), determined)
+        deviations = deviations.clamp(max=1.0).where(determined, 1.0)
+        values = {
+            one.name: value if known else one.value
+            for one, value, known in zip(model.conditions, fit.values(x).tolist(), determined, strict=True)
+        }
         adapted = model.with_conditions(values)
         held_out = _Fit(model, store, held_out_split(store), settings)
         before, after = (held_out.errors(start) for start in (held_out.nominal, x))
     reach = 1.6448536269514722  # quantile of a normal distribution
-    low, high = (fit.values(x + sign * reach * deviations.clamp(max=1.0)).tolist() for sign in (-1.0, 1.0))
+    low, high = (fit.values(x + sign * reach * deviations).tolist() for sign in (-1.0, 1.0))
     intervals = {name: (a, b) for name, a, b in zip(fit.names, low, high, strict=True)}
     quantities = [
         AdaptedQuantity(
             name=one.name, nominal=one.value, value=values[one.name], interval=intervals[one.name],
-            said=bool(deviation < _UNDETERMINED), bound=bool(place.abs() > 0.99 * _BEYOND), unit="",
+            determined=bool(known), bound=bool(place.abs() > 0.99 * _BEYOND), unit="",
         )
-        for one, deviation, place in zip(model.conditions, deviations, x, strict=True)
+        for one, known, place in zip(model.conditions, determined, x, strict=True)
     ]  # fmt: skip
     figures = ConditionFigures(
         robot=model.spec.robot, quantities=quantities, seconds=fit.frames * model.spec.dt, windows=fit.count,
@@ -197,7 +204,7 @@ def _verdict(quantities: Sequence[AdaptedQuantity], model: NeuralDynamics, x: Te
             "warning", f"{', '.join(beyond)} lies beyond the training data, where the network extrapolates",
             "train on data with a wider range",
         )  # fmt: skip
-    undetermined = [one.name for one in quantities if not one.said]
+    undetermined = [one.name for one in quantities if not one.determined]
     if undetermined:
         return Verdict("warning", f"the log does not tell {', '.join(undetermined)}", "log motion in which it matters")
     return Verdict("ok", "", "")
@@ -277,19 +284,26 @@ class _Fit:
         """Scale errors by their medians at some conditions."""
         self._scale = 1.4826 * self.residuals(x).abs().median(0).values + _FLOOR * self._motion
 
-    def search(self, x: Tensor) -> Tensor:
-        """Return the optimum found by L-BFGS from some conditions."""
-        free = (x / _BEYOND).clamp(-0.99, 0.99).atanh().requires_grad_()
+    def search(self, x: Tensor, searched: Tensor | None = None) -> Tensor:
+        """Return the optimum found by L-BFGS from some conditions, over those `searched`; None for all."""
+        searched = torch.ones(len(x), dtype=torch.bool) if searched is None else searched
+        free = (x[searched] / _BEYOND).clamp(-0.99, 0.99).atanh().requires_grad_()
+
+        def whole() -> Tensor:
+            return x.masked_scatter(searched, _BEYOND * free.tanh())
+
+        if not len(free):
+            return x
         optimiser = torch.optim.LBFGS([free], max_iter=self._settings.iterations, line_search_fn="strong_wolfe")
 
         def closure() -> Tensor:
             optimiser.zero_grad()
-            cost = self.total(_BEYOND * free.tanh())
+            cost = self.total(whole())
             cost.backward()
             return cost
 
         optimiser.step(closure)
-        return (_BEYOND * free.detach().tanh()).clone()
+        return whole().detach()
 
     def deviations(self, x: Tensor) -> Tensor:
         """Return standard deviations of conditions at the optimum, shape [conditions]."""

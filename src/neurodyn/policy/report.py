@@ -434,7 +434,7 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
         "drawn as declared, without its faults."
     )
     seen = gap.robot.rpartition(":")[2]
-    known = [(_away(one), row) for one, row in zip(adaptation.quantities, kept.rows, strict=True) if one.said]
+    known = [(_away(one), row) for one, row in zip(adaptation.quantities, kept.rows, strict=True) if one.determined]
     determined = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
     minutes = f"{gap.minutes:.1f} minutes of noisy logs"
     body = [

@@ -82,7 +82,7 @@ _LEFT = (
 
 def lead(result: AdaptationFigures) -> str:
     """Describe the model in a sentence."""
-    told = sum(one.said for one in result.quantities)
+    told = sum(one.determined for one in result.quantities)
     form = f" It has {result.structure}." if result.structure else ""
     return (
         f"The model is {_NAMES[result.chosen]}: {told} of {len(result.quantities)} quantities are told by "
@@ -127,17 +127,17 @@ def quantities(result: AdaptationFigures | ConditionFigures) -> Table:
 
 
 def _found(one: AdaptedQuantity) -> str:
-    return f"{one.value:.4g}" if one.said else "the logs do not say"
+    return f"{one.value:.4g}" if one.determined else "the logs do not say"
 
 
 def _interval(one: AdaptedQuantity) -> str:
-    if not one.said:
+    if not one.determined:
         return MISSING
     return f"at its bound {one.value:.3g}" if one.bound else f"{one.interval[0]:.4g} – {one.interval[1]:.4g}"
 
 
 def _differs(result: AdaptationFigures) -> str:
-    silent = sum(not one.said for one in result.quantities)
+    silent = sum(not one.determined for one in result.quantities)
     return f"{silent} quantities keep their declared values: the logs do not say." if silent else ""
 
 
@@ -153,12 +153,17 @@ def left(result: AdaptationFigures) -> list[Table]:
 def _unexplained(title: str, entries: Sequence[UnexplainedCoordinate]) -> Table:
     rows = [
         [
-            one.name, f"{one.error:.2g}", f"{one.noise:.2g}", _or_missing(one.touching), _or_missing(one.air),
+            one.name, _unexplained_error(one), f"{one.noise:.2g}", _or_missing(one.touching), _or_missing(one.air),
             ", ".join(f"{name} {r:+.2f}" for name, r in one.with_signals.items()) or MISSING,
         ]
         for one in entries[:_SHOWN]
     ]  # fmt: skip
     return Table(title, ["Coordinate", "Error", "Noise", "In contact", "In the air", "Goes with"], rows)
+
+
+def _unexplained_error(one: UnexplainedCoordinate) -> str:
+    size = _or_missing(one.error)
+    return f"{size}, {one.diverged} diverged" if one.diverged else size
 
 
 def _or_missing(value: float | None) -> str:

@@ -100,7 +100,8 @@ class AdaptedFit:
     Attributes:
         model: The structure.
         dynamics: The model, at the fitted values.
-        x: Coordinates, shape [n].
+        x: Coordinates, shape [n]; those that the logs do not determine are the declared ones.
+        determined: Which coordinates the logs determine, bool, shape [n].
         analysis: Identifiability of the coordinates.
         residuals: The residuals of the last stage.
         stage: The stage whose values are kept.
@@ -110,6 +111,7 @@ class AdaptedFit:
     model: FitModel
     dynamics: HybridDynamics
     x: Tensor
+    determined: Tensor
     analysis: Identifiability
     residuals: Residuals
     stage: str
@@ -286,8 +288,10 @@ class Fitting:
 
     def _fit_at_end(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> AdaptedFit:
         analysis = identifiability(residuals, residuals.start(self.x[None]))
+        determined = analysis.bound | (analysis.deviations < self.settings.undetermined_above)
+        self.x = declare_undetermined(self.model.space, self.x, analysis, determined)
         self.dynamics.physical.set_values(self.model.space.values(self.x))
-        return AdaptedFit(self.model, self.dynamics, self.x, analysis, residuals, stage, costs)
+        return AdaptedFit(self.model, self.dynamics, self.x, determined, analysis, residuals, stage, costs)
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
@@ -309,6 +313,22 @@ class Fitting:
         self.x = self.x.clone()
         self.x[columns] = solution.point.x[0]
         return float(solution.cost)
+
+
+def declare_undetermined(space: CoordinateSpace, x: Tensor, analysis: Identifiability, determined: Tensor) -> Tensor:
+    """Return coordinates in which all but the `determined` ones have their declared values.
+
+    The determined ones move to their optimum given these values, to first order: the conditional mean of the normal
+    approximation with the covariance of the fit.
+    """
+    declared = space.clipped(x.new_tensor([one.of(one.declared_value) for one in space.coordinates]))
+    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    known, unknown = torch.nonzero(determined)[:, 0], torch.nonzero(~determined)[:, 0]
+    change = torch.linalg.pinv(covariance[unknown][:, unknown], hermitian=True) @ (declared - x)[unknown]
+    settled = x.clone()
+    settled[unknown] = declared[unknown]
+    settled[known] += covariance[known][:, unknown] @ change
+    return space.clipped(settled)
 
 
 def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:

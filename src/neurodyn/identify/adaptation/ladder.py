@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
@@ -150,21 +150,40 @@ def unexplained(
     dynamics: HybridDynamics, store: Store, windows: FitWindows, noise: Noise
 ) -> list[UnexplainedCoordinate]:
     """Return the roll-out errors over the length of the windows by coordinate, the least explained first."""
-    spec = dynamics.spec
     path = rolled(dynamics, store, windows)
-    errors = torch.nan_to_num(position_difference(spec, path.q[:, -1], windows.q[:, -1]), nan=0.0)
+    errors = position_difference(dynamics.spec, path.q[:, -1], windows.q[:, -1])
+    return unexplained_coordinates(dynamics.spec, windows, errors, _touching(dynamics, store, windows), noise)
+
+
+def unexplained_coordinates(
+    spec: StateSpec, windows: FitWindows, errors: Tensor, touching: Tensor, noise: Noise
+) -> list[UnexplainedCoordinate]:
+    """Describe the errors at the end of windows by coordinate, the least explained first.
+
+    Args:
+        spec: Names of the coordinates.
+        windows: The windows.
+        errors: Errors of positions at their end [rad or m], shape [W, nv]; not finite where a roll-out diverged.
+        touching: Whether a contact point is in the ground at the start of each window, bool, shape [W].
+        noise: Noise of the log's states.
+    """
     floor = 2.0**0.5 * noise.q  # noise at both ends of a window
-    touching, inputs = _touching(dynamics, store, windows), signals(spec, windows)
     coordinates = []
-    for k, name in enumerate(spec.tangent_names):
-        error = errors[:, k]
-        coordinates.append(
-            UnexplainedCoordinate(
-                name=name, error=_rms(error), noise=float(floor[k]), touching=_rms_of_rows(error, touching),
-                air=_rms_of_rows(error, ~touching), with_signals=_correlations(error, _seen_by(spec, name, inputs)),
-            )
-        )  # fmt: skip
-    return sorted(coordinates, key=lambda one: one.error / max(one.noise, 1e-12), reverse=True)
+    for joint in spec.joints:
+        inputs = signals(spec, joint, windows)
+        for name in joint.tangent_names:
+            k = spec.tangent_names.index(name)
+            finite = torch.isfinite(errors[:, k])
+            error, contact = errors[finite, k], touching[finite]
+            coordinates.append(
+                UnexplainedCoordinate(
+                    name=name, error=_rms(error) if len(error) else None, noise=float(floor[k]),
+                    diverged=int((~finite).sum()), touching=_rms_of_rows(error, contact),
+                    air=_rms_of_rows(error, ~contact),
+                    with_signals=_correlations(error, {name: value[finite] for name, value in inputs.items()}),
+                )
+            )  # fmt: skip
+    return sorted(coordinates, key=lambda one: (one.diverged, (one.error or 0.0) / max(one.noise, 1e-12)), reverse=True)
 
 
 def beyond_noise(
@@ -177,31 +196,25 @@ def beyond_noise(
     explained = dict(
         zip(spec.tangent_names, (2.0 * noise.q.square() + (seconds * noise.qd).square()).sqrt(), strict=True)
     )
-    return any(one.error > times * float(explained[one.name]) for one in coordinates)
+    return any(one.diverged > 0 or (one.error or 0.0) > times * float(explained[one.name]) for one in coordinates)
 
 
-def signals(spec: StateSpec, windows: FitWindows) -> dict[str, Tensor]:
-    """Return signals at the start of windows that an error may depend on, by name, shape [W] each."""
-    q, qd, control = windows.q[:, 0], windows.qd[:, 0], windows.control.mean(1)
-    values = {f"q.{name}": q[:, k] for k, name in enumerate(spec.q_names)}
-    for k, name in enumerate(spec.qd_names):
-        values |= {f"qd.{name}": qd[:, k], f"sign(qd.{name})": qd[:, k].sign()}
-    return values | {f"control.{name}": control[:, k] for k, name in enumerate(spec.controls)}
-
-
-def _seen_by(spec: StateSpec, name: str, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    joint = next((joint.name for joint in spec.joints if name in joint.tangent_names), name)
-    suffixes = [f".{joint}", f".{joint}.", f".{joint})"]
-    return {
-        signal: value for signal, value in inputs.items() if any(signal.endswith(o) or o in signal for o in suffixes)
-    }
+def signals(spec: StateSpec, joint: JointSpec, windows: FitWindows) -> dict[str, Tensor]:
+    """Return a joint's signals at the start of windows, which its error may depend on, by name, shape [W] each."""
+    values = {f"q.{name}": windows.q[:, 0, spec.q_names.index(name)] for name in joint.q_names}
+    for name in joint.qd_names:
+        qd = windows.qd[:, 0, spec.qd_names.index(name)]
+        values |= {f"qd.{name}": qd, f"sign(qd.{name})": qd.sign()}
+    if joint.name in spec.controls:
+        values[f"control.{joint.name}"] = windows.control[..., spec.controls.index(joint.name)].mean(1)
+    return values
 
 
 def _correlations(errors: Tensor, inputs: dict[str, Tensor]) -> dict[str, float]:
     correlations = {}
     for name, value in inputs.items():
         both = torch.stack([errors, value])
-        if bool((both.std(1) > 1e-12).all()):
+        if len(errors) > 1 and bool((both.std(1) > 1e-12).all()):
             correlations[name] = float(torch.corrcoef(both)[0, 1])
     strong = sorted((n for n, r in correlations.items() if abs(r) > _LEAST), key=lambda n: -abs(correlations[n]))
     return {name: correlations[name] for name in strong[:_MOST]}

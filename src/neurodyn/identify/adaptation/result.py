@@ -23,7 +23,8 @@ class AdaptedQuantity(Record, frozen=True):
         nominal: Declared value.
         value: Fitted value.
         interval: 90 % interval.
-        said: Whether the logs determine it; otherwise value and interval are the declared value and the prior's.
+        determined: Whether the logs determine it (`said` in JSON); otherwise value and interval are the declared value
+            and the prior's.
         bound: Whether it lies on a bound, so that its interval is one-sided.
         unit: Its unit.
     """
@@ -32,7 +33,7 @@ class AdaptedQuantity(Record, frozen=True):
     nominal: float
     value: float
     interval: tuple[float, float]
-    said: bool
+    determined: bool = msgspec.field(name="said")
     bound: bool
     unit: str
 
@@ -62,19 +63,21 @@ class UnexplainedCoordinate(Record, frozen=True):
 
     Attributes:
         name: The coordinate.
-        error: Root mean square error [rad or m].
+        error: Root mean square error of the roll-outs that stay finite [rad or m]; None if none does.
         noise: Share of it from the sensors' noise [rad or m].
+        diverged: Number of roll-outs that do not stay finite; a coordinate with any counts as the least explained.
         touching: Error during contact; None without such windows.
         air: Error without contact; None without such windows.
         with_signals: Correlations above .3 of the error with signals, strongest first.
     """
 
     name: str
-    error: float
+    error: float | None
     noise: float
     touching: float | None
     air: float | None
     with_signals: dict[str, float]
+    diverged: int = 0
 
 
 class JointLog(Record, frozen=True):

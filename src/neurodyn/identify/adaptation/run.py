@@ -278,32 +278,29 @@ class _Adaptation:
         following: NextMotion | UnsetType = UNSET if motion is None else motion
         return AdaptationFigures(
             robot=self.robot.name, structure=fit.model.structure, stage=fit.stage, costs=fit.costs,
-            quantities=adapted_quantities(fit, self.settings.unsaid), horizons=list(seconds), rungs=ladder,
+            quantities=adapted_quantities(fit), horizons=list(seconds), rungs=ladder,
             chosen=chosen, unexplained=remaining[0], unexplained_before=remaining[1], log=log,
             cpu_seconds=time.process_time() - self.cpu_start, verdict=str(verdict_of(ladder, chosen)), next=following,
         )  # fmt: skip
 
 
-def adapted_quantities(fit: AdaptedFit, undetermined_above: float) -> list[AdaptedQuantity]:
-    """Return the quantities with their 90 % intervals; those that the logs do not determine get the prior's.
-
-    Args:
-        fit: The fit.
-        undetermined_above: Share of the prior standard deviation from which on the logs count as uninformative.
-    """
+def adapted_quantities(fit: AdaptedFit) -> list[AdaptedQuantity]:
+    """Return the quantities with their 90 % intervals; those that the logs do not determine get the prior's."""
     quantities, reach = [], float(stdtrit(max(1, fit.analysis.degrees), 0.5 + 0.5 * CONFIDENCE))
     for k, coordinate in enumerate(fit.model.space.coordinates):
         x, deviation, bound = fit.x[k], fit.analysis.deviations[k], bool(fit.analysis.bound[k])
-        determined = bool(deviation < undetermined_above) or bound
-        deviation = deviation.clamp(max=1.0)
+        determined = bool(fit.determined[k])
+        deviation = deviation.clamp(max=1.0) if determined else 1.0
         low, high = (x + sign * reach * deviation for sign in (-1.0, 1.0))
         least, most = coordinate.range
         ends = tuple(float(coordinate.value(end.clamp(least, most))) for end in (low, high))
         declared = coordinate.declared_value
-        value, interval = float(coordinate.value(x)), (ends[0], ends[1])
         quantities.append(
-            AdaptedQuantity(coordinate.name, declared, value, interval, determined, bound, coordinate.unit)
-        )
+            AdaptedQuantity(
+                name=coordinate.name, nominal=declared, value=float(coordinate.value(x)) if determined else declared,
+                interval=(ends[0], ends[1]), determined=determined, bound=bound, unit=coordinate.unit,
+            )
+        )  # fmt: skip
     return quantities
 
 

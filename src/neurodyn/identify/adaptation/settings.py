@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of adapting a robot to its logs."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import require
 
@@ -37,7 +40,8 @@ class AdaptationSettings(Config, frozen=True):
         past_of_springs: The same for a robot with springs, which swing for longer [s].
         huber: Number of scales beyond which residuals count linearly instead of squared.
         progress: Relative decrease of the cost below which a stage ends.
-        unsaid: Posterior over prior standard deviation above which a quantity counts as undetermined by the logs.
+        undetermined_above: Posterior over prior standard deviation above which the logs do not determine a quantity; it
+            keeps its declared value.
         networks: Whether networks are tried on top.
         networks_from: Ratio of an error after three frames to the noise's share from which on networks are tried.
         network_seconds: Length of the networks' training windows [s].
@@ -51,6 +55,8 @@ class AdaptationSettings(Config, frozen=True):
         seed: Seed of windows, weights and proposals.
     """
 
+    aliases: ClassVar[Mapping[str, str]] = {"unsaid": "undetermined_above"}
+
     quantities: tuple[str, ...] = ("*",)
     stages: tuple[FitStage, ...] = (FitStage(0.05, 600, 8), FitStage(0.13, 300, 4), FitStage(0.25, 150, 4))
     untouched: FitStage = FitStage(0.7, 60, 5)
@@ -61,7 +67,7 @@ class AdaptationSettings(Config, frozen=True):
     past_of_springs: float = 0.2
     huber: float = 3.0
     progress: float = 0.005
-    unsaid: float = 0.7
+    undetermined_above: float = 0.7
     networks: bool = True
     networks_from: float = 1.5
     network_seconds: float = 0.15
@@ -78,7 +84,7 @@ class AdaptationSettings(Config, frozen=True):
         require(len(self.quantities) > 0, "quantities", list(self.quantities), "at least one name or pattern")
         require(len(self.stages) > 0, "stages", list(self.stages), "at least one")
         require(len(self.horizons) > 0, "horizons", list(self.horizons), "at least one [s]")
-        for name in ("structure_gain", "progress", "unsaid"):
+        for name in ("structure_gain", "progress", "undetermined_above"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
         above = (
             "screen", "screen_iterations", "past", "past_of_springs", "networks_from", "huber", "starts",

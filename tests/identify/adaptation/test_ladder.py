@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ladder reports of errors that remain, on errors made up for the test."""
+
+import msgspec
+import numpy as np
+import torch
+
+from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.identify.adaptation.ladder import beyond_noise, unexplained_coordinates
+from neurodyn.identify.readings import Noise
+from neurodyn.learn.fit_windows import FitWindows
+
+SPEC = StateSpec(
+    robot="two", joints=tuple(JointSpec(name=name, kind="revolute") for name in ("joint1", "joint10")),
+    controls=("joint1", "joint10"), dt=0.01,
+)  # fmt: skip
+NOISE = Noise(torch.full((2,), 1e-3, dtype=torch.float64), torch.full((2,), 1e-3, dtype=torch.float64))
+WINDOWS = 40
+
+
+def windows() -> FitWindows:
+    generator = torch.Generator().manual_seed(0)
+    q, qd, control = (torch.randn(WINDOWS, n, 2, generator=generator, dtype=torch.float64) for n in (4, 4, 3))
+    return FitWindows(
+        q, qd, control, None, torch.zeros(WINDOWS, dtype=torch.long), ("",), np.zeros((WINDOWS, 2), int)
+    )  # fmt: skip
+
+
+def test_an_error_goes_with_signals_of_its_own_joint_alone():
+    made = windows()
+    errors = torch.stack([made.qd[:, 0, 1], made.qd[:, 0, 0]], -1)  # each the other joint's speed
+    first, second = unexplained_coordinates(SPEC, made, errors, torch.zeros(WINDOWS, dtype=torch.bool), NOISE)
+    assert not first.with_signals
+    assert not second.with_signals
+    errors = made.qd[:, 0]
+    for one in unexplained_coordinates(SPEC, made, errors, torch.zeros(WINDOWS, dtype=torch.bool), NOISE):
+        assert f"qd.{one.name}" in one.with_signals
+
+
+def test_a_roll_out_that_diverges_is_not_explained():
+    errors = torch.full((WINDOWS, 2), 1e-4, dtype=torch.float64)
+    errors[3, 1] = torch.nan
+    touching = torch.zeros(WINDOWS, dtype=torch.bool)
+    first, second = unexplained_coordinates(SPEC, windows(), errors, touching, NOISE)
+    assert (first.name, first.diverged, second.diverged) == ("joint10", 1, 0)
+    assert first.error is not None
+    assert abs(first.error - 1e-4) < 1e-9
+    assert beyond_noise([first], SPEC, NOISE, 0.03, 1.5)
+    assert not beyond_noise([second], SPEC, NOISE, 0.03, 1.5)
+    errors[:, 1] = torch.inf
+    first, _ = unexplained_coordinates(SPEC, windows(), errors, touching, NOISE)
+    assert (first.error, first.diverged) == (None, WINDOWS)
+    assert msgspec.json.decode(msgspec.json.encode(first))["error"] is None
