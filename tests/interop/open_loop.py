@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open loops of an exported MJCF in plain MuJoCo, with the callback beside it, and of the model that it was made of."""
+"""Open loops of an exported MJCF in plain MuJoCo, with the plugin beside it, and of the model that it was made of."""
 
-import runpy
 import shutil
 import subprocess
 import sys
@@ -49,19 +48,13 @@ def mujoco_open_loop(file: Path, model: HybridDynamics, state: State, controls: 
     compiled = mujoco.MjModel.from_xml_path(str(file))
     data = mujoco.MjData(compiled)
     data.qpos[:], data.qvel[:] = mujoco_start(model, state)
-    callback = file.with_name(f"{file.stem.replace('-', '_')}_networks.py")
-    if callback.is_file():
-        runpy.run_path(str(callback))["install"](compiled)
     order = [compiled.actuator(name).id for name in model.spec.controls]
-    try:
-        path = []
-        for command in controls[0].numpy():
-            data.ctrl[order] = command / compiled.actuator_gear[order, 0]
-            for _ in range(model.config.substeps):
-                mujoco.mj_step(compiled, data)
-            path.append(data.qpos.copy())
-    finally:
-        mujoco.set_mjcb_control(None)
+    path = []
+    for command in controls[0].numpy():
+        data.ctrl[order] = command / compiled.actuator_gear[order, 0]
+        for _ in range(model.config.substeps):
+            mujoco.mj_step(compiled, data)
+        path.append(data.qpos.copy())
     return np.array(path)
 
 
@@ -84,11 +77,16 @@ def run():
         path.append(data.qpos.copy())
     return np.array(path)
 first = run()
+copy = mujoco.MjData(compiled)
+mujoco.mj_copyData(copy, compiled, data)
+for one in (data, copy):
+    mujoco.mj_step(compiled, one, nstep=20)
+assert np.array_equal(data.qpos, copy.qpos)
 mujoco.mj_resetData(compiled, data)
 assert np.array_equal(run(), first)
 np.save(out, first)
 """
-"""A loop in a process of its own, which loads the plugin, and again after a reset."""
+"""A loop in a process of its own, which loads the plugin, goes on with a copy, and again after a reset."""
 
 
 def build_plugin(folder: Path, name: str) -> Path:
@@ -117,18 +115,17 @@ def plugin_path(file: Path, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray
     return np.load(out)
 
 
-def plugin_error(file: Path, model: HybridDynamics, state: State, controls: torch.Tensor) -> float:
-    """Return the largest difference in position [rad or m] between the plugin's loop and the model's."""
-    ours = scalar_first(model, model.rollout(state, controls).q[0, 1:].numpy())
-    compiled = mujoco.MjModel.from_xml_path(str(file))
-    order = [compiled.actuator(name).id for name in model.spec.controls]
-    ctrl = np.zeros((controls.shape[1], compiled.nu))
-    ctrl[:, order] = controls[0].numpy() / compiled.actuator_gear[order, 0]
-    return float(np.abs(ours - plugin_path(file, *mujoco_start(model, state), ctrl, model.config.substeps)).max())
-
-
-def open_loop_error(file: Path, model: HybridDynamics, state: State, controls: torch.Tensor) -> tuple[float, float]:
+def open_loop_error(
+    file: Path, model: HybridDynamics, state: State, controls: torch.Tensor, *, plugin: bool = False
+) -> tuple[float, float]:
     """Return the largest difference in position, and the largest way of the model [rad or m]."""
     ours = scalar_first(model, model.rollout(state, controls).q[0, 1:].numpy())
-    theirs = mujoco_open_loop(file, model, state, controls)
+    if plugin:
+        compiled = mujoco.MjModel.from_xml_path(str(file))
+        order = [compiled.actuator(name).id for name in model.spec.controls]
+        ctrl = np.zeros((controls.shape[1], compiled.nu))
+        ctrl[:, order] = controls[0].numpy() / compiled.actuator_gear[order, 0]
+        theirs = plugin_path(file, *mujoco_start(model, state), ctrl, model.config.substeps)
+    else:
+        theirs = mujoco_open_loop(file, model, state, controls)
     return float(np.abs(ours - theirs).max()), float(np.abs(ours - ours[0]).max())

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain MuJoCo with an exported MJCF and the callback beside it moves as the model, a thousand steps long."""
+"""Plain MuJoCo with an exported MJCF and the plugin beside it moves as the model, a thousand steps long."""
 
 import json
-import runpy
 
 import mujoco
 import numpy as np
@@ -17,7 +16,7 @@ from neurodyn.dynamics import State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.identify.drives import driven_by
 from neurodyn.interop import export_identified
-from tests.interop.open_loop import open_loop_error, plugin_error, plugin_path, with_networks
+from tests.interop.open_loop import open_loop_error, plugin_path, with_networks
 from tests.interop.runs import network_run, network_torques, random_start, write_arm
 from tests.stand_in import CONTROLLER
 
@@ -103,15 +102,13 @@ def on_a_plane(file):
 def test_an_arm_moves_in_plain_mujoco_as_its_model(tmp_path, networks, bound):
     model = with_networks(arm(tmp_path / "arm"), *networks)
     exported = export_identified(model, "mjcf", tmp_path / "out")
-    plugin = ("arm_networks.c", "arm_networks.py", "arm_plugin.xml")
+    plugin = ("arm_networks.c", "arm_plugin.xml")
     assert exported.files == (("arm.xml", *plugin) if networks else ("arm.xml",))
     assert exported.left_out == ()
     state, torques = random_start(model, 250, 0.05)  # of 4 steps each
-    error, way = open_loop_error(tmp_path / "out" / "arm.xml", model, state, torques)
+    error, way = open_loop_error(tmp_path / "out" / "arm.xml", model, state, torques, plugin=bool(networks))
     assert error < bound < 0.5 < way
     if networks:  # which matter
-        assert plugin_error(tmp_path / "out" / "arm.xml", model, state, torques) < bound
-        (tmp_path / "out" / "arm_networks.py").unlink()
         assert open_loop_error(tmp_path / "out" / "arm.xml", model, state, torques)[0] > 0.01
 
 
@@ -132,9 +129,8 @@ def test_an_ant_on_the_ground_moves_in_plain_mujoco_as_its_model(tmp_path):
         file = export_identified(model, "mjcf", tmp_path / name).folder / "small-ant.xml"
         on_a_plane(file)
         state, torques = thrown(model)  # 100 frames of 10 steps
-        error, way = open_loop_error(file, model, state, torques)
+        error, way = open_loop_error(file, model, state, torques, plugin=name == "networks")
         assert error < bound < 0.3 < way
-        assert name == "plain" or plugin_error(file, model, state, torques) < bound
 
 
 def test_the_stand_in_behind_its_controller_moves_as_its_model(tmp_path):
@@ -148,7 +144,8 @@ def test_the_stand_in_behind_its_controller_moves_as_its_model(tmp_path):
         exported = export_identified(model, "mjcf", tmp_path / name)
         targets = 0.3 * torch.rand(1, 250, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         state = State(torch.tensor([[0.0, 0.3]], dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64))
-        error, way = open_loop_error(exported.folder / "cartpole.xml", model, state, targets)
+        plugin = name == "networks"
+        error, way = open_loop_error(exported.folder / "cartpole.xml", model, state, targets, plugin=plugin)
         assert exported.left_out == ()
         assert error < bound < 0.2 < way
 
@@ -162,69 +159,31 @@ def test_a_drive_network_of_history_drives_the_exported_arm(tmp_path):
     exported = export_identified(tmp_path / "run", "mjcf")
     state = State(torch.full((1, 3), 0.1, dtype=torch.float64), torch.zeros(1, 3, dtype=torch.float64))
     targets = 0.3 * torch.rand(1, 250, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    error, way = open_loop_error(exported.folder / "arm.xml", model, state, targets)
+    error, way = open_loop_error(exported.folder / "arm.xml", model, state, targets, plugin=True)
     assert error < 1e-6 < 0.2 < way
-    assert plugin_error(exported.folder / "arm.xml", model, state, targets) < 1e-6
 
 
-def test_a_recurrent_drive_network_is_in_the_callback(tmp_path):
+def test_a_recurrent_drive_network_is_in_the_plugin(tmp_path):
+    """The network's torques, held for a period of four steps each, move the exported arm."""
     robot = arm(tmp_path / "arm").robot
     config = network_run(tmp_path / "run", joints=("lift",), network="gru", history=(0.0,), hidden=(6,), period=0.01)
     (tmp_path / "run" / "drive.json").write_text(json.dumps({"robot": robot.folder}))
-    folder = export_identified(tmp_path / "run", "mjcf").folder
-    compiled = mujoco.MjModel.from_xml_path(str(folder / "arm.xml"))
-    data = mujoco.MjData(compiled)
-    runpy.run_path(str(folder / "arm_networks.py"))["install"](compiled)
+    file = export_identified(tmp_path / "run", "mjcf").folder / "arm.xml"
+    compiled = mujoco.MjModel.from_xml_path(str(file))
     lift, targets = compiled.joint("lift").dofadr[0], np.random.default_rng(0).uniform(-0.5, 0.5, 30)
-    errors, velocities, torques, path = [], [], [], []
-    try:
-        for target in targets:
-            data.ctrl[compiled.actuator("lift").id] = target
-            errors.append(target - data.qpos[lift])
-            velocities.append(data.qvel[lift])
-            held = []
-            for _ in range(4):
-                damped = compiled.dof_damping[lift] * data.qvel[lift]
-                mujoco.mj_step(compiled, data)
-                held.append(data.qfrc_passive[lift] + damped)
-            assert np.ptp(held) < 1e-12  # a period of the network
-            torques.append(held[0])
-            path.append(data.qpos.copy())
-    finally:
-        mujoco.set_mjcb_control(None)
-    expected = network_torques(config, tmp_path / "run", np.array(errors)[:, None], np.array(velocities)[:, None])
-    np.testing.assert_allclose(torques, expected[:, 0], atol=1e-6)
     ctrl = np.zeros((30, compiled.nu))
     ctrl[:, compiled.actuator("lift").id] = targets
-    zeros = np.zeros(compiled.nq), np.zeros(compiled.nv)
-    np.testing.assert_allclose(plugin_path(folder / "arm.xml", *zeros, ctrl, 4), np.array(path), atol=1e-12)
+    path = plugin_path(file, np.zeros(compiled.nq), np.zeros(compiled.nv), ctrl, 4)
+    data, errors, velocities, expected = mujoco.MjData(compiled), [], [], []
+    for target in targets:  # MuJoCo under the network's torques
+        errors.append([target - data.qpos[lift]])
+        velocities.append([data.qvel[lift]])
+        torques = network_torques(config, tmp_path / "run", np.array(errors), np.array(velocities))
+        data.qfrc_applied[lift] = torques[-1, 0]
+        mujoco.mj_step(compiled, data, nstep=4)
+        expected.append(data.qpos.copy())
+    np.testing.assert_allclose(path, expected, atol=1e-6)
     assert np.ptp(path) > 0.01
-
-
-def test_a_copy_goes_on_and_a_reset_begins_anew(tmp_path):
-    model = with_networks(arm(tmp_path / "arm"), TORQUE)
-    folder = export_identified(model, "mjcf", tmp_path / "out").folder
-    compiled = mujoco.MjModel.from_xml_path(str(folder / "arm.xml"))
-    runpy.run_path(str(folder / "arm_networks.py"))["install"](compiled)
-    data, copy = mujoco.MjData(compiled), mujoco.MjData(compiled)
-
-    def go(one, steps):
-        path = []
-        for step in range(steps):
-            one.ctrl[:] = 0.1 * np.sin(0.2 * step)
-            mujoco.mj_step(compiled, one)
-            path.append(one.qpos.copy())
-        return np.array(path)
-
-    try:
-        first = go(data, 40)
-        mujoco.mj_forward(compiled, data)  # changes nothing
-        mujoco.mj_copyData(copy, compiled, data)
-        assert np.array_equal(go(data, 40), go(copy, 40))
-        mujoco.mj_resetData(compiled, data)
-        np.testing.assert_array_equal(go(data, 40), first)
-    finally:
-        mujoco.set_mjcb_control(None)
 
 
 def test_what_mujoco_has_no_place_for_is_refused_by_name(tmp_path):
@@ -238,20 +197,10 @@ def test_what_mujoco_has_no_place_for_is_refused_by_name(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_of_another_time_step_is_refused(tmp_path):
-    model = with_networks(arm(tmp_path / "arm"), TORQUE)
-    folder = export_identified(model, "mjcf", tmp_path / "out").folder
-    compiled = mujoco.MjModel.from_xml_path(str(folder / "arm.xml"))
-    compiled.opt.timestep = 0.001
-    with pytest.raises(ValueError, match=r"the time step is 0\.001 s; valid: 0\.0025"):
-        runpy.run_path(str(folder / "arm_networks.py"))["install"](compiled)
-
-
 def test_a_plugin_at_another_time_step_is_refused(tmp_path):
     model = with_networks(arm(tmp_path / "arm"), TORQUE)
     file = export_identified(model, "mjcf", tmp_path / "out").folder / "arm.xml"
     compiled = mujoco.MjModel.from_xml_path(str(file))
-    assert compiled.nuserdata  # the networks remember
     file.write_text(file.read_text().replace('timestep="', 'timestep="1'))
     with pytest.raises(AssertionError, match=r"arm_networks: the time step is not that of the networks"):
         plugin_path(file, compiled.qpos0, np.zeros(compiled.nv), np.zeros((1, compiled.nu)), 1)

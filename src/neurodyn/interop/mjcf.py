@@ -13,7 +13,7 @@ from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, drive_names, heading, number
-from neurodyn.interop.network_forces import write_networks
+from neurodyn.interop.network_forces import write_plugin
 from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_mjcf
 from neurodyn.sim.bodies import compose, invert
@@ -252,16 +252,13 @@ _INERTIA_SETTINGS = ("inertiafromgeom", "settotalmass", "balanceinertia", "bound
 
 
 def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.xml, its files, and networks as callback and plugin; see `interop.formats.SIMULATORS`."""
+    """Write ROBOT.xml, its files, and networks as a plugin; see `interop.formats.SIMULATORS`."""
 
     def finish(root: Element) -> set[str]:
         placed = write_drives(root, identified) | _write_step(root, identified)
         if identified.model is None and identified.network is None:
             return placed
-        used = sum(int(size.get("nuserdata", 0)) for size in root.iter("size"))
-        needed, drives = write_networks(identified, folder, used)
-        if needed:
-            _section(root, "size").set("nuserdata", str(needed))
+        drives = write_plugin(identified, folder)
         _release(_section(root, "actuator"), drives)
         return placed | {name for name in identified.free if any(name.startswith(f"{ACTUATOR}{j}.") for j in drives)}
 
@@ -297,7 +294,7 @@ def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
 
 
 def _release(actuators: Element, joints: Sequence[str]) -> None:
-    """Zero the force of these joints' actuators, because the callback computes it from their `ctrl`."""
+    """Zero the force of these joints' actuators, because the plugin computes it from their `ctrl`."""
     for joint in joints:
         for old in [old for old in actuators if old.get("joint") == joint]:
             actuators.remove(old)

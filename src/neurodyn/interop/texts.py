@@ -6,7 +6,9 @@ import shutil
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,6 +16,12 @@ from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import IdentifiedRobot, number
 
 Element = ElementTree.Element
+
+
+def template(file: str, **values: object) -> str:
+    """Return the text of a file of `templates`, without its licence, with each $NAME replaced by its value."""
+    text = resources.files("neurodyn.interop").joinpath("templates", file).read_text(encoding="utf-8")
+    return Template(text.partition("\n")[2]).substitute(values)
 
 
 def read_xml(path: Path) -> Element:

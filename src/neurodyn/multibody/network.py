@@ -26,7 +26,6 @@ def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Lo
         adjoint=_adjoint(layers, widths, activation.slope),
         weights=augmentation.weights,
         first_weight=first_weight,
-        python=f"network(x, w[{first_weight}:], {widths}, {augmentation.activation!r})",
     )
 
 
@@ -46,7 +45,6 @@ def tangent_loop(augmentation: Augmentation, first_weight: int, name: str) -> Lo
         adjoint=_tangent_adjoint(layers, widths, activation.slope, activation.curvature),
         weights=augmentation.weights,
         first_weight=first_weight,
-        python=f"network_slope(x, w[{first_weight}:], {widths}, {augmentation.activation!r})",
     )
 
 

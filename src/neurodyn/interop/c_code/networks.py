@@ -12,105 +12,12 @@ from torch import Tensor, nn
 from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.errors import InputError
 from neurodyn.interop.c_code.source import AFFINE, CArray
+from neurodyn.interop.texts import template
 from neurodyn.multibody.trace import Loop
 from neurodyn.nets.gru import GRU
 from neurodyn.nets.mlp import MLP
 from neurodyn.nets.sequence import SequenceNet
 from neurodyn.nets.transformer import Transformer, TransformerBlock
-
-_HELPERS = f"""
-/* Weights are stored in blocks of {AFFINE} outputs, so that their sums are kept in registers. */
-static void affine(int inputs, int outputs, const float *weight, const float *bias, const real *x, real *y) {{
-for (int i = 0; i < outputs; i += {AFFINE}) {{
-real sum[{AFFINE}];
-for (int k = 0; k < {AFFINE}; ++k) sum[k] = bias[i + k];
-for (int j = 0; j < inputs; ++j, weight += {AFFINE}) {{
-const real value = x[j];
-for (int k = 0; k < {AFFINE}; ++k) sum[k] += weight[k] * value;
-}}
-for (int k = 0; k < {AFFINE}; ++k) y[i + k] = sum[k];
-}}
-}}
-"""
-
-_GRU = """
-static void gru_cell(int width, const real *given, const real *kept, real *hidden) {
-for (int i = 0; i < width; ++i) {
-const real reset = 1 / (1 + ::wp::exp(-(given[i] + kept[i])));
-const real update = 1 / (1 + ::wp::exp(-(given[width + i] + kept[width + i])));
-const real fresh = ::wp::tanh(given[2 * width + i] + reset * kept[2 * width + i]);
-hidden[i] = fresh + update * (hidden[i] - fresh);
-}
-}
-"""
-
-_LSTM = """
-static void lstm_cell(int width, const real *given, const real *kept, real *hidden, real *cell) {
-for (int i = 0; i < width; ++i) {
-const real enter = 1 / (1 + ::wp::exp(-(given[i] + kept[i])));
-const real stay = 1 / (1 + ::wp::exp(-(given[width + i] + kept[width + i])));
-const real fresh = ::wp::tanh(given[2 * width + i] + kept[2 * width + i]);
-const real leave = 1 / (1 + ::wp::exp(-(given[3 * width + i] + kept[3 * width + i])));
-cell[i] = stay * cell[i] + enter * fresh;
-hidden[i] = leave * ::wp::tanh(cell[i]);
-}
-}
-"""
-
-_TRANSFORMER = """
-static void layer_norm(int width, const float *gain, const real *x, real *y) {
-real mean = 0, variance = 0;
-for (int i = 0; i < width; ++i) mean += x[i];
-mean /= width;
-for (int i = 0; i < width; ++i) variance += (x[i] - mean) * (x[i] - mean);
-const real scale = 1 / ::wp::sqrt(variance / width + (real)1e-5);
-for (int i = 0; i < width; ++i) y[i] = (x[i] - mean) * scale * gain[i];
-}
-
-static void rotate(int heads, int half, const double *cosine, const double *sine, real *x) {
-for (int head = 0; head < heads; ++head, x += 2 * half)
-for (int i = 0; i < half; ++i) {
-const real a = x[i], b = x[half + i], c = (real)cosine[i], s = (real)sine[i];
-x[i] = a * c - b * s;
-x[half + i] = a * s + b * c;
-}
-}
-
-/* Attention to the frames in a ring of keys and values; qkv is that of the present frame. */
-static void attend(int heads, int channels, int window, int slot, int seen, const double *cosine, const double *sine,
-                   real *qkv, real *ring, real *mixed) {
-const int width = heads * channels;
-real *keys = ring, *values = ring + window * width;
-rotate(heads, channels / 2, cosine, sine, qkv);
-rotate(heads, channels / 2, cosine, sine, qkv + width);
-for (int i = 0; i < width; ++i) {
-keys[slot * width + i] = qkv[width + i];
-values[slot * width + i] = qkv[2 * width + i];
-mixed[i] = 0;
-}
-const real scale = 1 / ::wp::sqrt((real)channels);
-for (int head = 0; head < heads; ++head) {
-real most = -INFINITY, whole = 0;
-real score[WINDOW];
-for (int age = 0; age < seen; ++age) {
-const real *key = keys + (slot + window - age) % window * width + head * channels;
-real sum = 0;
-for (int i = 0; i < channels; ++i) sum += qkv[head * channels + i] * key[i];
-score[age] = sum * scale;
-most = SELECT(score[age] > most, score[age], most);
-}
-for (int age = 0; age < seen; ++age) {
-score[age] = ::wp::exp(score[age] - most);
-whole += score[age];
-}
-for (int age = 0; age < seen; ++age) {
-const real *value = values + (slot + window - age) % window * width + head * channels;
-const real share = score[age] / whole;
-for (int i = 0; i < channels; ++i) mixed[head * channels + i] += share * value[i];
-}
-}
-}
-"""
 
 
 def activation_text(name: str, what: str) -> str:
@@ -137,7 +44,7 @@ class NetworkWriter:
         self._inputs, self._count = inputs, 0
         self._tables: list[str] = []
         self._lines: list[str] = []
-        self._helpers: dict[str, None] = {_HELPERS: None}
+        self._helpers: dict[str, None] = {template("affine.c", BLOCK=AFFINE): None}
 
     def loop(self, x: str, width: int) -> Loop:
         """Return the network as a graph node, with an array as its outputs."""
@@ -204,7 +111,7 @@ class NetworkWriter:
     def recurrent(self, x: str, cells: nn.GRU | nn.LSTM) -> str:
         """Add recurrent layers; their states are kept as hidden_0, cell_0 and so on."""
         width, lstm = cells.hidden_size, isinstance(cells, nn.LSTM)
-        self._helpers[_LSTM if lstm else _GRU] = None
+        self._helpers[template("lstm.c" if lstm else "gru.c")] = None
         for layer in range(cells.num_layers):
             wi, wh, bi, bh = (
                 getattr(cells, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -222,7 +129,7 @@ class NetworkWriter:
     def transformer(self, x: str, net: Transformer) -> str:
         """Add a transformer, which keeps keys and values of the last frames in ring buffers."""
         window, width = net.window, net.embed.out_features
-        self._helpers[_TRANSFORMER.replace("WINDOW", str(window))] = None
+        self._helpers[template("transformer.c", WINDOW=window)] = None
         period, half = net.rotary.period, len(net.rotary.harmonics)
         turns = np.outer(np.arange(period), net.rotary.harmonics) % period * (2 * math.pi / period)
         cosine, sine = self.table(np.cos(turns), "double"), self.table(np.sin(turns), "double")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Literal
 
+from neurodyn.interop.texts import template
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.source import statements
 
@@ -74,22 +75,10 @@ class CUnit:
     double: bool = False
 
 
-PRELUDE = """
-typedef @_real real;
-typedef @_real number;
-typedef bool mask;
-#define LANES 1
-#define SELECT(condition, a, b) ((condition) ? (a) : (b))
-#define ANY(condition) (condition)
-#define ALL(condition) (condition)
-#define NOT(condition) (!(condition))
-#define LANE(x, n) (x)
-#if @UPPER_DOUBLE
-#define MATH(name) name
-#else
-#define MATH(name) name##f
-#endif
-"""
+def prelude(name: str) -> str:
+    """Return the types and operations of compiled steps' code, for the types NAME_real and the constant NAME_DOUBLE."""
+    return template("prelude.h", REAL=f"{name}_real", DOUBLE=f"{name.upper()}_DOUBLE")
+
 
 _UNDEFINED = "".join(f"#undef {name}\n" for name in ("LANES", "SELECT", "ANY", "ALL", "NOT", "LANE", "MATH", "AFFINE"))
 
@@ -196,7 +185,7 @@ def _remark(array: CArray) -> str:
 
 def _defined(unit: CUnit, name: str, inline: str) -> str:
     """Return the tables and the functions."""
-    parts = [PRELUDE, math_calls(unit.helpers)]
+    parts = [prelude(name), math_calls(unit.helpers)]
     for one in unit.functions:
         parts.append(f"{inline}{_signature(one, name)} {{\n{one.body}\n}}\n")
     if unit.memory:
@@ -249,48 +238,6 @@ def _cpp_type(array: CArray, writes: bool, name: str, eigen: bool) -> str:
     return f"Eigen::Ref<{vector}> " if writes else f"const Eigen::Ref<const {vector}> &"
 
 
-_MAIN = """/* Mean and worst time of a step: {how}
- * The worst one is that of a machine that does other things, too; the mean CPU time includes the loop. */
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 199309L
-#endif
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-{include}
-
-static double now(void) {{
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return at.tv_sec * 1e6 + at.tv_nsec * 1e-3;
-}}
-
-int main(int count, char **arguments) {{
-  const long steps = count > 1 ? atol(arguments[1]) : 10000;
-  double sum = 0, worst = 0, total = 0;
-{declared}
-  const clock_t first = clock();
-  for (long step = 0; step < steps; ++step) {{
-    if (step % 100 == 0) {{
-      {began}
-    }}
-{changed}
-    const double begun = now();
-    {call}
-    const double taken = now() - begun;
-    sum += taken;
-    if (taken > worst) worst = taken;
-    total += (double){last}[0];
-{carried}
-  }}
-  const double cpu = (double)(clock() - first) / CLOCKS_PER_SEC * 1e6;
-  printf("%ld steps: mean %.3f us (CPU time %.3f us), worst %.3f us; first result, summed: %g\\n", steps, sum / steps,
-         cpu / steps, worst, total);
-  return 0;
-}}
-"""
-
-
 def _bench(unit: CUnit, name: str, include: str) -> str:
     """Return a program that calls the first function repeatedly."""
     one, arrays, cpp = unit.functions[0], _arrays(unit.functions[0]), ".hpp" in include
@@ -314,8 +261,8 @@ def _bench(unit: CUnit, name: str, include: str) -> str:
         if any(result.name == f"{array.name}_next" for result in one.results):
             carried.append(f"    {each} {array.name}_next[i];")
     passed = [*(["&memory"] if one.memory else []), *(array.name for array, _ in arrays)]
-    return _MAIN.format(
-        how=how, include=include, declared="\n".join(declared), began="\n      ".join(began),
-        changed="\n".join(changed), call=f"{name}_{one.name}({', '.join(passed)});", last=one.results[0].name,
-        carried="\n".join(carried),
+    return template(
+        "timing.c", HOW=how, INCLUDE=include, DECLARED="\n".join(declared), BEGAN="\n      ".join(began),
+        CHANGED="\n".join(changed), CALL=f"{name}_{one.name}({', '.join(passed)});", LAST=one.results[0].name,
+        CARRIED="\n".join(carried),
     )  # fmt: skip

@@ -357,9 +357,6 @@ class Loop:
     # Adds the loop to an ONNX graph: maps the name of the concatenated inputs to the name of the concatenated leading
     # outputs and their number; None if unsupported.
     onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
-    # Python expression for the outputs in terms of the inputs `x` and the program's weights `w`; empty if there is
-    # none.
-    python: str = field(default="", compare=False)
 
 
 def apply_loop(graph: Graph, loop: Loop, inputs: Sequence[Scalar]) -> list[Expression]:
