@@ -27,7 +27,8 @@ from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.randomisation import open_randomisation
 from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.training import open_training, train_policy
+from neurodyn.policy.training import open_training
+from neurodyn.policy.training import train as train_policy
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.draws import SampledDraws
 from neurodyn.tasks import load

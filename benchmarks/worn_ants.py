@@ -35,7 +35,8 @@ from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_windows
 from neurodyn.policy import SampledStarts
 from neurodyn.policy.evaluation import load_policy, play
 from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.training import open_training, train_policy
+from neurodyn.policy.training import open_training
+from neurodyn.policy.training import train as train_policy
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load
 

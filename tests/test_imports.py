@@ -197,27 +197,6 @@ run(["check", robot])
     require_light([script], unneeded)
 
 
-def test_the_command_line_imports_torch_and_newton_without_collecting_garbage(tmp_path: Path):
-    pytest.importorskip("newton", reason="the extra `sim` is not installed")
-    script = """
-import gc, sys
-full = lambda: gc.get_stats()[2]["collections"]
-from neurodyn.cli.main import main
-before = full()
-try:
-    main(["hybrid", "cartpole", "--out", sys.argv[1]])
-except SystemExit:
-    pass
-from neurodyn.sim.engine import solver_class
-solver_class("SolverMuJoCo").import_mujoco()
-assert gc.isenabled()
-print(full() - before, gc.get_freeze_count())
-"""
-    collections, frozen = map(int, python(script, tmp_path / "run").split()[-2:])
-    assert collections <= 1  # a dozen without care, which take half of the time
-    assert frozen > 300_000
-
-
 def test_training_on_data_of_an_unchanged_robot_imports_no_simulator(tmp_path: Path):
     pytest.importorskip("newton", reason="the extra `sim` is not installed")
     generate(load("cartpole"), transitions=400, worlds=4, out=tmp_path / "data.h5")

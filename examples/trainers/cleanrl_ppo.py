@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal
 
-import neurodyn  # noqa: F401 - registers the environments
+import neurodyn
 
 GAMMA, LAMBDA, CLIP, EPOCHS, BATCHES = 0.98, 0.95, 0.2, 4, 4
 
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     torch.manual_seed(asked.seed)
+    gymnasium.register_envs(neurodyn.interop.gymnasium)
     envs = gymnasium.make_vec(f"neurodyn/{asked.env}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
     columns, joints = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
     agent = Agent(columns, joints)

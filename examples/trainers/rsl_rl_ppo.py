@@ -10,7 +10,7 @@ import argparse
 import gymnasium
 from rsl_rl.runners import OnPolicyRunner
 
-import neurodyn  # noqa: F401 - registers the environments
+import neurodyn
 
 NETWORK = {"class_name": "MLPModel", "hidden_dims": [64, 64], "activation": "elu", "obs_normalization": True}
 SETTINGS = {
@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=128)
     parser.add_argument("--updates", type=int, default=40)
     asked = parser.parse_args()
+    gymnasium.register_envs(neurodyn.interop.gymnasium)
     envs = gymnasium.make_vec(f"neurodyn/{asked.env}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
     envs.reset(seed=0)
     worlds = envs.unwrapped.worlds  # type: ignore[attr-defined]

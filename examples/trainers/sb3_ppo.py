@@ -16,7 +16,7 @@ import numpy as np
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 
-import neurodyn  # noqa: F401 - registers the environments
+import neurodyn
 
 
 class BatchedWorlds(VecEnv):
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=128)
     parser.add_argument("--updates", type=int, default=40)
     asked = parser.parse_args()
+    gymnasium.register_envs(neurodyn.interop.gymnasium)
     envs = gymnasium.make_vec(f"neurodyn/{asked.env}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
     learner = PPO(
         "MlpPolicy", VecMonitor(BatchedWorlds(envs)), n_steps=32, batch_size=1024, n_epochs=4, gamma=0.98,

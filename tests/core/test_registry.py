@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registries find what was added, import it late, and name what there is."""
 
-import gc
 import sys
-from contextlib import contextmanager
-from importlib import import_module
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from neurodyn.core import registry
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry, import_within, uncollected, when_imported
+from neurodyn.core.registry import Registry
 
 
 @pytest.fixture
@@ -88,50 +85,3 @@ def test_a_plug_in_that_cannot_be_imported_is_named_in_one_line(installed, shape
     ) as caught:
         list(shapes)
     assert "\n" not in str(caught.value)
-
-
-@pytest.fixture
-def stranger(tmp_path, monkeypatch):
-    """A module that nobody has imported, which notes whether garbage is collected meanwhile."""
-    (tmp_path / "stranger.py").write_text("import gc\ncollected = gc.isenabled()\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield "stranger"
-    sys.modules.pop("stranger", None)
-
-
-def test_a_module_of_others_is_imported_within_a_context_once(stranger):
-    said = []
-
-    @contextmanager
-    def around():
-        said.append("before")
-        yield
-        said.append("stranger" in sys.modules)
-
-    watches = len(sys.meta_path)
-    import_within(stranger, around)
-    assert said == []
-    import_module(stranger)
-    import_within(stranger, around)
-    assert said == ["before", True]
-    assert len(sys.meta_path) == watches
-
-
-def test_a_function_follows_the_import_of_a_module(stranger, monkeypatch):
-    monkeypatch.setattr(registry, "load_plugins", lambda: calls.append(stranger in sys.modules))
-    calls: list[bool] = []
-    for count in (1, 2):  # the second time it is there already
-        when_imported(stranger, "neurodyn.core.registry:load_plugins")
-        import_module(stranger)
-        assert calls == [True] * count
-
-
-def test_no_garbage_is_collected_while_a_large_package_is_imported(stranger):
-    gc.enable()  # whatever ran before in this process
-    try:
-        with uncollected():
-            assert not import_module(stranger).collected
-        assert gc.isenabled()
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()

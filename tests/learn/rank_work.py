@@ -35,7 +35,7 @@ from neurodyn.learn.world_model.train import event_weights
 from neurodyn.learn.world_model.trainer import WorldModelLearner
 from neurodyn.policy.ppo import PPO
 from neurodyn.policy.settings import NetworkSettings, PolicySettings, ShacSettings
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from tests import plant, worlds
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
 from tests.learn.test_loop import One

@@ -9,7 +9,7 @@ from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import load_critic
 from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 

@@ -10,9 +10,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.distillation import open_distillation
-from neurodyn.policy.evaluation import evaluate_policy
+from neurodyn.policy.evaluation import evaluate as evaluate_policy
 from neurodyn.policy.requests import DistillPolicyRequest, TrainPolicyRequest
-from neurodyn.policy.training import open_training, train_policy
+from neurodyn.policy.training import open_training
+from neurodyn.policy.training import train as train_policy
 
 RANGES = ("hinge.mass=x.3:3", "actuator.slider.gain=.5:1.5")
 

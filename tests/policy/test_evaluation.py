@@ -5,7 +5,8 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.policy import evaluation
-from neurodyn.policy.evaluation import default_dynamics, evaluate_policy
+from neurodyn.policy.evaluation import default_dynamics
+from neurodyn.policy.evaluation import evaluate as evaluate_policy
 
 
 def test_a_policy_that_ships_is_played_where_it_was_trained():

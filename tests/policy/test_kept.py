@@ -10,7 +10,7 @@ pytest.importorskip("rsl_rl")
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.policy.settings import PolicySettings
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 

@@ -11,12 +11,13 @@ from neurodyn.interop.onnx import export_policy
 from neurodyn.interop.policies import export_rsl_rl
 from neurodyn.nets.onnx_file import require_onnx
 from neurodyn.policy.artifact import ActingPolicy, acting, load_policy, policy_config, save_policy
-from neurodyn.policy.evaluation import evaluate_policy
+from neurodyn.policy.evaluation import evaluate as evaluate_policy
 from neurodyn.policy.logs import log_policies
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.policy.training import open_training, train_policy
+from neurodyn.policy.training import open_training
+from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import load
 
 TASK = "cartpole-swingup"

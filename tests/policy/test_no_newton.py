@@ -23,10 +23,10 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.evaluation import evaluate_policy
+from neurodyn.policy.evaluation import evaluate as evaluate_policy
 from neurodyn.control.resolve import ResolvedDynamics, open_reference
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import load
 
 out = Path(sys.argv[1])
@@ -62,14 +62,3 @@ def test_no_file_of_the_room_imports_newton():
         for line in path.read_text().splitlines():
             words = line.split()
             assert not (words[:1] in (["import"], ["from"]) and words[1].split(".")[0] in {"newton", "mujoco"}), path
-
-
-def test_no_compiler_of_torch_is_imported_before_a_policy_acts():
-    """It takes as long to import as torch; functions of torch are as they were afterwards."""
-    script = (
-        "import sys, torch.compiler; before = torch.compiler.allow_in_graph, torch.compiler.assume_constant_result; "
-        "from neurodyn.policy.algorithms import require_learner; require_learner(); import neurodyn.policy.play; "
-        "assert before == (torch.compiler.allow_in_graph, torch.compiler.assume_constant_result); "
-        "assert 'tensordict' in sys.modules; assert 'torch._dynamo' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)

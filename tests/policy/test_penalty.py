@@ -26,7 +26,7 @@ from neurodyn.policy.learner import CRITIC_UPDATES
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
 from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from tests.policy.worlds import SPEC, Hold, Mass
 
 

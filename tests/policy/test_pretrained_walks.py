@@ -10,7 +10,7 @@ pytest.importorskip("rsl_rl")
 
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy.settings import CloneSettings, NetworkSettings, PolicySettings, load_settings
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import load
 
 

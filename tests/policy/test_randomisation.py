@@ -17,7 +17,8 @@ from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play, policy_figures
 from neurodyn.policy.randomisation import open_randomisation, robust
 from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.training import open_training, train_policy
+from neurodyn.policy.training import open_training
+from neurodyn.policy.training import train as train_policy
 from neurodyn.sim.draws import POSTERIOR, IndependentDraws, SampledDraws, read_posterior
 from neurodyn.tasks import load
 from tests import plant

@@ -13,7 +13,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.learn.manifest import MANIFEST, read_manifest
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import load
 
 TINY = PolicySettings(

@@ -20,7 +20,7 @@ from neurodyn.policy.ppo import LEAST_RATE, PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, ShacSettings, load_settings
 from neurodyn.policy.shac import ShacLearner
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from tests.learn.callbacks import StopAt, Stopped
 from tests.policy.test_train import TINY as PPO
 from tests.policy.worlds import Hold, Mass

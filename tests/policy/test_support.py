@@ -21,7 +21,7 @@ from neurodyn.policy.artifact import read_weights
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, return_loss_share, support_in
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from tests.policy.worlds import SPEC, Fixed, Hold, Mass
 
 

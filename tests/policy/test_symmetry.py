@@ -15,7 +15,8 @@ from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.randomisation import open_randomisation
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.symmetry import MirroredBatches, mirror_of
-from neurodyn.policy.training import open_training, train_policy
+from neurodyn.policy.training import open_training
+from neurodyn.policy.training import train as train_policy
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.tasks import load

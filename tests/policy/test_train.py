@@ -19,7 +19,7 @@ from neurodyn.policy.evaluation import play
 from neurodyn.policy.ppo import PPO, PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import load
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
 from tests.policy.worlds import Hold, Mass

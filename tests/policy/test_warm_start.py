@@ -11,7 +11,7 @@ from neurodyn.policy.artifact import policy_config
 from neurodyn.policy.learner import CRITIC_UPDATES, critic_updates
 from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 

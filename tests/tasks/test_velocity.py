@@ -19,7 +19,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.articulations import LinkKinematics
 from neurodyn.sim.declaration.declare import declare

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: each verb is a function."""
 
-from neurodyn.core.registry import lazy
+import lazy_loader
 
-with lazy(__name__):
-    from neurodyn.cli.main import VERBS, Verb
-
-__all__ = ["VERBS", "Verb"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

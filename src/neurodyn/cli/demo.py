@@ -113,7 +113,7 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.policy.logs import log_policies
     from neurodyn.policy.report import measure_gap, write_gap
     from neurodyn.policy.settings import load_settings, with_flags
-    from neurodyn.policy.training import train_policy
+    from neurodyn.policy.training import train as train_policy
     from neurodyn.report.adaptation import lead, write_adaptation
     from neurodyn.tasks import load
 
@@ -294,10 +294,10 @@ def show_policy(out: Path, seed: int) -> None:
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_policy
     from neurodyn.control.resolve import open_dynamics
-    from neurodyn.policy.evaluation import evaluate_policy
+    from neurodyn.policy.evaluation import evaluate as evaluate_policy
     from neurodyn.policy.report import write_policy_report
     from neurodyn.policy.settings import load_settings, with_flags
-    from neurodyn.policy.training import train_policy
+    from neurodyn.policy.training import train as train_policy
     from neurodyn.tasks import load
 
     task, folder = load(TASK), out / "policy"

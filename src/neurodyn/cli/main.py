@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, among, nearest, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, UNFINISHED, Interrupted, stoppable
-from neurodyn.core.registry import Registry, import_within, uncollected
+from neurodyn.core.registry import Registry
 from neurodyn.core.workers import FORWARD_ONLY
 
 
@@ -95,7 +95,6 @@ POLICY_ACTIONS: Registry[Verb] = Registry(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with 0 (done), 2 (bad input) or 1 (internal error)."""
     os.environ.setdefault(FORWARD_ONLY, "1")
-    import_within("torch", uncollected)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not every locale has a micro sign
     code = run(sys.argv[1:] if arguments is None else arguments)

@@ -43,7 +43,8 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     from neurodyn.learn.devices import current_ranks
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.tracking.tracker import require_tracker
-    from neurodyn.policy.training import open_training, train_policy
+    from neurodyn.policy.training import open_training
+    from neurodyn.policy.training import train as train_policy
 
     out, dynamics = request.out, request.dynamics
     require_tracker(request.logger, out)
@@ -86,7 +87,7 @@ def distill(request: DistillPolicyRequest) -> None:
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.tracking.tracker import require_tracker
     from neurodyn.policy.distillation import open_distillation
-    from neurodyn.policy.training import train_policy
+    from neurodyn.policy.training import train as train_policy
 
     out = Path(request.out)
     require_tracker(request.logger, out)
@@ -156,7 +157,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger
 
     require_learner()
     from neurodyn.learn.metrics import require_followed, show_results
-    from neurodyn.policy.evaluation import evaluate_policy
+    from neurodyn.policy.evaluation import evaluate as evaluate_policy
     from neurodyn.policy.report import returns, write_policy_report
 
     require_writable(json, text=True)

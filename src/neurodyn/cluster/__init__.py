@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several machines, with Ray: workers that share calls, and sweeps of trainings."""
 
-from neurodyn.core.registry import lazy
+import lazy_loader
 
-with lazy(__name__):
-    from neurodyn.cluster.sweeps.sweep import SweepResult, sweep
-    from neurodyn.cluster.workers import Cluster
-
-__all__ = ["Cluster", "SweepResult", "sweep"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grounds and contact geometry: shapes, meshes, terrain and distances to contact points, as Warp kernels."""
 
-from neurodyn.core.registry import lazy
+import lazy_loader
 
-with lazy(__name__):
-    from neurodyn.geometry.ground import Ground
-    from neurodyn.geometry.proximity import ProximityQuery, Readings
-    from neurodyn.geometry.solids import terrain_heights
-
-__all__ = ["Ground", "ProximityQuery", "Readings", "terrain_heights"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registry of algorithms that train policies; a new one needs settings, a learner, and `ALGORITHMS.add(name, ...)`."""
 
-import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-
-import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
@@ -68,20 +65,3 @@ def require_learner() -> None:
             f"policies need a package that is not installed ({', '.join(missing)}); install it with: "
             "pip install 'neurodyn[policy]'"
         )
-    _import_tensordict()
-
-
-def _import_tensordict() -> None:
-    """Import tensordict without torch.compile's tracer, which takes as long to import as torch and is unused here.
-
-    tensordict registers vmap functions with the tracer for graphs that contain both; no command compiles any.
-    """
-    if "torch._dynamo" in sys.modules:
-        return
-    compiler = torch.compiler
-    kept = compiler.allow_in_graph, compiler.assume_constant_result
-    compiler.allow_in_graph = compiler.assume_constant_result = lambda fn: fn
-    try:
-        import_module("tensordict")
-    finally:
-        compiler.allow_in_graph, compiler.assume_constant_result = kept

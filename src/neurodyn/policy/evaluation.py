@@ -203,7 +203,7 @@ def play(
 
 
 @accepts_request(EvaluatePolicyRequest)
-def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
+def evaluate(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     """Measure the return of one or several policies in each of some dynamics.
 
     Raises:
@@ -350,7 +350,7 @@ def policy_figures(
         episodes: Number of episodes in each.
         seed: Seed of starts and commands.
         say: Called before a measurement.
-        asked: Further arguments of `evaluate_policy`.
+        asked: Further arguments of `evaluate`.
 
     Raises:
         InputError: There is no such policy, or it cannot act there.
@@ -374,7 +374,7 @@ def _measured(
     policy: str, folder: Path, names: tuple[str, ...], episodes: int, seed: int, asked: dict[str, Any]
 ) -> RunFigures:
     config, network = load_policy(policy)
-    result = evaluate_policy(policy, names, episodes=episodes, seed=seed, **asked)
+    result = evaluate(policy, names, episodes=episodes, seed=seed, **asked)
     figures: dict[str, Figure] = {}
     for row in result.results:
         figures[f"Return in {row.dynamics}"] = Figure(value=row.mean, greater_is_better=True)

@@ -63,7 +63,7 @@ class PolicyLearner(Learner):
     environment = PolicyEnvironment
 
     def __init__(self, job: PolicyTrainingJob) -> None:
-        """Build the worlds; errors: see `train_policy`."""
+        """Build the worlds; errors: see `policy.training.train`."""
         task, training_dynamics, settings, starts = job.task, job.training_dynamics, job.settings, job.training_starts
         self._out, self._task, self._training_dynamics, self._settings = job.out, task, training_dynamics, settings
         self._reference, self._initial = job.reference, job.initial

@@ -352,7 +352,7 @@ class PpoLearner(PolicyLearner):
     _settings: PolicySettings
 
     def __init__(self, job: PolicyTrainingJob) -> None:
-        """Build worlds, networks and PPO; errors: see `train_policy`."""
+        """Build worlds, networks and PPO; errors: see `policy.training.train`."""
         settings, training_dynamics = cast(PolicySettings, job.settings), job.training_dynamics
         best = 1.0 if settings.clone is None else settings.clone.best
         self._rule = (

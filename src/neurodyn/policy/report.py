@@ -22,7 +22,8 @@ from neurodyn.core.verdict import Verdict
 from neurodyn.data.store import Store
 from neurodyn.identify.adaptation.result import AdaptationFigures, AdaptedQuantity
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns, evaluate_policy
+from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns
+from neurodyn.policy.evaluation import evaluate as evaluate_policy
 from neurodyn.policy.logs import log_policies
 from neurodyn.policy.play import record_policy
 from neurodyn.report.adaptation import errors as adaptation_errors

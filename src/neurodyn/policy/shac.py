@@ -85,7 +85,7 @@ class ShacLearner(PolicyLearner):
     _settings: ShacSettings
 
     def __init__(self, job: PolicyTrainingJob) -> None:
-        """Build worlds, networks and optimisers; errors: see `train_policy`."""
+        """Build worlds, networks and optimisers; errors: see `policy.training.train`."""
         super().__init__(job)
         settings, device = self._settings, self._world.device
         seen, models = self._world.get_observations(), settings.models()

@@ -55,7 +55,7 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
 
 
 @accepts_request(PolicyTrainingJob)
-def train_policy(job: PolicyTrainingJob) -> TrainState:
+def train(job: PolicyTrainingJob) -> TrainState:
     """Train a policy and write it to a folder.
 
     Returns:
@@ -96,7 +96,7 @@ def train_again(again: TrainingAgain) -> None:
     task = task_of(again)
     starts = record.starts if isinstance(record.starts, str) else None
     dynamics = open_dynamics(task, record.dynamics, device=again.device, starts=starts)
-    train_policy(
+    train(
         task, dynamics, again.out, record.settings, reference=open_reference(task, dynamics, None), starts=starts,
         initial=Path(record.base) if isinstance(record.base, str) else None, progress=again.progress,
     )  # fmt: skip

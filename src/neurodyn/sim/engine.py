@@ -14,7 +14,6 @@ import numpy as np
 
 from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import import_within, uncollected
 from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.geometry.launching import start_warp
 from neurodyn.sim.articulations import with_short
@@ -26,8 +25,7 @@ def import_newton() -> ModuleType:
         return sys.modules["newton"]
     try:
         start_warp()
-        import_within("mujoco_warp", uncollected)  # by the first solver that needs it
-        with _forward_only(), uncollected():
+        with _forward_only():
             import newton
     except ImportError as error:
         raise InputError(f"Newton cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
@@ -38,7 +36,7 @@ def import_newton() -> ModuleType:
 def solver_class(name: str) -> Any:
     """Return one of Newton's solver classes; this imports its kernels."""
     newton = import_newton()
-    with _forward_only(), uncollected():
+    with _forward_only():
         return getattr(newton.solvers, name)
 
 

@@ -1,18 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Walking robots: convex model-predictive control, gaits, and its imitation by a network."""
 
-from neurodyn.core.registry import lazy
+import lazy_loader
 
-with lazy(__name__):
-    from neurodyn.walking.closed_loop import WalkResult, walk, walk_film
-    from neurodyn.walking.controller import QuadrupedController, walker
-    from neurodyn.walking.convex_mpc import MpcSettings
-    from neurodyn.walking.force_network import save_imitation
-    from neurodyn.walking.gait import GAITS, Commands, Gait
-    from neurodyn.walking.imitation import ImitationSettings, imitate
-    from neurodyn.walking.plant import WalkingPlant, walking_plant
-
-__all__ = [
-    "GAITS", "Commands", "Gait", "ImitationSettings", "MpcSettings", "QuadrupedController", "WalkResult",
-    "WalkingPlant", "imitate", "save_imitation", "walk", "walk_film", "walker", "walking_plant",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -248,7 +248,8 @@ class PolicyTrain(Training):
         """See `Training`."""
         from neurodyn.control.resolve import open_reference
         from neurodyn.control.task_frames import require_fit
-        from neurodyn.policy.training import open_training, train_policy
+        from neurodyn.policy.training import open_training
+        from neurodyn.policy.training import train as train_policy
 
         job = open_training(self.asked(given, out, resume=resume))
         require_fit(job.task, job.training_dynamics.dynamics, settings.penalty)

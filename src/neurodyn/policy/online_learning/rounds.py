@@ -42,7 +42,7 @@ from neurodyn.policy.online_learning.record import (
 from neurodyn.policy.online_learning.refit import Fit
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.support import support_in
-from neurodyn.policy.training import train_policy
+from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import Task
 
 Stages = Callable[[str], Progress]

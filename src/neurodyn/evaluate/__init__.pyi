@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+from .checks.run import (
+    CHECKS as CHECKS,
+    CheckResult as CheckResult,
+    Finding as Finding,
+    RobotCheck as RobotCheck,
+    check as check,
+)
+from .gpu import (
+    EmptyWindows as EmptyWindows,
+    GpuFinding as GpuFinding,
+    LaunchCount as LaunchCount,
+    check_gpu as check_gpu,
+    count_launches as count_launches,
+)
+from .logged import beside_log as beside_log
+from .metrics import METRICS as METRICS, Metric as Metric
+from .named_scenarios import Scenario as Scenario, scenario as scenario, scenarios as scenarios
+from .records import Evaluation as Evaluation
+from .run import evaluate as evaluate
+from .run_comparison import RunComparison as RunComparison, RunFigures as RunFigures, compare_figures as compare_figures
+from .run_figures import compare_runs as compare_runs, figures_of as figures_of
+from .simulated import beside_simulator as beside_simulator
+from .world_model import forecast_log as forecast_log

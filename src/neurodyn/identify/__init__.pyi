@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+from .adaptation.run import Adaptation as Adaptation, adapt as adapt
+from .adaptation.settings import AdaptationSettings as AdaptationSettings
+from .certainty import profiles as profiles
+from .conditions import (
+    ConditionSettings as ConditionSettings,
+    IdentifiedConditions as IdentifiedConditions,
+    adapt_conditions as adapt_conditions,
+    identify_conditions as identify_conditions,
+)
+from .discovery import Discovery as Discovery, DiscoverySettings as DiscoverySettings, discover as discover
+from .discovery_run import discover_run as discover_run
+from .drives import DriveNetworkSettings as DriveNetworkSettings, identify_drive_network as identify_drive_network
+from .held_out import forecast_errors as forecast_errors, hybrid_forecast as hybrid_forecast, noise_floor as noise_floor
+from .identification import Identification as Identification
+from .intervals import (
+    Identifiability as Identifiability,
+    Resamples as Resamples,
+    bootstrap as bootstrap,
+    identifiability as identifiability,
+)
+from .least_squares import Solution as Solution, fitted as fitted, levenberg_marquardt as levenberg_marquardt
+from .parameter_search import Convergence as Convergence, curvature as curvature, judge as judge
+from .population_search import basin_hopping as basin_hopping
+from .priors import PRIORS as PRIORS, Prior as Prior, PriorKind as PriorKind, prior_of as prior_of
+from .readings import Noise as Noise, estimate_noise as estimate_noise
+from .residuals import Point as Point, ResidualOptions as ResidualOptions, Residuals as Residuals
+from .run import identify as identify
+from .settings import (
+    IdentificationSettings as IdentificationSettings,
+    changed as changed,
+    load_identification as load_identification,
+)

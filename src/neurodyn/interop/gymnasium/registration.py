@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ids of tasks in Gymnasium's registry."""
+
+from neurodyn.core.errors import InputError
+from neurodyn.tasks import TASKS, TASKS_OF_ROBOTS
+
+
+def ids() -> dict[str, str | None]:
+    """Return the task of each id; None for "neurodyn/task-v0", which takes the task as an argument.
+
+    TASK@nerd becomes TASK.nerd, because ids cannot contain "@".
+    """
+    names = [*TASKS.known(), *TASKS_OF_ROBOTS.known()]
+    return {"neurodyn/task-v0": None, **{f"neurodyn/{name.replace('@', '.')}-v0": name for name in names}}
+
+
+def register() -> None:
+    """Register all ids not registered yet; heavy imports wait until an environment is made.
+
+    Raises:
+        InputError: Gymnasium is not installed.
+    """
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise InputError(
+            f"Gymnasium cannot be imported ({error}); install it with: pip install 'neurodyn[gymnasium]'"
+        ) from None
+    for name, task in ids().items():
+        if name not in gymnasium.registry:
+            gymnasium.register(
+                id=name,
+                entry_point="neurodyn.interop.gymnasium:TaskEnv",
+                vector_entry_point="neurodyn.interop.gymnasium:VectorTaskEnv",
+                kwargs={} if task is None else {"task": task},
+            )

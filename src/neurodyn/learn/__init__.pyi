@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+from .devices import joined as joined
+from .fit_windows import FitWindows as FitWindows, fit_windows as fit_windows
+from .hybrid import split_weights as split_weights
+from .loop import Callback as Callback
+from .manifest import RunRecord as RunRecord
+from .metrics import read_metrics as read_metrics, show_results as show_results
+from .neural.settings import Settings as Settings, load_settings as load_settings
+from .optimiser import OPTIMISERS as OPTIMISERS, Method as Method
+from .plan import TrainState as TrainState, with_budget as with_budget
+from .tracking.tracker import TRACKERS as TRACKERS, Opening as Opening, Tracker as Tracker
+from .training import finetune as finetune, train as train
