@@ -10,7 +10,7 @@ complement), and the time of a step is linear in the number of windows. Several 
 worlds: a roll-out costs far less than a Jacobian, and parameters on a bound need a different order of lambda.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -76,6 +76,16 @@ class Solution:
     damping: Tensor
     iterations: int
     converged: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence["Solution"]) -> "Solution":
+        """Return the searches of several solutions, one after another."""
+        return cls(
+            Point.joined([part.point for part in parts]),
+            *(torch.cat([getattr(part, name) for part in parts]) for name in ("cost", "damping")),
+            max(part.iterations for part in parts),
+            torch.cat([part.converged for part in parts]),
+        )
 
     @property
     def best(self) -> int:

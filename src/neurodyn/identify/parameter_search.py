@@ -177,16 +177,8 @@ def lbfgs(
 
     Arguments: see `least_squares.levenberg_marquardt`.
     """
-    parts = [
-        _single(residuals, start.pick(torch.tensor([k])), iterations, tolerance, stop) for k in range(len(start.x))
-    ]
-    return Solution(
-        Point.joined([p.point for p in parts]),
-        torch.cat([p.cost for p in parts]),
-        torch.cat([p.damping for p in parts]),
-        max(p.iterations for p in parts),
-        torch.cat([p.converged for p in parts]),
-    )
+    starts = (start.pick(torch.tensor([k])) for k in range(len(start.x)))
+    return Solution.joined([_single(residuals, one, iterations, tolerance, stop) for one in starts])
 
 
 def _single(residuals: Residuals, start: Point, iterations: int, tolerance: float, stop: Stop | None) -> Solution:

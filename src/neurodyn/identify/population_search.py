@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches with many candidates: parallel basin hopping, and CMA-ES (Hansen 2016, arXiv 1604.00772)."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +26,7 @@ Rows = Callable[[Tensor], tuple[Tensor, ...]]
 _STATE = "basin-hopping"
 _SAME = 1e-3
 _STEP = 0.2
-"""Initial standard deviation, in units of the coordinates, which are about 1."""
+"""Initial standard deviation of CMA-ES, in units of the coordinates, which are about 1."""
 
 
 def _local_searches(residuals: Residuals, iterations: int, x: Tensor) -> tuple[Tensor, ...]:
@@ -196,39 +196,6 @@ def _children(space: BoxedSpace, members: Population, count: int, generator: tor
     return space.clipped(mixed + torch.where(chosen, change, 0.0))
 
 
-@dataclass(frozen=True)
-class _Rates:
-    """Strategy parameters of CMA-ES in n dimensions (Hansen 2016, table 1)."""
-
-    weights: Tensor
-    mass: float
-    path: float
-    damping: float
-    covariance_path: float
-    rank_one: float
-    rank_mu: float
-    length: float
-
-    @classmethod
-    def of(cls, n: int, population: int) -> "_Rates":
-        better = population // 2
-        weights = math.log((population + 1) / 2) - torch.log(torch.arange(1, better + 1, dtype=torch.float64))
-        weights = weights / weights.sum()
-        mass = 1.0 / float(weights.square().sum())
-        path = (mass + 2) / (n + mass + 5)
-        one = 2 / ((n + 1.3) ** 2 + mass)
-        return cls(
-            weights=weights,
-            mass=mass,
-            path=path,
-            damping=1 + 2 * max(0.0, math.sqrt((mass - 1) / (n + 1)) - 1) + path,
-            covariance_path=(4 + mass / n) / (n + 4 + 2 * mass / n),
-            rank_one=one,
-            rank_mu=min(1 - one, 2 * (mass - 2 + 1 / mass) / ((n + 2) ** 2 + mass)),
-            length=math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)),
-        )
-
-
 def cma_es(
     residuals: Residuals,
     start: Point,
@@ -245,64 +212,41 @@ def cma_es(
     quantities stay fixed. All draws come from `seed`. An executor distributes the candidates of a generation over its
     workers; the result does not depend on it.
     """
-    results = []
+    parts = []
     for k in range(len(start.x)):
         first = start.pick(torch.tensor([k]))
         with shared_out(partial(_costs, residuals, first), executor) as costs:
-            results.append(
-                _search(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k))
-            )
-    x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in results), strict=True))
-    return Solution(
-        Point(x, start.local, start.initial),
-        cost,
-        torch.full_like(cost, 1e-2),
-        max(done for _, _, done, _ in results),
-        torch.tensor([settled for _, _, _, settled in results]),
-    )
+            parts.append(_evolve(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
+    return Solution.joined(parts)
 
 
-def _search(
+def _evolve(
     residuals: Residuals, start: Point, costs: Rows, iterations: int, tolerance: float, stop: Stop | None, seed: int
-) -> tuple[Tensor, Tensor, int, bool]:
-    """Return the best coordinates, their cost, the number of generations, and whether the search has settled."""
-    n = start.x.shape[1]
-    population = 4 + int(3 * math.log(n))
-    rates, eye = _Rates.of(n, population), torch.eye(n, dtype=torch.float64)
-    generator = torch.Generator().manual_seed(seed)
-    mean, sigma, covariance = start.x[0], _STEP, eye
-    path = covariance_path = torch.zeros(n, dtype=torch.float64)
-    best, least = mean, residuals.cost(start)[0]
+) -> Solution:
+    from cmaes import CMA
 
-    for generation in range(1, iterations + 1):
-        lengths, axes = torch.linalg.eigh(covariance)
-        lengths = lengths.clamp_min(1e-20).sqrt()
-        drawn = torch.randn(population, n, generator=generator, dtype=torch.float64)
-        x = residuals.space.clipped(mean + sigma * (drawn * lengths) @ axes.T)
+    space, n = residuals.space, start.x.shape[1]
+    size = max(n, 2)  # the library needs two dimensions: a single coordinate gets one without effect
+    bounds = np.full((size, 2), (-np.inf, np.inf))
+    bounds[:n] = torch.stack([space.lower, space.upper], -1).numpy()
+    mean = np.zeros(size)
+    mean[:n] = start.x[0].numpy()
+    optimiser = CMA(mean=mean, sigma=_STEP, bounds=bounds, seed=seed % (1 << 32))
+    best, least = start.x, residuals.cost(start)
+    done, settled = 0, False
+    while done < iterations and not settled:
+        asked = [optimiser.ask() for _ in range(optimiser.population_size)]
+        x = torch.from_numpy(np.stack(asked))[:, :n]
         (cost,) = costs(x)
-        order = torch.argsort(cost, stable=True)[: len(rates.weights)]
-        if cost[order[0]] < least:
-            best, least = x[order[0]], cost[order[0]]
-        steps = (x[order] - mean) / sigma
-        step = rates.weights @ steps
-        mean = mean + sigma * step
-        whitened = axes @ ((axes.T @ step) / lengths)
-        path = (1 - rates.path) * path + math.sqrt(rates.path * (2 - rates.path) * rates.mass) * whitened
-        grown = float(path.norm()) / math.sqrt(1 - (1 - rates.path) ** (2 * generation))
-        steady = grown < (1.4 + 2 / (n + 1)) * rates.length
-        own = rates.covariance_path
-        covariance_path = (1 - own) * covariance_path + steady * math.sqrt(own * (2 - own) * rates.mass) * step
-        covariance = (
-            (1 - rates.rank_one - rates.rank_mu) * covariance
-            + rates.rank_one * torch.outer(covariance_path, covariance_path)
-            + rates.rank_mu * (steps.T * rates.weights) @ steps
-        )
-        sigma *= math.exp(rates.path / rates.damping * (float(path.norm()) / rates.length - 1))
-        spread = float(cost[order[-1]] - cost[order[0]])
-        settled = sigma * float(lengths.max()) < 1e-6 or spread <= tolerance * float(least)
-        if settled or (stop is not None and stop(generation, least[None])):
-            return best, least, generation, settled
-    return best, least, iterations, False
+        optimiser.tell(list(zip(asked, cost.tolist(), strict=True)))
+        better = cost.sort().values[: len(cost) // 2]
+        if better[:1] < least:
+            best, least = x[cost.argmin()][None], better[:1]
+        settled = optimiser.should_stop() or bool(better[-1] - better[0] <= tolerance * least)
+        done += 1
+        if stop is not None and stop(done, least):
+            break
+    return Solution(replace(start, x=best), least, torch.full_like(least, 1e-2), done, torch.tensor([settled]))
 
 
 SEARCHES: Registry[Callable[..., Population]] = Registry("search")
