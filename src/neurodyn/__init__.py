@@ -11,6 +11,19 @@
 Subpackages are imported on first use, so that importing the package is fast and needs no simulator.
 """
 
+from typing import Any
+
 import lazy_loader
 
+from neurodyn.dynamics.kinds import KINDS, Kind
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def _nerd_artifact() -> Any:
+    from neurodyn.interop.nerd import NERD
+
+    return NERD
+
+
+KINDS.add("nerd", Kind("nerd", "network of NeRD", _nerd_artifact))

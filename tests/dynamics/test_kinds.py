@@ -1,75 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of dynamics: every part is where its kind says, and is called as its type says."""
+"""Kinds of dynamics, and the operations that rooms register for them."""
 
-import inspect
-from collections.abc import Callable
-from dataclasses import fields
+import subprocess
+import sys
 
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.core.requests import arguments_of
-from neurodyn.dynamics import kinds
 from neurodyn.dynamics.artifact import Artifact
-from neurodyn.dynamics.kinds import KINDS, Kind, KindPart
-from neurodyn.learn.run_folder import FinetuningJob, TrainingJob
-from neurodyn.policy.online_learning.refit import Refit
+from neurodyn.dynamics.kinds import KINDS, KindOperation, is_simulated, require_kind, simulate
+from neurodyn.evaluate.run import EVALUATIONS
+from neurodyn.identify.starts import ALONG_LOG
+from neurodyn.interop.c_code.export import C_UNITS
+from neurodyn.interop.identified import IDENTIFIED
+from neurodyn.interop.onnx import ONNX_FRAMES
+from neurodyn.learn.training import TRAINED_KINDS
+from neurodyn.policy.online_learning.refit import REFITS
+from tests import plant
 
-PROTOCOLS = {"simulate": kinds.Simulate, "identified": kinds.Identified}
-POSITIONAL = {
-    "solver": 2,
-    "plan_training": 2,
-    "plan_finetuning": 1,
-    "evaluate": 1,
-    "along_log": 2,
-    "export": 1,
-    "code": 1,
-}
-JOBS = {"train": TrainingJob, "finetune": FinetuningJob}
-PARTS = [one.name for one in fields(Kind) if one.name not in ("name", "title")]
-THERE = [(kind.name, part) for kind in KINDS.values() for part in PARTS if getattr(kind, part)]
+OPERATIONS = [ALONG_LOG, C_UNITS, EVALUATIONS, IDENTIFIED, ONNX_FRAMES, REFITS, TRAINED_KINDS]
 
 
-def test_every_part_has_a_type_and_is_of_some_kind():
-    for part in PARTS:
-        assert "KindPart[" in str(inspect.get_annotations(Kind)[part])
-    assert {part for _, part in THERE} == set(PARTS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.what)
+def test_operations_are_registered_for_known_kinds(operation: KindOperation):
+    assert set(operation) <= set(KINDS)
+    assert all(callable(entry) or operation in (REFITS, TRAINED_KINDS) for entry in operation.values())
 
 
-@pytest.mark.parametrize(("name", "part"), THERE)
-def test_a_part_is_there_and_takes_what_its_type_says(name: str, part: str):
-    if part == "solver":
-        pytest.importorskip("newton")
-    found = getattr(KINDS[name], part).get("here")
-    if part not in PROTOCOLS:
-        assert isinstance(found, {"artifact": Artifact, "refit": Refit, "settings": type}.get(part, Callable))
-        if part in POSITIONAL:
-            inspect.signature(found).bind(*[None] * POSITIONAL[part])
-        if part in JOBS:
-            assert [*inspect.signature(found).parameters] == [one.name for one in arguments_of(JOBS[part])]
-        return
-    wanted = list(inspect.signature(PROTOCOLS[part].__call__).parameters.values())[1:]
-    given = inspect.signature(found).parameters
-    for one in wanted:
-        assert one.name in given, (found, one.name)
-        if one.kind is one.POSITIONAL_OR_KEYWORD:
-            assert list(given).index(one.name) == wanted.index(one)
-    known = {one.name for one in wanted}
-    for one in given.values():
-        assert one.name in known or one.default is not one.empty, (found, one.name)
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.artifact])
+def test_an_artifact_is_of_its_kind(name: str):
+    artifact = KINDS[name].artifact
+    assert artifact is not None
+    assert isinstance(artifact(), Artifact)
+    assert artifact().kind == name
 
 
-def test_a_part_that_a_kind_lacks_is_refused_with_the_kinds_that_have_it():
-    with pytest.raises(
-        InputError, match=r"^runs/a: holds a hybrid model; valid here: a neural model or a world model$"
-    ):
-        KINDS["hybrid"].export.get("runs/a")
-    assert not KINDS["hybrid"].export
+def test_a_model_of_a_kind_without_the_operation_is_refused_with_the_kinds_that_have_it():
+    message = "^runs/a: holds a hybrid model; valid here: a neural model or a world model$"
+    with pytest.raises(InputError, match=message):
+        ONNX_FRAMES.of("hybrid", "runs/a")
+    with pytest.raises(InputError, match=message):
+        require_kind("hybrid", ("world-model", "neural"), "runs/a")
+    assert ONNX_FRAMES.of("neural", "runs/a") is ONNX_FRAMES["neural"]
 
 
-def test_a_part_may_be_the_thing_itself():
-    KINDS.add("still", Kind("still", "model of nothing", settings=KindPart(dict)))  # pyright: ignore
-    try:
-        assert KINDS["still"].settings.get() is dict
-    finally:
-        KINDS.remove("still")
+def test_only_some_kinds_simulate_a_declared_robot():
+    assert [name for name in KINDS if is_simulated(name)] == ["analytic", "hybrid"]
+    assert not is_simulated("no kind")
+    with pytest.raises(InputError, match="'neural': needs a run; valid without one: analytic, hybrid"):
+        simulate("neural", plant.robot())
+
+
+def test_plain_import_knows_the_kinds_of_higher_rooms():
+    script = (
+        "import sys, neurodyn; from neurodyn.dynamics.kinds import KINDS;"
+        "assert 'neurodyn.interop.nerd' not in sys.modules; print(KINDS['nerd'].artifact().kind)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout == "nerd\n"

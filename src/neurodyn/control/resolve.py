@@ -19,7 +19,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State, Step, device_generator
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KINDS, is_simulated, simulate
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.devices import require_device
 from neurodyn.tasks import Task
@@ -121,7 +121,7 @@ def open_dynamics(
     if is_declared(name):
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
-        return ResolvedDynamics(name, KINDS[name].simulate.get()(task.declaration(), device=device))
+        return ResolvedDynamics(name, simulate(name, task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
         shipped = [artifacts.PRETRAINED + n for n in artifacts.pretrained_names()]
         meant = suggestion(name, [*_declared(), *shipped])
@@ -146,12 +146,12 @@ def open_dynamics(
 
 def is_declared(name: str) -> bool:
     """Return whether dynamics simulate the declared robot, without a run: "analytic" or "hybrid"."""
-    return name in KINDS and bool(KINDS[name].simulate) and not (Path(name) / "model").is_dir()
+    return is_simulated(name) and not (Path(name) / "model").is_dir()
 
 
 def _declared() -> list[str]:
     """Return the names of dynamics that need a declared robot but no run."""
-    return [kind.name for kind in KINDS.values() if kind.simulate]
+    return [name for name in KINDS if is_simulated(name)]
 
 
 def open_reference(task: Task, training_dynamics: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:

@@ -19,7 +19,7 @@ from .hybrid.declared import declared_hybrid as declared_hybrid
 from .hybrid.model import HybridDynamics as HybridDynamics
 from .hybrid.readings import MountedSensor as MountedSensor, SensorModel as SensorModel
 from .interface import Dynamics as Dynamics
-from .kinds import KINDS as KINDS, Kind as Kind, KindPart as KindPart
+from .kinds import KINDS as KINDS, Kind as Kind, KindOperation as KindOperation
 from .linearisation import Linearisation as Linearisation, linearise as linearise
 from .measures import ComparedRollouts as ComparedRollouts, joint_distance as joint_distance
 from .neural.model import NeuralDynamics as NeuralDynamics

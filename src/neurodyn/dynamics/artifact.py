@@ -22,7 +22,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, notice
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KINDS, require_kind
 from neurodyn.robots import ships
 from neurodyn.robots.assets import DECLARATION, moved_scene, write_bundle
 
@@ -88,9 +88,8 @@ class Artifact(Generic[C, S, M]):
         folder = run / "model"
         given = artifacts.read_json(folder / "config.json")
         found = given.get("kind") if isinstance(given, dict) else None
-        if isinstance(found, str) and found in KINDS and found != self.kind:
-            titles = (KINDS[name].title for name in (found, self.kind))
-            raise InputError("{}: holds a {}; valid here: a {}".format(folder, *titles))
+        if isinstance(found, str) and found in KINDS:
+            require_kind(found, (self.kind,), folder)
         carried = _carried(run)
         if carried is not None and isinstance(given, dict):
             given = given | {"robot": str(carried)}
@@ -112,7 +111,7 @@ class Artifact(Generic[C, S, M]):
 
 def save(run: Path, model: LearnedDynamics) -> None:
     """Write a model of any kind into a run directory; each file replaces its predecessor atomically."""
-    KINDS[model.kind].artifact.get(run).save(run, model)
+    _artifact(model.kind, run).save(run, model)
 
 
 def load(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
@@ -125,7 +124,13 @@ def load(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
     Raises:
         InputError: There is no such run, or its files are missing, truncated or of another version.
     """
-    return KINDS[kind_of(run)].artifact.get(run).load(run, device=device)
+    return _artifact(kind_of(run), run).load(run, device=device)
+
+
+def _artifact(kind: str, run: str | Path) -> Artifact[Any, Any, Any]:
+    artifacts_by_kind = {name: known.artifact for name, known in KINDS.items() if known.artifact is not None}
+    require_kind(kind, artifacts_by_kind, run)
+    return artifacts_by_kind[kind]()
 
 
 def load_simulator(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:

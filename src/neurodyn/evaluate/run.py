@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate a run's model with suitable defaults, and judge whether it is any use."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ from neurodyn.dynamics.guard import FOLDER, Fault, watching
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.logged import beside_log
@@ -47,7 +47,7 @@ from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.simulated import beside_simulator, by_condition, with_grounds
 from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
-from neurodyn.identify.starts import FromPast
+from neurodyn.identify.starts import ALONG_LOG, FromPast
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
@@ -151,8 +151,8 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     request = replaced(request, run=(run := str(request.run)), threads=resolve_threads(request.threads))
     shipped = run.startswith(PRETRAINED)  # the package's own files are not written to
     with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
-        own = KINDS[kind_of(run)].evaluate
-        measured = own.get()(request) if own else evaluate_simulating(request)
+        kind = kind_of(run)
+        measured = EVALUATIONS[kind](request) if kind in EVALUATIONS else evaluate_simulating(request)
     return msgspec.structs.replace(measured, verdict=str(judge(measured, watch.faults)), faults=watch.faults or UNSET)
 
 
@@ -207,6 +207,12 @@ def evaluate_forecasting(request: EvaluationRequest) -> ForecastEvaluation:
     )  # fmt: skip
 
 
+EVALUATIONS: KindOperation[Callable[[EvaluationRequest], Evaluation]] = KindOperation(
+    "evaluation", **{"world-model": evaluate_forecasting}
+)
+"""Evaluations of kinds that are not compared with simulator or log as all others."""
+
+
 Logs = str | Path | Sequence[str | Path]
 """One or several logs."""
 
@@ -236,8 +242,8 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
         InputError: The log is missing, damaged or of another robot, or holds targets of an unknown controller.
     """
     robot, store = open_robot_log(load_robot(robot_of(run)), data)
-    along = KINDS[kind_of(run)].along_log
-    past = along.get()(run, device) if along else None
+    kind = kind_of(run)
+    past = ALONG_LOG[kind](run, device) if kind in ALONG_LOG else None
     own = past.dynamics if isinstance(past, FromPast) else load(run, device=device)
     if own.contact_points is not None:
         store = grounded(robot, store)

@@ -6,6 +6,7 @@ the future that it predicts. The initial state is then estimated from a few past
 these frames that best fits their positions, weighted by the sensor noise, with a weak prior on the first velocity.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -23,6 +24,7 @@ from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals
@@ -159,3 +161,12 @@ def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
     model = HYBRID.load(run)
     model.compute_device = device
     return FromPast(model, context, Noise(*sizes.chunk(2)))
+
+
+ALONG_LOG: KindOperation[Callable[[str | Path, str], FromPast | None]] = KindOperation(
+    "model along a log", hybrid=as_identified
+)
+"""From a run and a device to its model for roll-outs along a log that start from estimated states, by kind.
+
+None if they start from logged ones.
+"""

@@ -4,7 +4,7 @@
 `export_identified` writes a folder with everything that a simulator can represent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +24,7 @@ from neurodyn.dynamics.artifact import ROBOT, load
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.interop.formats import SIMULATORS, WITH_NETWORKS
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
@@ -458,16 +458,20 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
     return Exported(folder, files, tuple(name for name in identified.required_quantities if name in placed), left_out)
 
 
+IDENTIFIED: KindOperation[Callable[..., IdentifiedRobot]] = KindOperation("identified robot", hybrid=identified)
+"""From a model to its identified robot, by kind; arguments and errors: see `identified`."""
+
+
 def read_identified(run: Dynamics | str | Path, *, networks: bool = False) -> IdentifiedRobot:
     """Return the identified robot of a run; arguments and errors: see `export_identified` and `identified`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
-        return KINDS[run.kind].identified.get(where)(run, where, networks=networks)
+        return IDENTIFIED.of(run.kind, where)(run, where, networks=networks)
     network = read_network(run)
     if network is not None and not (Path(run) / "model").is_dir():
         return _network_alone(network, declared=networks)
     model = load(run)
-    return KINDS[model.kind].identified.get(run)(model, str(run), network, networks=networks)
+    return IDENTIFIED.of(model.kind, run)(model, str(run), network, networks=networks)
 
 
 def _network_alone(network: TrainedNetwork, *, declared: bool) -> IdentifiedRobot:

@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.ensemble import deviation
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
@@ -62,7 +62,7 @@ def export_model(model: Dynamics, path: Path) -> float:
     Raises:
         InputError: Part of the model has no ONNX form, a package is missing, or the file cannot be written.
     """
-    frame: OnnxFrame = KINDS[model.kind].export.get(f"export of {model.spec.robot!r}")(model)
+    frame: OnnxFrame = ONNX_FRAMES.of(model.kind, f"export of {model.spec.robot!r}")(model)
     return write_onnx(
         path, frame.module, list(frame.inputs.values()), inputs=list(frame.inputs), outputs=frame.outputs,
         metadata=describe(model, frame), before=frame.before, reference=frame.reference,
@@ -283,6 +283,12 @@ def world_frame(model: WorldModel) -> OnnxFrame:
     hidden = model.net.begin(EXAMPLES, x)
     memory = {f"hidden_{layer}": h.transpose(0, 1).contiguous() for layer, h in enumerate(hidden)}
     return OnnxFrame(module, {**given, **memory}, module.outputs(tuple(memory)))
+
+
+ONNX_FRAMES: KindOperation[Callable[[Any], OnnxFrame]] = KindOperation(
+    "frame of ONNX", **{"neural": neural_frame, "world-model": world_frame}
+)
+"""From a model to one frame of it for ONNX, by kind."""
 
 
 class PolicyFrame(nn.Module):

@@ -22,7 +22,6 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.requests import accepts_request
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.artifact import ROBOT
-from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.manifest import (
     Manifest,
@@ -37,7 +36,7 @@ from neurodyn.learn.manifest import (
 from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.plan import TrainingPlan
 from neurodyn.learn.requests import ReproduceRequest
-from neurodyn.learn.training import finetune, train
+from neurodyn.learn.training import TRAINED_KINDS, finetune, train
 
 _RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")
 _SCORES: Mapping[str, Callable[..., float]] = {
@@ -324,4 +323,4 @@ def _shares(again: TrainingAgain) -> tuple[float, ...] | None:
 
 def _settings(again: TrainingAgain) -> TrainingPlan:
     """Return the settings of a training of dynamics."""
-    return again.read(RunRecord[KINDS[again.record.kind].settings.get()]).settings
+    return again.read(RunRecord[TRAINED_KINDS.of(again.record.kind).settings]).settings

@@ -58,7 +58,7 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class TrainingJob(JobOptions, Generic[P_co]):
-    """The argument of `dynamics.kinds.Kind.train`.
+    """The argument of `learn.training.TrainedKind.train`.
 
     Attributes:
         robot: The robot.
@@ -79,7 +79,7 @@ class TrainingJob(JobOptions, Generic[P_co]):
 
 @dataclass(frozen=True)
 class FinetuningJob(JobOptions, Generic[P_co]):
-    """The argument of `dynamics.kinds.Kind.finetune`.
+    """The argument of `learn.training.TrainedKind.finetune`.
 
     Attributes:
         base: Run of the model to adapt, or "pretrained:NAME"; the settings have the same network.

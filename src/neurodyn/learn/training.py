@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training and fine-tuning of dynamics of any kind, from a robot and data to a run directory."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import replaced
@@ -12,22 +14,45 @@ from neurodyn.core.requests import accepts_request
 from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.conditions import fitted_conditions
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KINDS, KindOperation
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.same_robot import as_declared, as_torques, require_same_simulator
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.learn.devices import current_ranks, data_memory
 from neurodyn.learn.neural.settings import Settings, load_finetuning, load_settings
+from neurodyn.learn.neural.train import finetune as finetune_neural
 from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.neural.train import train as train_neural
 from neurodyn.learn.plan import TrainingPlan, TrainState, with_budget
 from neurodyn.learn.requests import FinetuneRequest, TrainRequest
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, open_mixture, place_of
 from neurodyn.learn.tracking.tracker import require_tracker, tracking
 from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
-from neurodyn.learn.world_model.train import require_log
+from neurodyn.learn.world_model.train import finetune_world_model, require_log, train_world_model
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import as_logged, open_measured_data, open_robot_data
+
+Planned = tuple[TrainingPlan, Mixture]
+
+
+@dataclass(frozen=True)
+class TrainedKind:
+    """How models of one kind are trained.
+
+    Attributes:
+        settings: Type of the settings.
+        plan_training: Resolves and checks settings and data of a training, without budget and seed.
+        plan_finetuning: Resolves and checks settings and data of a fine-tuning, without budget and seed.
+        train: Trains a model.
+        finetune: Fine-tunes a model.
+    """
+
+    settings: type[TrainingPlan]
+    plan_training: Callable[[Robot, TrainRequest], Planned]
+    plan_finetuning: Callable[[FinetuneRequest], Planned]
+    train: Callable[[TrainingJob[Any]], TrainState]
+    finetune: Callable[[FinetuningJob[Any]], TrainState]
 
 
 @accepts_request(TrainRequest)
@@ -42,7 +67,7 @@ def train(request: TrainRequest) -> TrainState:
     robot = _robot(request)
     with current_ranks().exclusive(request.out), tracking(request.logger, request.out):
         settings, mixture = plan_training(replaced(request, robot=robot))
-        return KINDS[request.kind].train.get()(
+        return TRAINED_KINDS[request.kind].train(
             TrainingJob(
                 robot, locate(request.robot), place_of(mixture), mixture, Path(request.out), settings,
                 resume=request.resume, progress=request.progress, device=request.device, callbacks=request.callbacks,
@@ -60,7 +85,7 @@ def finetune(request: FinetuneRequest) -> TrainState:
     """
     with current_ranks().exclusive(request.out), tracking(request.logger, request.out):
         settings, mixture = plan_finetuning(request)
-        return KINDS[kind_of(request.run)].finetune.get(request.run)(
+        return TRAINED_KINDS[kind_of(request.run)].finetune(
             FinetuningJob(
                 str(request.run), place_of(mixture), mixture, Path(request.out), settings, resume=request.resume,
                 progress=request.progress, device=request.device, callbacks=request.callbacks, actors=request.actors,
@@ -70,19 +95,18 @@ def finetune(request: FinetuneRequest) -> TrainState:
 
 def plan_training(request: TrainRequest) -> tuple[TrainingPlan, Mixture]:
     """Return settings and data of `train`, with the same errors."""
-    kind = KINDS[request.kind]
-    if not kind.train:
-        able = choices(name for name, known in KINDS.items() if known.train)
-        raise InputError(f"kind is {request.kind!r}, whose dynamics are not trained; valid: {able}")
+    KINDS.require(request.kind)
+    if request.kind not in TRAINED_KINDS:
+        raise InputError(f"kind is {request.kind!r}, whose dynamics are not trained; valid: {choices(TRAINED_KINDS)}")
     _require_settings(request.kind, request.size)
-    settings, mixture = kind.plan_training.get()(_robot(request), request)
+    settings, mixture = TRAINED_KINDS[request.kind].plan_training(_robot(request), request)
     return with_budget(settings, request.minutes, request.steps, request.seed, request.threads), mixture
 
 
 def plan_finetuning(request: FinetuneRequest) -> tuple[TrainingPlan, Mixture]:
     """Return settings and data of `finetune`, with the same errors."""
     kind = kind_of(request.run)
-    plan = KINDS[kind].plan_finetuning.get(request.run)
+    plan = TRAINED_KINDS.of(kind, request.run).plan_finetuning
     _require_settings(kind, request.size)
     settings, mixture = plan(request)
     return with_budget(settings, request.minutes, request.steps, request.seed, request.threads, request.keep), mixture
@@ -94,7 +118,7 @@ def _robot(request: TrainRequest) -> Robot:
 
 def _require_settings(kind: str, size: str | TrainingPlan) -> None:
     """Raise an InputError for settings of another kind of dynamics."""
-    if isinstance(size, TrainingPlan) and not isinstance(size, wanted := KINDS[kind].settings.get()):
+    if isinstance(size, TrainingPlan) and not isinstance(size, wanted := TRAINED_KINDS[kind].settings):
         raise InputError(f"size is {type(size).__name__}; valid for {kind!r}: a name, a file, or {wanted.__name__}")
 
 
@@ -169,3 +193,16 @@ def plan_world_model_finetuning(request: FinetuneRequest) -> tuple[WorldSettings
     else:
         settings = load_world_finetuning(str(request.size), config.net, known.state.context)
     return settings, open_mixture(request.data, request.shares, partial(open_measured_data, load(config.robot)))
+
+
+TRAINED_KINDS: KindOperation[TrainedKind] = KindOperation(
+    "kind of trained dynamics",
+    **{
+        "neural": TrainedKind(Settings, plan_neural_training, plan_neural_finetuning, train_neural, finetune_neural),
+        "world-model": TrainedKind(
+            WorldSettings, plan_world_model_training, plan_world_model_finetuning, train_world_model,
+            finetune_world_model,
+        ),
+    },
+)  # fmt: skip
+"""How models are trained, by kind."""

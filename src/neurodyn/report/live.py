@@ -23,7 +23,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import is_simulated, simulate
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.evaluate.named_scenarios import passive, scenario
 from neurodyn.evaluate.requests import SEED, RecordingRequest
@@ -210,8 +210,8 @@ def open_session(request: RecordingRequest, dynamics: Sequence[str]) -> LiveSess
         raise InputError(f"--dynamics names {len(names)}, {', '.join(names)}; valid: at most {MOST} side by side")
     found = {}
     for name in names:
-        if name in KINDS and bool(KINDS[name].simulate):
-            found[name] = KINDS[name].simulate.get()(robot, device=request.device)
+        if is_simulated(name):
+            found[name] = simulate(name, robot, device=request.device)
         else:
             found[name] = load_simulator(name, device=request.device)
             require_robot(found[name], robot)

@@ -18,7 +18,7 @@ from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.guard import KEPT, DivergedError, Fault, FaultHistory, report, state_fault, watching
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.engine import import_newton
@@ -497,7 +497,7 @@ def make_solver(model: newton.Model, run: str | Path) -> SolverLearned:
     Raises:
         InputError: See `SolverNeural`; or models of this kind cannot serve as a solver.
     """
-    return KINDS[kind_of(run)].solver.get(run)(model, run)
+    return SOLVERS.of(kind_of(run), run)(model, run)
 
 
 class SolverHybrid(SolverLearned):
@@ -522,3 +522,9 @@ class SolverNeural(SolverLearned):
                 f"{device}, where the Newton model is"
             )
         return dynamics
+
+
+SOLVERS: KindOperation[Callable[[newton.Model, str | Path], SolverLearned]] = KindOperation(
+    "solver of Newton", neural=SolverNeural, hybrid=SolverHybrid
+)
+"""Solvers of Newton that step all worlds of a Newton model with the model of a run, by kind."""

@@ -3,18 +3,18 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import torch
 
+from neurodyn.control.resolve import is_declared
 from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import simulate
 from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
@@ -131,11 +131,10 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
     where = scenario(robot, ground, words=())
     if where.scene is None or not where.scene.shapes:
         raise InputError(f"robot {robot.name!r}: has no ground to walk on; declare `grounds` and `ground`")
-    simulated = name in KINDS and bool(KINDS[name].simulate) and not (Path(name) / "model").is_dir()
-    dynamics = None if simulated else load(name)  # rejected before anything is compiled
+    dynamics = None if is_declared(name) else load(name)  # rejected before anything is compiled
     quadruped = declared_quadruped(shorter)
     if dynamics is None:
-        dynamics = KINDS[name].simulate.get()(shorter, device="cpu")
+        dynamics = simulate(name, shorter)
     else:
         if dynamics.spec.dt > LONGEST_FRAME:
             raise InputError(

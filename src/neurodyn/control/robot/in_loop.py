@@ -35,7 +35,7 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Carry, Dynamics
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import simulate
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import WorldMask
 from neurodyn.robots import Robot
@@ -271,7 +271,7 @@ class RobotDynamics(Dynamics):
         assert self.robot is not None
         if not self.spec.floating or not self.robot.asset:
             return None
-        return KINDS[ANALYTIC].simulate.get()(self.robot, device="cpu")
+        return simulate(ANALYTIC, self.robot)
 
     @property
     def base_com(self) -> Tensor | None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Export of a run as code: a policy, a model, an actuator network, or the imitation of an MPC."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from neurodyn.core.artifacts import (
     atomic_folder,
@@ -14,7 +16,8 @@ from neurodyn.core.artifacts import (
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import load
-from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.kinds import KindOperation
+from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.networks import NetworkWriter, columns, modules_of
 from neurodyn.interop.c_code.policies import policy_unit
 from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned, identifier
@@ -25,6 +28,9 @@ from neurodyn.multibody.trace.expression import apply_loop
 from neurodyn.walking.force_network import CONFIG, WEIGHTS, ForceNetwork, ImitationConfig
 from neurodyn.walking.quadruped import LEGS
 from neurodyn.walking.state import CONTACT, FEATURES
+
+C_UNITS: KindOperation[Callable[[Any], CUnit]] = KindOperation("model in C", neural=neural_unit, hybrid=hybrid_unit)
+"""From a model to functions in C, by kind."""
 
 
 def code_unit(run: str) -> CUnit:
@@ -37,7 +43,7 @@ def code_unit(run: str) -> CUnit:
     if network is not None and not (Path(run) / "model").is_dir():
         return drive_unit(network)
     model = load(run)
-    return KINDS[model.kind].code.get(run)(model)
+    return C_UNITS.of(model.kind, run)(model)
 
 
 def drive_unit(network: TrainedNetwork) -> CUnit:

@@ -15,9 +15,8 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
-from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.learner import initial_policy
-from neurodyn.policy.online_learning.refit import ADAPT_REFIT, Refit
+from neurodyn.policy.online_learning.refit import ADAPT_REFIT, REFITS, Refit
 from neurodyn.policy.online_learning.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import load_settings
@@ -156,14 +155,13 @@ def _with_robot(task: Task, robot: str, settings: OnlineSettings, out: Path) -> 
 def _refit(request: OnlineRequest) -> Refit:
     """Return the fitting of models of the kind: hybrid ones of a robot by `neurodyn adapt`."""
     kind = _kind(request)
-    return ADAPT_REFIT if request.robot is not None and kind == "hybrid" else KINDS[kind].refit.get()
+    return ADAPT_REFIT if request.robot is not None and kind == "hybrid" else REFITS[kind]
 
 
 def _kind(request: OnlineRequest) -> str:
     kind, dynamics = request.kind, request.dynamics
-    able = [name for name, known in KINDS.items() if known.refit]
-    if kind is not None and kind not in able:
-        raise InputError(f"--kind is {kind!r}; valid: {choices(able)}")
+    if kind is not None and kind not in REFITS:
+        raise InputError(f"--kind is {kind!r}; valid: {choices(REFITS)}")
     if dynamics == NEW:
         return kind or ("neural" if request.robot is None else "hybrid")
     run_kind = kind_of(dynamics)

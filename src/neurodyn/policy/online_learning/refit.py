@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fitting of each kind of model to all data so far; see `dynamics.kinds.Kind.refit`."""
+"""Fitting of each kind of model to all data so far: `REFITS`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ from neurodyn.dynamics.batch import State, Window, device_generator
 from neurodyn.dynamics.capture import detached
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.learn.neural.policy_rollouts import LoggedActor
 from neurodyn.policy.artifact import ActingPolicy, Behaviour, PolicyNetwork, acting, behaviour, load_policy
 from neurodyn.policy.logs import record_log
@@ -442,5 +443,9 @@ def _require_some_data(settings: OnlineSettings, kind: str, *, new: bool, data: 
         raise InputError(f"frames is 0, and a new model of kind {kind} learns from data; valid: at least 1, or --data")
 
 
-NEURAL_REFIT, HYBRID_REFIT, WORLD_MODEL_REFIT = NeuralRefit(), HybridRefit(), WorldModelRefit()
+REFITS: KindOperation[Refit] = KindOperation(
+    "refit", **{"neural": NeuralRefit(), "hybrid": HybridRefit(), "world-model": WorldModelRefit()}
+)
+"""How `neurodyn policy online` fits models, by kind."""
+
 ADAPT_REFIT = AdaptRefit()
