@@ -410,7 +410,7 @@ class _LogContents:
 
 def _add_units(draft: ColumnMapDraft, seen: _LogContents, name: str) -> None:
     """Write likely non-SI units into a drafted map; ROS messages are in SI units by definition."""
-    if name in {"mcap", "rosbag2", "mujoco"}:
+    if name in {"mcap", "rosbag1", "rosbag2", "mujoco"}:
         return
     for what in ("q", "qd"):
         columns = draft.tree.get(what)

@@ -43,16 +43,7 @@ _HEAD = 4096
 HDF5 = b"\x89HDF\r\n\x1a\n"
 """First bytes of an HDF5 file."""
 
-READERS: "Registry[LogFormat | Callable[..., Any]]" = Registry(
-    "format of logs",
-    npz="neurodyn.data.readers.npz:NPZ",
-    mujoco="neurodyn.data.readers.mujoco:MUJOCO",
-    lerobot="neurodyn.data.readers.lerobot:LEROBOT",
-    mcap="neurodyn.data.readers.bags:MCAP",
-    rosbag2="neurodyn.data.readers.bags:ROSBAG2",
-    robomimic="neurodyn.data.readers.robomimic:ROBOMIMIC",
-    csv="neurodyn.data.readers.csv:CSV",  # last, because it recognises any text in columns
-)
+READERS: "Registry[LogFormat | Callable[..., Any]]" = Registry("format of logs")
 """Log readers by format: a `LogFormat`, or a function (path, column map, spec) -> runs whose name is the suffix."""
 
 

@@ -36,7 +36,7 @@ SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 
 _TEST_FRACTION = 0.2
 _MOST_LISTED = 20
-_TOPICS = {"mcap", "rosbag2"}
+_TOPICS = {"mcap", "rosbag1", "rosbag2"}
 """Formats whose columns are named in the same way."""
 
 _HELD = 96 << 20

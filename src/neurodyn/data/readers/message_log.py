@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.readers.ros import Decoded, Decoder, parse_definitions, short_name, usual, usual_ros1
+from neurodyn.data.readers.ros import Decoded, Decoder, message_definitions
 from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic
 
 _SAMPLE = 64
@@ -154,18 +154,9 @@ def _decoder(channel: MessageChannel) -> Decoder:
         raise InputError(f"is encoded as {channel.encoding or 'nothing'!r}; valid: cdr (ROS 2) and ros1")
     if not channel.kind:
         raise InputError("has no schema, so that its type is unknown; record it with one")
-    ros1, definitions = channel.encoding == "ros1", None
-    if channel.definition.strip() and channel.language in {"ros2msg", "ros1msg"}:
-        definitions = parse_definitions(channel.kind, channel.definition)
-    elif short_name(channel.kind) in usual():
-        definitions = usual_ros1() if ros1 else usual()
-    if definitions is None:
-        why = "a definition in " + repr(channel.language) if channel.definition.strip() else "no definition"
-        raise InputError(
-            f"has the type {channel.kind} with {why}; valid: a bag with .msg definitions, or one of "
-            f"{', '.join(sorted(kind for kind in usual() if not kind.startswith('builtin')))}"
-        )
-    return Decoder(channel.kind, definitions, ros1=ros1)
+    text = channel.definition if channel.language in {"ros2msg", "ros1msg"} else ""
+    ros1 = channel.encoding == "ros1"
+    return Decoder(channel.kind, message_definitions(channel.kind, text, ros1=ros1), ros1=ros1)
 
 
 class _Stream:
