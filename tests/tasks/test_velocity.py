@@ -21,7 +21,6 @@ from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.training import train as train_policy
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.articulations import LinkKinematics
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.build import build_model
@@ -80,7 +79,7 @@ def test_init_finds_the_legs(folder):
     assert set(robot.contacts) == {*LEGS, "base"}
     built = articulation(robot)
     q = np.array([0, 0, robot.legs.height, 0, 0, 0, 1, *(robot.nominal[name] for name in JOINTS)], dtype=float)[None]
-    motion = LinkKinematics(built, q)
+    motion = built.kinematics(q)
     for leg in LEGS:  # on the ground, below the hips, knees bent
         thigh, calf = ([joint.name for joint in built.joints].index(f"{leg}_{joint}") for joint in ("thigh", "calf"))
         foot = motion.origins[0, calf] + motion.rotations[0, calf] @ [0, 0, -0.2]
@@ -176,7 +175,7 @@ def test_feet_move_as_a_rigid_body_does(task, dynamics):
     q = torch.cat([torch.tensor([0.3, -0.2, 0.6]), quaternion, torch.tensor(robot.nominal_q())])[None].float()
     qd = torch.zeros(1, robot.spec.nv)
     qd[0, :6] = torch.tensor([0.4, -0.3, 0.2, 0.5, -0.7, 0.9])
-    motion = LinkKinematics(built, q.double().numpy())
+    motion = built.kinematics(q.double().numpy())
     read = dynamics.quantities(State(q, qd), environment=home_ground(task))
     com = motion.origins[0, 0] + motion.rotations[0, 0] @ np.array(built.base_com)
     assert abs(built.base_com[0]) > 0.01

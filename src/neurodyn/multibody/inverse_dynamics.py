@@ -23,6 +23,7 @@ from torch import Tensor
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody.link_kinematics import pose_in_parent
 
 LINK_PARAMETERS = 10
 """Inertial parameters of a link: mass, first moment, inertia about the origin of its body frame."""
@@ -43,7 +44,7 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
     count, links = len(q), mechanism.links
     torques = np.zeros((count, len(links), LINK_PARAMETERS * len(links)))
     subspaces = [_subspace(link) for link in links]
-    rotations, origins = zip(*(_pose(link, q[:, k]) for k, link in enumerate(links)), strict=True)
+    rotations, origins = zip(*(pose_in_parent(link.joint, q[:, k, None]) for k, link in enumerate(links)), strict=True)
     velocities: list[np.ndarray] = []
     accelerations: list[np.ndarray] = []
     for k, link in enumerate(links):
@@ -83,21 +84,6 @@ def _subspace(link: Link) -> np.ndarray:
     if link.joint.kind == "prismatic":
         return np.concatenate([np.zeros(3), axis])
     return np.concatenate([axis, np.cross(frame[:3], axis)])
-
-
-def _pose(link: Link, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rotation [N, 3, 3] and origin [N, 3] of a link's body frame in its parent's (or the world's)."""
-    joint = link.joint
-    rest, child = (np.asarray(quaternion_matrix(frame[3:])) for frame in (joint.parent_frame, joint.child_frame))
-    axis, shift = np.asarray(joint.axis), np.zeros((len(q), 3))
-    rotation = np.broadcast_to(np.eye(3), (len(q), 3, 3))
-    if joint.kind == "prismatic":
-        shift = q[:, None] * axis
-    else:  # Rodrigues' formula
-        skew = _skew(axis[None])[0]
-        rotation = rotation + np.sin(q)[:, None, None] * skew + (1.0 - np.cos(q))[:, None, None] * (skew @ skew)
-    rotation = rest @ rotation @ child.T
-    return rotation, np.asarray(joint.parent_frame[:3]) + shift @ rest.T - rotation @ np.asarray(joint.child_frame[:3])
 
 
 def _into_child(rotation: np.ndarray, origin: np.ndarray, motion: np.ndarray) -> np.ndarray:

@@ -248,7 +248,6 @@ def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: flo
         interval: Time between them [s].
         caption: Text below.
     """
-    from neurodyn.sim.articulations import LinkKinematics
     from neurodyn.sim.simulators import articulation
 
     built = articulation(robot)
@@ -256,13 +255,12 @@ def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: flo
     colours = ("--predicted", "--truth", "--second", "--third")
     drawn = []
     for (label, q), colour in zip(motions.items(), colours, strict=False):
-        links = LinkKinematics(built, q)
+        links = built.kinematics(q)
         ends = []
         for shape in shapes:
             half = rotation(shape.place)[:, 2] * (0.0 if shape.kind == "sphere" else shape.size[1])
             own = shape.place[:3] + np.stack([-half, half])  # in its link's frame, shape [2, 3]
-            turned = np.einsum("tij,ej->tei", links.rotations[:, shape.joint], own)
-            ends.append((links.origins[:, None, shape.joint] + turned).reshape(-1, 6))
+            ends.append(links.points([shape.joint] * 2, own).reshape(-1, 6))
         eye = links.origins[:, 0, :2]
         placed = np.stack(ends, 1).round(3).tolist()
         drawn.append({"label": label, "colour": colour, "ends": placed, "eye": eye.round(3).tolist()})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The robot as its simulator built it: soft constraints, poses and mass matrices of batches of states (float64).
+"""The robot as its simulator built it, with soft constraints.
 
 Articulations take seconds to build and are cached on disk by the content they are built from (`kept_articulation`).
 """
@@ -22,12 +22,11 @@ from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ChainJoint, Con
 from neurodyn.core.description.elements import ForceElement
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Fingerprint, Link
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.description.spec import places
 from neurodyn.core.errors import InputError, choices, notice, noticed
-from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody.link_kinematics import LinkKinematics
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import source_digest
-from neurodyn.sim.bodies import Pose, inertia_tensor, rotation
+from neurodyn.sim.bodies import Pose
 
 T = TypeVar("T")
 
@@ -108,6 +107,10 @@ class Articulation:
     def mass(self) -> float:
         """Total mass [kg]."""
         return sum(link.mass for link in self.links)
+
+    def kinematics(self, q: np.ndarray) -> LinkKinematics:
+        """Return the poses of the links at positions, shape [n, nq]."""
+        return LinkKinematics(self.links, q, self.base_com)
 
     @cached_property
     def constraints(self) -> SoftConstraints:
@@ -273,118 +276,6 @@ def limit_spring(
     else:
         k, b = -time / impedance**2, -ratio / impedance
     return impedance * k * inertia, impedance * b * inertia
-
-
-class LinkKinematics:
-    """Poses of the links of a robot in a batch of positions, shape [n, nq]; all in world axes.
-
-    Attributes:
-        rotations: Rotations of the link frames, shape [n, links, 3, 3].
-        origins: Their origins [m], shape [n, links, 3].
-    """
-
-    def __init__(self, built: Articulation, q: np.ndarray) -> None:
-        self._built, self._columns = built, places(built.joints)
-        q = np.asarray(q, dtype=float)
-        count = len(built.links)
-        self.rotations, self.origins = np.empty((len(q), count, 3, 3)), np.empty((len(q), count, 3))
-        self._joint_rotations, self._joint_origins = np.empty_like(self.rotations), np.empty_like(self.origins)
-        for index, (joint, place) in enumerate(zip(built.joints, self._columns, strict=True)):
-            own = q[:, place.q]
-            matrix, shift = np.broadcast_to(np.eye(3), (len(q), 3, 3)), np.zeros((len(q), 3))
-            axis = np.array(joint.axis)
-            if joint.kind == "revolute":
-                matrix = _about(axis, own[:, 0])
-            elif joint.kind == "prismatic":
-                shift = own * axis
-            else:
-                matrix = _matrices(own[:, -4:])
-                shift = own[:, :3] if joint.kind == "free" else shift
-            above, start = rotation(joint.parent_frame), np.array(joint.parent_frame[:3])
-            if joint.parent >= 0:
-                parent = self.rotations[:, joint.parent]
-                above, start = parent @ above, self.origins[:, joint.parent] + parent @ start
-            above = np.broadcast_to(above, (len(q), 3, 3))
-            self._joint_rotations[:, index] = above
-            self._joint_origins[:, index] = at = start + np.einsum("nij,nj->ni", above, shift)
-            self.rotations[:, index] = turned = above @ matrix @ rotation(joint.child_frame).T
-            self.origins[:, index] = at - turned @ np.array(joint.child_frame[:3])
-
-    @cached_property
-    def centres(self) -> np.ndarray:
-        """Centres of mass of the links [m], shape [n, links, 3]."""
-        com = np.array([link.com for link in self._built.links])
-        return self.origins + np.einsum("nlij,lj->nli", self.rotations, com)
-
-    def axis(self, joint: int) -> np.ndarray:
-        """Return the axis of a joint with one degree of freedom, shape [n, 3]."""
-        return self._joint_rotations[:, joint] @ np.array(self._built.joints[joint].axis)
-
-    def mass_matrix(self) -> np.ndarray:
-        r"""Return $M = \sum_i m_i J_i^T J_i + \Omega_i^T R_i I_i R_i^T \Omega_i$ plus armature, shape [n, nv, nv]."""
-        links, columns = self._built.links, self._columns
-        linear, angular = self._motions()
-        total = np.zeros((len(self.rotations), columns[-1].qd.stop, columns[-1].qd.stop))
-        for index, link in enumerate(links):
-            dofs = self._dofs(index)
-            spin = angular[:, :, dofs]
-            away = self.centres[:, index, :, None]
-            rate = linear[:, :, dofs] + np.cross(spin, away, axis=1)
-            inertia = (
-                self.rotations[:, index] @ inertia_tensor(link.inertia) @ self.rotations[:, index].transpose(0, 2, 1)
-            )
-            own = link.mass * rate.transpose(0, 2, 1) @ rate + spin.transpose(0, 2, 1) @ inertia @ spin
-            total[np.ix_(range(len(total)), dofs, dofs)] += own
-            if link.joint.kind != "free":
-                own_dofs = range(columns[index].qd.start, columns[index].qd.stop)
-                total[:, own_dofs, own_dofs] += link.armature
-        return total
-
-    def _dofs(self, link: int) -> list[int]:
-        """Return the velocity coordinates that move a link."""
-        found: list[int] = []
-        while link >= 0:
-            found = [*range(self._columns[link].qd.start, self._columns[link].qd.stop), *found]
-            link = self._built.joints[link].parent
-        return found
-
-    def _motions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the motion of each coordinate: velocity at the world's origin, and spin, shape [n, 3, nv]."""
-        count, nv = len(self.rotations), self._columns[-1].qd.stop
-        linear, angular = np.zeros((count, 3, nv)), np.zeros((count, 3, nv))
-        for index, (joint, place) in enumerate(zip(self._built.joints, self._columns, strict=True)):
-            if joint.kind == "prismatic":
-                linear[:, :, place.qd.start] = self.axis(index)
-                continue
-            if joint.kind == "revolute":
-                axes, at = self.axis(index)[:, :, None], self._joint_origins[:, index]
-            else:
-                axes = (
-                    np.broadcast_to(np.eye(3), (count, 3, 3))
-                    if joint.kind == "free"
-                    else self._joint_rotations[:, index]
-                )
-                at = self._joint_origins[:, index]
-            if joint.kind == "free":
-                linear[:, :, place.linear] = np.eye(3)
-                at = self.origins[:, index] + self.rotations[:, index] @ np.array(self._built.base_com)
-            angular[:, :, place.angular if not joint.scalar else place.qd] = axes
-            linear[:, :, place.angular if not joint.scalar else place.qd] = np.cross(at[:, :, None], axes, axis=1)
-        return linear, angular
-
-
-def _matrices(quaternions: np.ndarray) -> np.ndarray:
-    """Return rotation matrices of quaternions, shapes [n, 4] (scalar last) and [n, 3, 3]."""
-    unit = quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)
-    return np.array(quaternion_matrix(unit.T)).transpose(2, 0, 1)
-
-
-def _about(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
-    """Return rotations about an axis by angles [rad], shapes [3], [n] and [n, 3, 3] (Rodrigues)."""
-    x, y, z = axis
-    skew = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    sine, cosine = np.sin(angle)[:, None, None], np.cos(angle)[:, None, None]
-    return np.eye(3) + sine * skew + (1 - cosine) * (skew @ skew)
 
 
 INERTIAL = ("mass", *(f"com.{axis}" for axis in "xyz"), *(f"inertia.{entry}" for entry in INERTIA_ENTRIES))

@@ -13,7 +13,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.robots.sections import Interval
-from neurodyn.sim.articulations import Articulation, LinkKinematics
+from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.newton_build import Gravity
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import articulation
@@ -61,7 +61,7 @@ class EnergyMeter:
         return torch.as_tensor(kinetic), torch.as_tensor(weight) + self._spring_energy(q.cpu().double())
 
     def _measure(self, q: np.ndarray, qd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        motion = LinkKinematics(self._built, q)
+        motion = self._built.kinematics(q)
         kinetic = 0.5 * np.einsum("ni,nij,nj->n", qd, motion.mass_matrix(), qd)
         mass = np.array([link.mass for link in self._built.links])
         gravity = np.broadcast_to(self._gravity, (len(q), 3))
@@ -69,7 +69,7 @@ class EnergyMeter:
 
     def mass_matrix(self, q: Tensor) -> Tensor:
         """Return the mass matrices of positions, float64, shape [n, nv, nv]."""
-        return torch.from_numpy(np.concatenate([LinkKinematics(self._built, rows).mass_matrix() for rows in _rows(q)]))
+        return torch.from_numpy(np.concatenate([self._built.kinematics(rows).mass_matrix() for rows in _rows(q)]))
 
     def _spring_energy(self, q: Tensor) -> Tensor:
         """Return the energy of springs in joints and joint limits [J], shape [n]."""

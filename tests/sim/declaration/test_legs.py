@@ -6,7 +6,6 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.robots import load
-from neurodyn.sim.articulations import LinkKinematics
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.simulators import articulation
@@ -44,7 +43,7 @@ def test_a_biped_stands_on_level_soles_below_its_centre_of_mass(tmp_path):
     assert robot.nominal["left_knee"] == pytest.approx(0.5, abs=1e-3)
     built = articulation(robot)
     place = [0.0, 0.0, robot.legs.height, 0.0, 0.0, 0.0, 1.0]
-    motion = LinkKinematics(built, np.array([place + [robot.nominal[joint.name] for joint in robot.joints[1:]]]))
+    motion = built.kinematics(np.array([place + [robot.nominal[joint.name] for joint in robot.joints[1:]]]))
     names = [joint.name for joint in built.joints]
     soles = []
     for side in ("left", "right"):

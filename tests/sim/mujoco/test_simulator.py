@@ -14,7 +14,6 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.robots import Joint, Robot, load
 from neurodyn.robots.sections import ContactPointSelection, SimulatorConfig
-from neurodyn.sim.articulations import LinkKinematics
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.energies import EnergyMeter
 from neurodyn.sim.mujoco.build import build_model
@@ -64,7 +63,7 @@ def positions(model, q):
 def test_links_are_where_mujoco_has_their_bodies(machine):
     built, model = articulation(machine), build_model(machine).model
     data, (q, _) = mujoco.MjData(model), states(machine)
-    found = LinkKinematics(built, q.numpy())
+    found = built.kinematics(q.numpy())
     links = {"base": 0, "arm": 2, "hand": 3}  # the swing alone moves a link in between
     for world in range(len(q)):
         data.qpos[:] = positions(model, q[world].double().numpy())

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.sim.articulations import Articulation, LinkKinematics, short_label
+from neurodyn.multibody.link_kinematics import LinkKinematics
+from neurodyn.sim.articulations import Articulation, short_label
 
 _LEVEL = 0.02
 """Height above the lowest point of a foot up to which its shapes are soles [m]."""
@@ -39,7 +40,7 @@ def find_legs(built: Articulation, layout: ContactPointLayout, q: np.ndarray) ->
 
     A foot is the last link of a limb that reaches down to about the lowest point of the robot.
     """
-    motion = LinkKinematics(built, q[None])
+    motion = built.kinematics(q[None])
     heights = _heights(motion, layout)
     lowest = {joint: min(heights[joint].values()) for joint in heights}
     ground = min(lowest.values())
@@ -66,8 +67,9 @@ def find_legs(built: Articulation, layout: ContactPointLayout, q: np.ndarray) ->
 def _heights(motion: LinkKinematics, layout: ContactPointLayout) -> dict[int, dict[str, float]]:
     """Return the height of the lowest point of each shape [m], by joint and label."""
     found: dict[int, dict[str, float]] = {}
-    for point in layout.contact_points:
-        at = motion.origins[0, point.joint] + motion.rotations[0, point.joint] @ np.array(point.point)
+    points = layout.contact_points
+    places = motion.points([point.joint for point in points], np.array([point.point for point in points]))[0]
+    for point, at in zip(points, places, strict=True):
         shapes, name = found.setdefault(point.joint, {}), point.shape.partition("#")[0]
         shapes[name] = min(shapes.get(name, np.inf), float(at[2]) - point.radius)
     return found
@@ -122,7 +124,7 @@ def level_soles(
     found = find_legs(built, layout, zero)
     if isinstance(found, str):
         return {}
-    straight, q = LinkKinematics(built, zero[None]), zero.copy()
+    straight, q = built.kinematics(zero[None]), zero.copy()
     for end in found.ends:
         chain = _chain(layout, end)
         pitch = [index for index in chain if _swings(straight, layout, index)]
@@ -144,13 +146,13 @@ def _solve(
     """Return `q` with free joints such that a foot is oriented as in the straight pose, below the centre of mass."""
     masses = np.array([link.mass for link in built.links])
     middle = np.mean([point.point for point in layout.contact_points if point.joint == end], 0)
-    aside = (straight.origins[0, end] + straight.rotations[0, end] @ middle)[1]
+    aside = straight.points([end], middle[None])[0, 0, 1]
     low, high = np.array([_within(limit) for limit in limits]).T
 
     def off(rows: np.ndarray) -> np.ndarray:
-        motion = LinkKinematics(built, rows)
+        motion = built.kinematics(rows)
         rotation = motion.rotations[:, end] @ straight.rotations[0, end].T
-        position = motion.origins[:, end] + motion.rotations[:, end] @ middle
+        position = motion.points([end], middle[None])[:, 0]
         com = np.einsum("l,nli->ni", masses, motion.centres) / masses.sum()
         skew = rotation - rotation.transpose(0, 2, 1)
         tilt, ahead, beside = skew[:, (2, 0, 1), (1, 2, 0)], position[:, :1] - com[:, :1], position[:, 1:2] - aside

@@ -9,8 +9,9 @@ import numpy as np
 
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
+from neurodyn.multibody.link_kinematics import LinkKinematics
 from neurodyn.robots import ContactPointSelection, Robot
-from neurodyn.sim.articulations import Articulation, LinkKinematics
+from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.facts import AssetJoint
 from neurodyn.sim.simulators import articulation
@@ -32,9 +33,8 @@ def rest_position(joint: AssetJoint) -> float:
 
 def point_positions(built: Articulation, layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
     """Return contact points in world axes [m], shape [n, points, 3]; `q` are positions, shape [n, nq]."""
-    carrier, motion = [point.joint for point in layout.contact_points], LinkKinematics(built, q)
-    places = np.array([point.point for point in layout.contact_points])
-    return motion.origins[:, carrier] + np.einsum("npij,pj->npi", motion.rotations[:, carrier], places)
+    points = layout.contact_points
+    return built.kinematics(q).points([one.joint for one in points], np.array([one.point for one in points]))
 
 
 def bend_legs(
@@ -100,7 +100,7 @@ def _within(joint: AssetJoint, value: float) -> float:
 
 
 def _motion(built: Articulation, robot: Robot, pose: dict[str, float]) -> LinkKinematics:
-    return LinkKinematics(built, full_position(robot, pose)[None])
+    return built.kinematics(full_position(robot, pose)[None])
 
 
 BUDGET = 44
