@@ -22,10 +22,10 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.measures import displace
-from neurodyn.identify.adaptation.default_coordinates import effort, with_lag
-from neurodyn.identify.adaptation.fit import FitModel, Fitting, structures
-from neurodyn.identify.adaptation.run import adapted_quantities
-from neurodyn.identify.adaptation.settings import AdaptationSettings
+from neurodyn.identify.adaptation_run import adapted_quantities
+from neurodyn.identify.adaptation_settings import AdaptationSettings
+from neurodyn.identify.default_quantities import effort, with_lag
+from neurodyn.identify.stages import FitModel, Fitting, structures
 from neurodyn.robots import load
 from neurodyn.robots.plausible import declared_bounds
 from neurodyn.tasks import load as load_task

@@ -31,7 +31,7 @@ from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.geometry.rotation import conjugate, rotate
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_windows
+from neurodyn.identify.ladder import HeldOutErrors, held_out_windows
 from neurodyn.policy import SampledStarts
 from neurodyn.policy.evaluation import load_policy, play
 from neurodyn.policy.requests import TrainPolicyRequest

@@ -13,7 +13,7 @@ import yaml
 
 import neurodyn.cli
 from neurodyn.cli.main import run
-from neurodyn.identify.adaptation.result import (
+from neurodyn.identify.adaptation_result import (
     AdaptationFigures,
     AdaptedQuantity,
     LogCheck,

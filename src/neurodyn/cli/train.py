@@ -257,7 +257,7 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
     from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_adaptation, print_conditions
     from neurodyn.core.artifacts import require_writable
-    from neurodyn.identify.adaptation.run import adapt as adapt_robot
+    from neurodyn.identify.adaptation_run import adapt as adapt_robot
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
     from neurodyn.report.adaptation import write_adaptation, write_conditions
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from .adaptation.run import Adaptation as Adaptation, adapt as adapt
-from .adaptation.settings import AdaptationSettings as AdaptationSettings
+from .adaptation_run import Adaptation as Adaptation, adapt as adapt
+from .adaptation_settings import AdaptationSettings as AdaptationSettings
 from .certainty import profiles as profiles
 from .conditions import (
     ConditionSettings as ConditionSettings,

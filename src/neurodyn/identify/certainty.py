@@ -252,7 +252,7 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
 
 
 class QuantitySpace(Protocol):
-    """Coordinates of quantities, such as `adaptation.coordinates.CoordinateSpace`."""
+    """Coordinates of quantities, such as `coordinates.CoordinateSpace`."""
 
     lower: Tensor
     upper: Tensor

@@ -30,7 +30,7 @@ from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window, WorldParameters
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
-from neurodyn.identify.adaptation.result import AdaptedQuantity
+from neurodyn.identify.adaptation_result import AdaptedQuantity
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads

@@ -20,7 +20,7 @@ from neurodyn.core.config import Record
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.verdict import Verdict
 from neurodyn.data.store import Store
-from neurodyn.identify.adaptation.result import AdaptationFigures, AdaptedQuantity
+from neurodyn.identify.adaptation_result import AdaptationFigures, AdaptedQuantity
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns
 from neurodyn.policy.evaluation import evaluate as evaluate_policy

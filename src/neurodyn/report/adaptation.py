@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.identify.adaptation.elastic_links import SPRINGS
-from neurodyn.identify.adaptation.result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
+from neurodyn.identify.adaptation_result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
 from neurodyn.identify.conditions import ConditionFigures
+from neurodyn.identify.elastic_links import SPRINGS
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, header, page, paragraph, section
 

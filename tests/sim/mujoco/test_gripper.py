@@ -22,7 +22,7 @@ from neurodyn.dynamics.driven import driven
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.named_scenarios import driven_at_random, passive
-from neurodyn.identify.adaptation.default_coordinates import _drive_coordinates, with_lag
+from neurodyn.identify.default_quantities import _drive_coordinates, with_lag
 from neurodyn.identify.run import drive_parameters
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot, load

@@ -18,7 +18,7 @@ from neurodyn.report.overview import in_a_sentence
 from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
-    from neurodyn.identify.adaptation.result import AdaptationFigures
+    from neurodyn.identify.adaptation_result import AdaptationFigures
     from neurodyn.identify.conditions import ConditionFigures
     from neurodyn.identify.drives import DriveNetworkResult
     from neurodyn.identify.result import IdentificationFigures

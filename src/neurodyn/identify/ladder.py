@@ -18,10 +18,10 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Trajectory, present_state
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adaptation.fit import environments_of
-from neurodyn.identify.adaptation.result import UnexplainedCoordinate
+from neurodyn.identify.adaptation_result import UnexplainedCoordinate
 from neurodyn.identify.intervals import blocks_of, student_t
 from neurodyn.identify.readings import Noise
+from neurodyn.identify.stages import environments_of
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 
 _FEW = 3

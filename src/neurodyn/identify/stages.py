@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fit of a worn robot's quantities: short windows first, then longer ones, each from the previous solution.
 
-Levenberg-Marquardt with a robust loss, in coordinates scaled to prior standard deviations (`adaptation.coordinates`).
+Levenberg-Marquardt with a robust loss, in coordinates scaled to prior standard deviations (`coordinates`).
 Motors and springs settle in the frames before a window. The floor's friction cone and bending links are first tested on
 a few windows. Joint limits, which are numerous, join in the last stage.
 """
@@ -25,10 +25,10 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adaptation.coordinates import CoordinateSpace, PartOfSpace
-from neurodyn.identify.adaptation.default_coordinates import LIMITS, default_coordinates
-from neurodyn.identify.adaptation.elastic_links import SPRINGS, bending, with_springs
-from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
+from neurodyn.identify.adaptation_settings import AdaptationSettings, FitStage
+from neurodyn.identify.coordinates import CoordinateSpace, PartOfSpace
+from neurodyn.identify.default_quantities import LIMITS, default_coordinates
+from neurodyn.identify.elastic_links import SPRINGS, bending, with_springs
 from neurodyn.identify.intervals import Identifiability, identifiability
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.priors import UnitPrior

@@ -11,16 +11,16 @@ from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.adaptation.elastic_links import SPRINGS
-from neurodyn.identify.adaptation.fit import past_frames
-from neurodyn.identify.adaptation.run import Adaptation
-from neurodyn.identify.adaptation.settings import FitStage
+from neurodyn.identify.adaptation_run import Adaptation
+from neurodyn.identify.adaptation_settings import FitStage
+from neurodyn.identify.elastic_links import SPRINGS
+from neurodyn.identify.stages import past_frames
 from neurodyn.report.adaptation import left
 from neurodyn.robots import load
 
 pytest.importorskip("newton")
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 ANKLES = {f"ankle_{leg}" for leg in (1, 2, 3, 4)}
 SETTINGS = AdaptationSettings(
     quantities=("*.damping", "motors.delay"), stages=(FitStage(0.05, 80, 2),), screen=80, screen_iterations=3,

@@ -13,8 +13,8 @@ from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
-from neurodyn.identify.adaptation.coordinates import Coordinate, CoordinateSpace
-from neurodyn.identify.adaptation.default_coordinates import default_coordinates, limbs_of
+from neurodyn.identify.coordinates import Coordinate, CoordinateSpace
+from neurodyn.identify.default_quantities import default_coordinates, limbs_of
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import load
 from tests.identify.sensed import model
@@ -186,7 +186,7 @@ def test_velocities_stay_those_of_the_declared_centre_of_mass():
 def test_the_usual_set_names_what_a_worn_robot_has():
     pytest.importorskip("newton")
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
-    from neurodyn.identify.adaptation.default_coordinates import with_lag
+    from neurodyn.identify.default_quantities import with_lag
 
     robot = with_lag(load("cartpole"))
     mechanism, _, _ = declared_mechanism(robot, None)
@@ -201,7 +201,7 @@ def test_the_usual_set_names_what_a_worn_robot_has():
 def test_patterns_say_which_quantities_of_the_set_are_free():
     pytest.importorskip("newton")
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
-    from neurodyn.identify.adaptation.default_coordinates import with_lag
+    from neurodyn.identify.default_quantities import with_lag
 
     robot = with_lag(load("cartpole"))
     mechanism, _, _ = declared_mechanism(robot, None)

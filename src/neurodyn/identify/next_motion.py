@@ -22,9 +22,9 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
 from neurodyn.dynamics.batch import State
-from neurodyn.identify.adaptation.default_coordinates import effort
-from neurodyn.identify.adaptation.fit import AdaptedFit, Fitting
-from neurodyn.identify.adaptation.result import NextMotion
+from neurodyn.identify.adaptation_result import NextMotion
+from neurodyn.identify.default_quantities import effort
+from neurodyn.identify.stages import AdaptedFit, Fitting
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds

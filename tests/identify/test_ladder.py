@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.identify.adaptation.ladder import beyond_noise, unexplained_coordinates
+from neurodyn.identify.ladder import beyond_noise, unexplained_coordinates
 from neurodyn.identify.readings import Noise
 from neurodyn.learn.fit_windows import FitWindows
 

@@ -12,10 +12,10 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adaptation.default_coordinates import effort
-from neurodyn.identify.adaptation.fit import FitModel, environments_of
-from neurodyn.identify.adaptation.ladder import rolled
-from neurodyn.identify.adaptation.settings import AdaptationSettings
+from neurodyn.identify.adaptation_settings import AdaptationSettings
+from neurodyn.identify.default_quantities import effort
+from neurodyn.identify.ladder import rolled
+from neurodyn.identify.stages import FitModel, environments_of
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop

@@ -27,27 +27,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adaptation.default_coordinates import with_motors
-from neurodyn.identify.adaptation.fit import (
-    AdaptedFit,
-    FitModel,
-    Fitting,
-    best_structure,
-    past_frames,
-    structures,
-    trimmed,
-)
-from neurodyn.identify.adaptation.ladder import (
-    HeldOutErrors,
-    beyond_noise,
-    held_out_errors,
-    held_out_windows,
-    judged,
-    unexplained,
-)
-from neurodyn.identify.adaptation.networks import with_networks
-from neurodyn.identify.adaptation.next_motion import next_motion
-from neurodyn.identify.adaptation.result import (
+from neurodyn.identify.adaptation_result import (
     CONFIDENCE,
     FIGURES,
     AdaptationFigures,
@@ -58,11 +38,31 @@ from neurodyn.identify.adaptation.result import (
     Rung,
     UnexplainedCoordinate,
 )
-from neurodyn.identify.adaptation.settings import AdaptationSettings
+from neurodyn.identify.adaptation_settings import AdaptationSettings
 from neurodyn.identify.certainty import posterior_sample
+from neurodyn.identify.default_quantities import with_motors
+from neurodyn.identify.ladder import (
+    HeldOutErrors,
+    beyond_noise,
+    held_out_errors,
+    held_out_windows,
+    judged,
+    unexplained,
+)
+from neurodyn.identify.networks import with_networks
+from neurodyn.identify.next_motion import next_motion
 from neurodyn.identify.readings import Noise, estimate_noise
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
+from neurodyn.identify.stages import (
+    AdaptedFit,
+    FitModel,
+    Fitting,
+    best_structure,
+    past_frames,
+    structures,
+    trimmed,
+)
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.loop import other_data
@@ -102,7 +102,7 @@ class Adaptation:
 def adapt(request: AdaptRequest) -> Adaptation:
     """Adapt the model of a robot to its logs.
 
-    Motors, mechanism and floor are identified from a default set of quantities (`adaptation.default_coordinates`), then
+    Motors, mechanism and floor are identified from a default set of quantities (`default_quantities`), then
     networks are tried on top; each rung is kept only if it is better on whole held-out episodes. The run directory gets
     model, config.yaml, metrics.jsonl, adaptation.json and the next motion to log.
 

@@ -12,7 +12,7 @@ from neurodyn.core.description.drive import DRIVE_LAWS, Controller, Drive, behin
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
-from neurodyn.identify.adaptation.coordinates import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
+from neurodyn.identify.coordinates import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 from neurodyn.identify.run import LONGEST_DELAY
 from neurodyn.robots import Robot
 

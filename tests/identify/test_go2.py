@@ -10,9 +10,9 @@ from neurodyn.cli.main import main
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.identify.adaptation.default_coordinates import with_motors
-from neurodyn.identify.adaptation.fit import structures
-from neurodyn.identify.adaptation.ladder import held_out_errors, held_out_windows
+from neurodyn.identify.default_quantities import with_motors
+from neurodyn.identify.ladder import held_out_errors, held_out_windows
+from neurodyn.identify.stages import structures
 from neurodyn.robots import asset_path, is_installed, load
 from tests.plant import repository
 

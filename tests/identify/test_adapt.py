@@ -17,17 +17,17 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.adaptation.default_coordinates import with_lag
-from neurodyn.identify.adaptation.fit import Fitting, structures
-from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
-from neurodyn.identify.adaptation.networks import joint_networks
-from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation, adapted_quantities
-from neurodyn.identify.adaptation.settings import FitStage
+from neurodyn.identify.adaptation_run import DECLARED, IDENTIFIED, Adaptation, adapted_quantities
+from neurodyn.identify.adaptation_settings import FitStage
+from neurodyn.identify.default_quantities import with_lag
+from neurodyn.identify.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify.networks import joint_networks
+from neurodyn.identify.stages import Fitting, structures
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior
-from tests.identify.adaptation.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
+from tests.identify.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
 
 pytest.importorskip("newton")
 
