@@ -157,10 +157,10 @@ def _needed(graph: Graph, roots: Sequence[int], after: Sequence[int], moving: in
 def _require_known(graph: Graph, roots: Sequence[int], where: str) -> None:
     """Raise an InputError for values that only the model's contact solver provides."""
     for node in (graph.nodes[index] for index in live_nodes(graph, roots)):
-        if node[0] == "input" and node[1] not in ("x", "u"):
-            raise InputError(f"{where}: a network sees contacts, which MuJoCo finds only after it; valid: other inputs")
         if node[0] == "loop" and not node[1].weights:  # not a network
             raise InputError(f"{where}: a network sees {node[1].name}, which MuJoCo has no place for")
+        if node[0] == "input" and node[1] not in ("x", "u"):
+            raise InputError(f"{where}: a network sees contacts, which MuJoCo finds only after it; valid: other inputs")
 
 
 @dataclass(frozen=True)
