@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics import Control, Quantities
-from neurodyn.tasks import Memory, Task
+from neurodyn.tasks import Memory, ObservationTerm, Task
 
 TORQUE = 2.0
 """Torque of an action of 1 [N m]."""
@@ -25,7 +25,6 @@ class Hold(Task):
 
     robot = str(Path(__file__).resolve().parent.parent / "own_robot")
     needs = ("joint_position", "joint_velocity")
-    observations = ("shoulder", "elbow", "shoulder_velocity", "elbow_velocity", "shoulder_asked", "elbow_asked")
     actions = ("shoulder", "elbow")
     action_scale = (TORQUE, TORQUE)
     action_meaning = "torque of the joint [N m]"
@@ -39,9 +38,14 @@ class Hold(Task):
         """Return torques."""
         return Control(torque=TORQUE * action)
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> dict[str, tuple[ObservationTerm, ...]]:
         """Return angles, their rates, and the command."""
-        return torch.cat([quantities["joint_position"], quantities["joint_velocity"], memory.command], dim=-1)
+        terms = (
+            ObservationTerm("joint_position", columns=("shoulder", "elbow")),
+            ObservationTerm("joint_velocity", columns=("shoulder_velocity", "elbow_velocity"), noise=0.05),
+            ObservationTerm("asked", lambda now, memory: memory.command, ("shoulder_asked", "elbow_asked")),
+        )
+        return {"policy": terms}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the reward for nearness and the cost of effort."""

@@ -207,7 +207,7 @@ def test_noise_lasts_as_long_as_asked_and_is_as_strong(tmp_path):
         learner = ShacLearner(
             PolicyTrainingJob(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, correlation=correlation))
         )
-        seen = torch.zeros(500, len(Hold.observations))
+        seen = torch.zeros(500, len(Hold().observations))
         with torch.no_grad():
             noise = torch.stack([a - mean for a, mean in (learner.act(seen) for _ in range(60))]) / learner.noise()
         assert noise.square().mean().item() == pytest.approx(1.0, abs=0.03)

@@ -12,7 +12,7 @@ from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.robots.declaration import Joint, Robot
-from neurodyn.tasks import Memory, Task
+from neurodyn.tasks import Memory, ObservationTerm, Task
 
 SPEC = StateSpec(robot="mass", joints=(JointSpec(name="line", kind="prismatic"),), controls=("line",), dt=0.1)
 
@@ -63,7 +63,6 @@ class Hold(Task):
     name = "hold"
     robot = "mass"
     needs = ("joint_position", "joint_velocity")
-    observations = ("x", "v", "last")
     actions = ("force",)
     action_scale = (3.0,)
     action_meaning = "force [N]"
@@ -80,8 +79,13 @@ class Hold(Task):
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         return Control(torque=3.0 * action)
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        return torch.cat([quantities["joint_position"], quantities["joint_velocity"], memory.action], -1)
+    def observation_terms(self):
+        terms = (
+            ObservationTerm("joint_position", columns=("x",)),
+            ObservationTerm("joint_velocity", columns=("v",)),
+            ObservationTerm("last", lambda now, memory: memory.action),
+        )
+        return {"policy": terms}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         place = 1.0 - quantities["joint_position"][:, 0].abs()

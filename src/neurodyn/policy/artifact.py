@@ -18,6 +18,7 @@ from neurodyn.core.errors import InputError, MismatchError, choices
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import RANDOM, SWING, NetworkSettings
 from neurodyn.tasks import Task, is_file, load, of_robot
+from neurodyn.tasks.observations import CRITIC
 
 KNOWN = 1_000_000
 """Number of observations that a warm-started policy's normaliser counts as seen when rsl_rl continues training."""
@@ -373,7 +374,7 @@ def load_critic(folder: str, task: Task) -> Callable[[Tensor], Tensor]:
     if not has_state(path):
         raise InputError(f"{folder}: holds no critic; valid: the folder of a `neurodyn policy train`, with its state/")
     settings = read_plain(path / "config.yaml")["settings"]
-    if config.network.remembers or settings.get("randomise"):
+    if config.network.remembers or settings.get("randomise") or CRITIC in task.groups:
         raise InputError(
             f"{folder}: its critic sees more than an observation; valid: a policy of one robot, no history"
         )

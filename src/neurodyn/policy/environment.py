@@ -50,6 +50,7 @@ from neurodyn.policy.randomisation import DrawnRobots
 from neurodyn.policy.world_reset import world_reset_in
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
+from neurodyn.tasks.observations import CRITIC, POLICY
 
 _IMPLAUSIBLE = "implausible"  # reward term of the cost of implausible states
 _MOST_UNREAD = 256  # frames after which ended episodes are read from the device even if nobody collects them
@@ -327,11 +328,19 @@ class PolicyEnvironment(VecEnv):
             self._sums.length.copy_(frames)
 
     def get_observations(self) -> TensorDict:
-        """Return the policy's observations, shape [worlds, columns], under the key "policy".
+        """Return the policy's observations under the key "policy", and further groups for critics (`beside`)."""
+        return TensorDict({POLICY: self.seen, **self.beside}, batch_size=[self.num_envs])
 
-        The randomised quantities of the episodes are under the key "robot", for critics, shape [worlds, quantities].
+    @property
+    def beside(self) -> dict[str, Tensor]:
+        """Groups of observations beside the policy's, shape [worlds, columns] each.
+
+        The randomised quantities of the episodes are under the key "robot", the task's own terms under "critic".
         """
-        return TensorDict({"policy": self.seen, **self._robots.seen}, batch_size=[self.num_envs])
+        if CRITIC not in self.task.groups:
+            return self._robots.seen
+        current = self._worlds_state
+        return {**self._robots.seen, CRITIC: self.task.groups[CRITIC](current.now, current.memory)}
 
     @property
     def seen(self) -> Tensor:
@@ -376,7 +385,7 @@ class PolicyEnvironment(VecEnv):
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
         """Advance one frame as `step_frame`; return observations, rewards, ends and extras in rsl_rl's format."""
         frame = self.step_frame(actions)
-        seen = TensorDict({"policy": frame.observation, **self._robots.seen}, batch_size=[self.num_envs])
+        seen = TensorDict({POLICY: frame.observation, **self.beside}, batch_size=[self.num_envs])
         return seen, frame.reward, frame.done, frame.extras
 
     @torch.no_grad()

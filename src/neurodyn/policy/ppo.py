@@ -46,6 +46,7 @@ from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.symmetry import MirroredBatches
+from neurodyn.tasks.observations import CRITIC, POLICY
 
 LEAST_RATE = 1e-5
 """Lowest learning rate of the adaptive schedule."""
@@ -135,7 +136,7 @@ class PPO(ReferencePPO):
         actor, critic = self._passes
         storage, log_std = self.storage, self._clamped
         std = log_std.exp()
-        seen, views, frames, means, actions = {"policy": world.seen, **world.robots.seen}, [], [], [], []
+        seen, views, frames, means, actions = {POLICY: world.seen, **world.beside}, [], [], [], []
         for _ in range(storage.num_transitions_per_env):
             mean = actor.outputs(self.actor.get_latent(cast(TensorDict, seen)))
             action = torch.normal(mean, std.expand_as(mean))
@@ -143,7 +144,7 @@ class PPO(ReferencePPO):
             means.append(mean)
             actions.append(action)
             frames.append(world.step_frame(action))
-            seen = {"policy": frames[-1].observation, **world.robots.seen}
+            seen = {POLICY: frames[-1].observation, **world.beside}
         for name, stored in storage.observations.items():
             torch.stack([view[name] for view in views], out=cast(Tensor, stored))
         self._gaussian.update(means[-1])  # which the model is asked for
@@ -370,6 +371,8 @@ class PpoLearner(PolicyLearner):
     def _configuration(self) -> dict[str, Any]:
         """Return the configuration of rsl_rl's OnPolicyRunner."""
         found, settings = self._settings.runner(), self._settings
+        if CRITIC in self._task.groups:
+            found["obs_groups"]["critic"].append(CRITIC)
         if settings.symmetry:
             found["algorithm"]["symmetry_cfg"] = {
                 "use_data_augmentation": True,

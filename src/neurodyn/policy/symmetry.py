@@ -24,6 +24,7 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.tasks import Task
+from neurodyn.tasks.observations import CRITIC
 
 _VECTOR, _AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
 _NEAR, _ALIKE = 2e-3, 0.05
@@ -161,8 +162,7 @@ class MirroredBatches:
         """
         task, device = world.task, torch.device(world.device)
         self.mirror = mirror_of(declared_hybrid(task.declaration()).mechanism)
-        columns = [self._column(name, task) for name in task.observations]
-        seen = _map(task.observations, columns, device)
+        seen = self._columns(task.observations, task, device)
         actions = [self._of_joint(name, name) for name in task.actions]
         self._actions = _map(task.actions, actions, device)
         self._require_alike(task)
@@ -171,6 +171,8 @@ class MirroredBatches:
         self._groups = {"policy": _side_by_side(frame * settings.history)}
         if (drawn := world.robots.names) and world.robots.numbers is not None:
             self._groups["robot"] = _map(drawn, [self._drawn(name, task) for name in drawn], device)
+        if CRITIC in task.groups:
+            self._groups[CRITIC] = self._columns(task.groups[CRITIC].columns, task, device)
         self._check(world, seen)
 
     def augmented(
@@ -189,6 +191,9 @@ class MirroredBatches:
     def seen(self, observations: Tensor) -> Tensor:
         """Return the mirror images of the policy's observations, shape [..., columns]."""
         return _imaged(self._groups["policy"], observations)
+
+    def _columns(self, names: Sequence[str], task: Task, device: torch.device) -> tuple[Tensor, Tensor]:
+        return _map(names, [self._column(name, task) for name in names], device)
 
     def _column(self, name: str, task: Task) -> tuple[str, float]:
         """Return the image of a column and its sign."""
@@ -260,7 +265,7 @@ class MirroredBatches:
             memory = task.begin(now, generator)
             memory = replace(memory, command=torch.zeros_like(memory.command))
             observations.append(task.observe(now, memory))
-            if "contact" not in task.needs and not task.contacts:
+            if "contact" not in task.quantities and not task.contacts:
                 rewards.append(torch.stack(list(task.reward(now, memory, memory.action).values())).sum(0))
         off = (observations[1] - _imaged(seen, observations[0])).abs().amax(0) / (1.0 + observations[0].abs().amax(0))
         if float(off.max()) > 0.01:

@@ -4,6 +4,8 @@
 Also following commanded velocities (Robotic World Model, arXiv 2501.10100).
 """
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 import torch
 from torch import Tensor
@@ -12,8 +14,9 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots.sections import ContactMaterial, SimulatorConfig
+from neurodyn.tasks.observations import POLICY, ObservationTerm, each
 from neurodyn.tasks.task import Memory, Task, reset_states
-from neurodyn.tasks.velocity import ASKED, UPRIGHT, VelocityTracking, observed_columns
+from neurodyn.tasks.velocity import ASKED, UPRIGHT, VelocityTracking
 
 KP, KD = 85.0, 2.0
 """Gains of the joint controller [N m/rad, N m s/rad]."""
@@ -39,10 +42,6 @@ class AnymalWalk(Task):
         "joint_velocity", "joint_torque",
     )  # fmt: skip
     contacts = ("BASE", "LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
-    observations = (
-        "vx", "vy", "vz", "wx", "wy", "wz", "gravity_x", "gravity_y", "gravity_z", *_JOINTS,
-        *(f"{joint}_velocity" for joint in _JOINTS), *(f"{joint}_action" for joint in _JOINTS),
-    )  # fmt: skip
     actions = _JOINTS
     action_scale = (RANGE,) * len(_JOINTS)
     action_meaning = "offset of the joint target from the nominal pose [rad]"
@@ -60,16 +59,17 @@ class AnymalWalk(Task):
         """Return joint targets around the nominal pose."""
         return Control(target=torch.add(self.nominal(action), action, alpha=RANGE), **gains(action))
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return velocities, gravity, joints relative to the nominal pose, and the last action."""
-        return torch.cat(
-            [
-                quantities["base_linear_velocity"], quantities["base_angular_velocity"],
-                quantities["projected_gravity"], quantities["joint_position"] - self.nominal(memory.action),
-                quantities["joint_velocity"], memory.action,
-            ],
-            dim=-1,
-        )  # fmt: skip
+        terms = (
+            ObservationTerm("base_linear_velocity", columns=("vx", "vy", "vz")),
+            ObservationTerm("base_angular_velocity", columns=("wx", "wy", "wz")),
+            ObservationTerm("projected_gravity", columns=("gravity_x", "gravity_y", "gravity_z")),
+            ObservationTerm("offset", lambda now, memory: now["joint_position"] - self.nominal(memory.action), _JOINTS),
+            ObservationTerm("joint_velocity", columns=each("{}_velocity", _JOINTS)),
+            ObservationTerm("last_action", lambda now, memory: memory.action, each("{}_action", _JOINTS)),
+        )
+        return {POLICY: terms}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the reward as one term, because it is clipped at zero as a whole."""
@@ -129,11 +129,7 @@ class AnymalVelocity(VelocityTracking):
     )  # fmt: skip
     feet, others = _FEET, _KNEES
     contacts = (*_FEET, *_KNEES)
-    observations = observed_columns(_JOINTS, _JOINTS, _JOINTS)
-    noise = (
-        *((0.1,) * 3), *((0.2,) * 3), *((0.05,) * 3), *((0.0,) * 3), *((0.01,) * 12), *((1.5,) * 12), *((0.0,) * 12),
-    )  # fmt: skip
-    """Half the width of the uniform noise added to each column of an observation in training."""
+    velocity_noise = 1.5
     actions = _JOINTS
     action_scale = (SCALE,) * len(_JOINTS)
     action_meaning = "target of each joint less its nominal position [rad]"
@@ -210,7 +206,6 @@ class AnymalDFlat(AnymalVelocity):
     robot = "anymal-d"
     feet, others = _D_FEET, _D_THIGHS
     contacts = (*_D_FEET, *_D_THIGHS)
-    observations = observed_columns(_D_JOINTS, _D_JOINTS, _D_JOINTS)
     actions = _D_JOINTS
     # Members are heads on a shared trunk, for which the lambda of arXiv 2504.16680 was chosen; a rate, as the reward
     # terms.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
 
-import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,7 +9,8 @@ from torch import Tensor
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
-from neurodyn.tasks.task import Memory, Task, uniform
+from neurodyn.tasks.observations import POLICY, ObservationTerm, each
+from neurodyn.tasks.task import Memory, Task, uniform, wrap
 
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Torque limits [N m]."""
@@ -36,10 +37,6 @@ class FrankaReach(Task):
 
     robot = "franka"
     needs = ("joint_position", "joint_velocity", "end_effector_position")
-    observations = (
-        *_JOINTS, "end_x", "end_y", "end_z", "target_x", "target_y", "target_z",
-        *(f"{joint}_velocity" for joint in _JOINTS),
-    )  # fmt: skip
     actions = _JOINTS
     frames = 128
     implausible_reward = -205.0  # the end effector is at most 1.6 m from a target, in each of 128 frames
@@ -54,11 +51,15 @@ class FrankaReach(Task):
         """Draw targets [m], shape [worlds, 3]."""
         return torch.stack([uniform(interval, worlds, generator) for interval in TARGETS], dim=-1)
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return the joints (modulo 2 pi), the end effector, the target, and the velocities of the joints [rad/s]."""
-        q = torch.remainder(quantities["joint_position"] + math.pi, 2 * math.pi) - math.pi
-        end = quantities["end_effector_position"]
-        return torch.cat([q, end, memory.command, quantities["joint_velocity"]], dim=-1)
+        terms = (
+            ObservationTerm("angle", lambda now, memory: wrap(now["joint_position"]), _JOINTS),
+            ObservationTerm("end_effector_position", columns=("end_x", "end_y", "end_z")),
+            ObservationTerm("target", lambda now, memory: memory.command, ("target_x", "target_y", "target_z")),
+            ObservationTerm("joint_velocity", columns=each("{}_velocity", _JOINTS)),
+        )
+        return {POLICY: terms}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the distance, and two bumps at the target."""

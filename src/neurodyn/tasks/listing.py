@@ -88,4 +88,5 @@ def _own(name: str) -> "Task":
     except TypeError as error:  # an abstract method is missing, or the constructor has arguments
         raise InputError(f"{path}: task {kind!r} cannot be made ({error})") from None
     task.name = f"{path}:{kind}"
+    task.observations  # noqa: B018 - raises if there are none
     return task

@@ -8,6 +8,7 @@ $R \otimes q$. Source: env_ant.py and env_anymal.py of https://github.com/NVlabs
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import torch
@@ -19,14 +20,14 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot
 from neurodyn.tasks.anymal import KP, AnymalForward, AnymalSide, AnymalWalk, gains
-from neurodyn.tasks.running import Ant, AntRun, AntSpin, AntSpinTrack, heading, up, world_velocity
+from neurodyn.tasks.observations import POLICY, ObservationTerm, each
+from neurodyn.tasks.running import HEADING, UP, Ant, AntRun, AntSpin, AntSpinTrack, world_velocity
 from neurodyn.tasks.task import Memory
 
 _TO_THEIRS = (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
-_BASE = ("height", "qx", "qy", "qz", "qw", "vx", "vy", "vz", "wx", "wy", "wz")
 
 
-def base_observation(quantities: Quantities) -> Tensor:
+def base_observation(quantities: Quantities, memory: Memory) -> Tensor:
     """Return height, orientation, and velocities of the base's origin, all in y-up world axes, shape [worlds, 11]."""
     orientation = quantities["base_orientation"]
     to_theirs = constant(_TO_THEIRS, orientation).expand_as(orientation)
@@ -36,16 +37,18 @@ def base_observation(quantities: Quantities) -> Tensor:
     return torch.cat([*pose, turned.flatten(1)], dim=-1)
 
 
+_BASE = ObservationTerm(
+    "base", base_observation, ("height", "qx", "qy", "qz", "qw", "vx", "vy", "vz", "wx", "wy", "wz")
+)
+
+
 class _NerdAnt(Ant):
     """An ant whose observation lacks the heading and so has 28 components."""
 
-    observations = (*_BASE, *Ant.observations[11:27], "up")
-
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return height, orientation, velocities in the world, joints, and the projection of up."""
-        turn = up(quantities)[:, None]
-        joints = [quantities["joint_position"], quantities["joint_velocity"]]
-        return torch.cat([base_observation(quantities), *joints, turn], dim=-1)
+        joints = (term for term in super().observation_terms()[POLICY] if term.name.startswith("joint_"))
+        return {POLICY: (_BASE, *joints, UP)}
 
 
 class NerdAntRun(_NerdAnt, AntRun):
@@ -82,7 +85,6 @@ class _NerdAnymal(AnymalWalk):
     The torque $g\,a + k_p (q_0 - q) - k_d \dot q$ corresponds to a target $q_0 + g\,a / k_p$.
     """
 
-    observations = (*_BASE, *JOINTS, *(f"{joint}_velocity" for joint in JOINTS), "up", "heading")
     actions = JOINTS
     action_scale = tuple(TORQUES[joint[3:]] / KP for joint in JOINTS)
     needs = (*AnymalWalk.needs, "base_orientation")
@@ -106,11 +108,13 @@ class _NerdAnymal(AnymalWalk):
         offset = columns(constant(self.action_scale, action) * action, self._ours)
         return Control(target=self.nominal(action) + offset, **gains(action))
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
-        joints = [columns(quantities[name], self._theirs) for name in ("joint_position", "joint_velocity")]
-        ends = [up(quantities)[:, None], heading(quantities)[:, None]]
-        return torch.cat([base_observation(quantities), *joints, *ends], dim=-1)
+        joints = (
+            ObservationTerm(name, lambda now, memory, name=name: columns(now[name], self._theirs), names)
+            for name, names in (("joint_position", JOINTS), ("joint_velocity", each("{}_velocity", JOINTS)))
+        )
+        return {POLICY: (_BASE, *joints, UP, HEADING)}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the reward as one term, because it is clipped at zero as a whole."""

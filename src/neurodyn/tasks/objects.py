@@ -10,6 +10,7 @@ position in the world.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, cast
 
@@ -26,6 +27,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Interval, check_interval, expand_keys
+from neurodyn.tasks.observations import POLICY, ObservationTerm, each
 from neurodyn.tasks.task import Memory, Task, uniform
 
 _SERVOS = ("servo", "pd")
@@ -178,45 +180,41 @@ class ObjectTask(DeclaredTask):
             "joint_position", "joint_velocity", *own, *(base if self._floating else []),
             *(hand if self._handed else []),
         )  # fmt: skip
-        self.observations = tuple(self._columns(robot))
-
-    def _columns(self, robot: Robot) -> list[str]:
-        joints = [joint for joint in robot.spec.joints if joint.kind != "free"]
-        names = [name for joint in joints for name in joint.q_names]
-        names += [f"{name}_velocity" for joint in joints for name in joint.qd_names]
-        if self._floating:
-            names += [f"{what}_{axis}" for what in ("velocity", "turning", "down") for axis in AXES]
-        names += [f"{what}_{axis}" for what in ("object", "goal", "object_velocity", "object_x", "object_y")
-                  for axis in AXES]  # fmt: skip
-        return names + [f"last_{name}" for name in self.actions] + ["height"] * (not self._floating)
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw goals [m], shape [worlds, axes of the goal]."""
         return torch.stack([uniform(self.settings.goal[axis], worlds, generator) for axis in self.axes], dim=-1)
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return joints, base, object from the actor, goal from the object, the object's motion, and last action."""
-        position = self.object_position(quantities)
+        joints = [joint for joint in self.declaration().spec.joints if joint.kind != "free"]
+        rates = [name for joint in joints for name in joint.qd_names]
+        shown = ("object", "goal", "object_velocity", "object_x", "object_y")
+        base = (
+            ObservationTerm("base_linear_velocity", columns=each("velocity_{}", AXES)),
+            ObservationTerm("base_angular_velocity", columns=each("turning_{}", AXES)),
+            ObservationTerm("projected_gravity", columns=each("down_{}", AXES)),
+        )
+        height = ObservationTerm("height", lambda now, memory: self.object_position(now)[:, 2])
+        terms = (
+            ObservationTerm("joint_position", columns=tuple(name for joint in joints for name in joint.q_names)),
+            ObservationTerm("joint_velocity", columns=each("{}_velocity", rates), scale=_JOINT_RATE),
+            *(base if self._floating else ()),
+            ObservationTerm("object", self._object, tuple(f"{name}_{axis}" for name in shown for axis in AXES)),
+            ObservationTerm("last_action", lambda now, memory: memory.action, each("last_{}", self.actions)),
+            *(() if self._floating else (height,)),
+        )
+        return {POLICY: terms}
+
+    def _object(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return object from the actor, goal from the object, its velocity and its x and y axes, [worlds, 15]."""
         ahead = self.ahead(quantities, memory)
         if ahead.shape[-1] < 3:
             ahead = torch.cat([ahead, torch.zeros_like(ahead[:, :1])], dim=-1)
         orientation = rotation.matrix(quantities[f"{self.settings.object}.orientation"])
-        rows = torch.stack(
-            [
-                position - self.actor(quantities)[0],
-                ahead,
-                self.velocity(quantities),
-                orientation[..., 0],
-                orientation[..., 1],
-            ],
-            dim=1,
-        )
-        parts = [quantities["joint_position"], _JOINT_RATE * quantities["joint_velocity"]]
-        if self._floating:
-            parts += [quantities[name] for name in self.needs if name.startswith(("base_l", "base_a", "projected"))]
-            rows = rotation.rotate_rows(rows, base_rotation(quantities))
-        parts += [rows.flatten(1), memory.action]
-        return torch.cat(parts if self._floating else [*parts, position[:, 2:]], dim=-1)
+        parts = [self.object_position(quantities) - self.actor(quantities)[0], ahead, self.velocity(quantities)]
+        rows = torch.stack([*parts, orientation[..., 0], orientation[..., 1]], dim=1)
+        return (rotation.rotate_rows(rows, base_rotation(quantities)) if self._floating else rows).flatten(1)
 
     def object_position(self, quantities: Quantities) -> Tensor:
         """Return the object's origin [m], world, shape [worlds, 3]."""

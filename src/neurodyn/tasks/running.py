@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ant running, spinning, and spinning at a given rate (NeRD, arXiv 2508.15755); a planar runner."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
+from neurodyn.tasks.observations import POLICY, ObservationTerm, each
 from neurodyn.tasks.task import Memory, Task, reset_states
 
 TORQUE = 400.0
@@ -27,10 +30,6 @@ class Ant(Task):
         "base_height", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
         "joint_velocity",
     )  # fmt: skip
-    observations = (
-        "height", "qx", "qy", "qz", "qw", "vx", "vy", "vz", "wx", "wy", "wz", *_JOINTS,
-        *(f"{joint}_velocity" for joint in _JOINTS), "up", "heading",
-    )  # fmt: skip
     actions = _JOINTS
     action_scale = (TORQUE,) * len(_JOINTS)
     action_meaning = "joint torque [N m]"
@@ -44,16 +43,19 @@ class Ant(Task):
         """Return joint torques."""
         return Control(torque=TORQUE * action)
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
-        return torch.cat(
-            [
-                quantities["base_height"], quantities["base_orientation"], *world_velocity(quantities),
-                quantities["joint_position"], quantities["joint_velocity"], up(quantities)[:, None],
-                heading(quantities)[:, None],
-            ],
-            dim=-1,
-        )  # fmt: skip
+        terms = (
+            ObservationTerm("height", "base_height"),
+            ObservationTerm("base_orientation", columns=("qx", "qy", "qz", "qw")),
+            ObservationTerm("velocity", lambda now, memory: world_velocity(now)[0], ("vx", "vy", "vz")),
+            ObservationTerm("angular_velocity", lambda now, memory: world_velocity(now)[1], ("wx", "wy", "wz")),
+            ObservationTerm("joint_position", columns=_JOINTS),
+            ObservationTerm("joint_velocity", columns=each("{}_velocity", _JOINTS)),
+            UP,
+            HEADING,
+        )
+        return {POLICY: terms}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether the base is too low."""
@@ -115,6 +117,10 @@ def heading(quantities: Quantities) -> Tensor:
     return base_rotation(quantities)[:, 0, 0]
 
 
+UP = ObservationTerm("up", lambda now, memory: up(now))
+HEADING = ObservationTerm("heading", lambda now, memory: heading(now))
+
+
 _LEGS = ("hind_hip", "hind_knee", "hind_ankle", "front_hip", "front_knee", "front_ankle")
 _RUNNER_JOINTS = ("x", "z", "pitch", *_LEGS)
 EFFORT = 0.1
@@ -130,7 +136,6 @@ class PlanarRun(Task):
     name = "planar-run"
     robot = "planar-runner"
     needs = ("joint_position", "joint_velocity")
-    observations = (*_RUNNER_JOINTS[1:], *(f"{joint}_velocity" for joint in _RUNNER_JOINTS))
     actions = _LEGS
     action_scale = (90.0, 70.0, 40.0, 90.0, 70.0, 40.0)
     action_meaning = "joint torque [N m]"
@@ -140,9 +145,13 @@ class PlanarRun(Task):
         """Return joint torques."""
         return Control(torque=action * constant(self.action_scale, action))
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return the positions of all joints except the travelled distance, and all joint velocities."""
-        return torch.cat([quantities["joint_position"][:, 1:], quantities["joint_velocity"]], dim=-1)
+        terms = (
+            ObservationTerm("pose", lambda now, memory: now["joint_position"][:, 1:], _RUNNER_JOINTS[1:]),
+            ObservationTerm("joint_velocity", columns=each("{}_velocity", _RUNNER_JOINTS)),
+        )
+        return {POLICY: terms}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return rewards of progress and a level trunk, and the cost of effort."""

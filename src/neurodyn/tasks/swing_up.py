@@ -2,13 +2,15 @@
 """Swinging up and holding: a pole on a cart, and DFKI's double pendulum C.1 with one of its two drives."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.tasks.task import Memory, Task
+from neurodyn.tasks.observations import POLICY, ObservationTerm
+from neurodyn.tasks.task import Memory, Task, wrap
 
 FORCE = 1500.0
 """Force limit on the cart [N]."""
@@ -24,7 +26,6 @@ class CartpoleSwingUp(Task):
     name = "cartpole-swingup"
     robot = "cartpole"
     needs = ("joint_position", "joint_velocity")
-    observations = ("slider", "hinge", "slider_velocity", "hinge_velocity")
     actions = ("force",)
     action_scale = (FORCE,)
     action_meaning = "force on the cart [N]"
@@ -34,9 +35,13 @@ class CartpoleSwingUp(Task):
         """Return the force on the cart."""
         return Control(torque=FORCE * action)
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return x, theta and their rates."""
-        return torch.cat([_position(quantities), quantities["joint_velocity"]], dim=-1)
+        terms = (
+            ObservationTerm("position", lambda now, memory: _position(now), ("slider", "hinge")),
+            ObservationTerm("joint_velocity", columns=("slider_velocity", "hinge_velocity")),
+        )
+        return {POLICY: terms}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the reward of 5, and the costs."""
@@ -63,7 +68,7 @@ class CartpoleSwingUp(Task):
 def _position(quantities: Quantities) -> Tensor:
     """Return x, and theta wrapped to [-pi, pi)."""
     x, theta = quantities["joint_position"].unbind(-1)
-    return torch.stack([x, torch.remainder(theta + math.pi, 2 * math.pi) - math.pi], dim=-1)
+    return torch.stack([x, wrap(theta)], dim=-1)
 
 
 TORQUE = 6.0
@@ -74,14 +79,14 @@ SHARES = (0.4, 0.6)
 """Lengths of the links as shares of the pendulum's, .2 and .3 m."""
 
 
+_ANGLES = ("shoulder_sine", "shoulder_cosine", "elbow_sine", "elbow_cosine")
+
+
 class _SwingUp(Task):
     r"""$r = h - 0.005\,(\dot q_1^2 + \dot q_2^2) - 0.01\,a^2$, with the height $h$ of the tip, from -1 to 1 upright."""
 
     robot = "dfki-c1"
     needs = ("joint_position", "joint_velocity")
-    observations = (
-        "shoulder_sine", "shoulder_cosine", "elbow_sine", "elbow_cosine", "shoulder_velocity", "elbow_velocity"
-    )  # fmt: skip
     actions = ("torque",)
     action_scale = (TORQUE,)
     frames = 500
@@ -94,10 +99,13 @@ class _SwingUp(Task):
         pair = (TORQUE * action, idle) if self.driven == 0 else (idle, TORQUE * action)
         return Control(torque=torch.cat(pair, -1))
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return sines and cosines of the angles, and their rates."""
-        q, qd = quantities["joint_position"], quantities["joint_velocity"]
-        return torch.cat([torch.stack([q.sin(), q.cos()], -1).flatten(1), qd], -1)
+        terms = (
+            ObservationTerm("direction", _directions, _ANGLES),
+            ObservationTerm("joint_velocity", columns=("shoulder_velocity", "elbow_velocity")),
+        )
+        return {POLICY: terms}
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the reward of height, and the costs of speed and effort."""
@@ -117,8 +125,14 @@ class _SwingUp(Task):
         """Return whether both links are upright, within .2 rad and 1 rad/s."""
         q, qd = quantities["joint_position"], quantities["joint_velocity"]
         upright = torch.stack([q[:, 0] + math.pi, q[:, 1]], -1)
-        away = torch.remainder(upright + math.pi, 2 * math.pi) - math.pi
+        away = wrap(upright)
         return (away.abs() < 0.2).all(-1) & (qd.abs() < 1.0).all(-1)
+
+
+def _directions(quantities: Quantities, memory: Memory) -> Tensor:
+    """Return sine and cosine of each angle in turn."""
+    q = quantities["joint_position"]
+    return torch.stack([q.sin(), q.cos()], -1).flatten(1)
 
 
 class PendubotSwingUp(_SwingUp):

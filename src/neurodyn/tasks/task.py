@@ -12,13 +12,14 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant, made
 from neurodyn.robots import Robot, load
 from neurodyn.robots.sections import Interval
+from neurodyn.tasks.observations import CRITIC, POLICY, ObservationGroup, ObservationTerm
 
 _ANYWHERE = (-math.pi, math.pi)
 
@@ -53,6 +54,11 @@ def uniform(interval: Interval, worlds: int, generator: torch.Generator) -> Tens
     """Draw numbers uniformly, shape [worlds]."""
     lower, upper = interval
     return lower + (upper - lower) * torch.rand(worlds, generator=generator, device=generator.device)
+
+
+def wrap(angle: Tensor) -> Tensor:
+    """Return angles wrapped to [-pi, pi) [rad]."""
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def _object_pose(intervals: tuple[Interval, ...], worlds: int, generator: torch.Generator) -> Tensor:
@@ -127,9 +133,8 @@ class Task(ABC):
     Attributes:
         name: Name of the task.
         robot: Name of the robot.
-        needs: Names of the quantities that it reads.
+        needs: Names of the quantities that it reads, beside those that its observations show.
         contacts: Bodies whose contact it reads.
-        observations: Names of the columns of an observation.
         actions: Names of the components of an action, each nominally within -1 and 1.
         action_scale: Factor on each component, in the units of `action_meaning`.
         action_meaning: Meaning of the scaled action, in words.
@@ -142,14 +147,12 @@ class Task(ABC):
             costs, the largest cost of an episode: otherwise breaking the simulator is the best policy.
         mirrored: Columns of observations whose mirror image does not follow from their name, with the image's column
             and sign (`policy.symmetry`).
-        noise: Half the width of the uniform noise added to each column of an observation in training; empty for none.
     """
 
     name: str
     robot: str
     needs: tuple[str, ...]
     contacts: tuple[str, ...] = ()
-    observations: tuple[str, ...]
     actions: tuple[str, ...]
     action_scale: tuple[float, ...]
     action_meaning: str
@@ -160,7 +163,6 @@ class Task(ABC):
     limit: float = 1.0
     implausible_reward: float = 0.0
     mirrored: Mapping[str, tuple[str, float]] = MappingProxyType({})
-    noise: tuple[float, ...] = ()
 
     @property
     def disturbances(self) -> tuple[str, ...]:
@@ -179,6 +181,48 @@ class Task(ABC):
     def _nominal(self) -> tuple[float, ...]:
         return self.declaration().nominal_q()
 
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+        """Return the terms of the observations, by group.
+
+        The group "policy" is what the policy sees and policies store, "critic" what PPO's critic sees beside it.
+        """
+        return {}
+
+    @cached_property
+    def groups(self) -> dict[str, ObservationGroup]:
+        """Groups of observations.
+
+        Raises:
+            InputError: There is a group of another name.
+        """
+        terms = self.observation_terms()
+        for name in terms:
+            if name not in (POLICY, CRITIC):
+                raise unknown("group of observations", name, (POLICY, CRITIC))
+        return {name: ObservationGroup(group) for name, group in terms.items()}
+
+    @property
+    def _policy_group(self) -> ObservationGroup:
+        if POLICY not in self.groups:
+            raise InputError(f"task {self.name!r}: has no group {POLICY!r} in `observation_terms`; valid: one with it")
+        return self.groups[POLICY]
+
+    @cached_property
+    def observations(self) -> tuple[str, ...]:
+        """Names of the columns of the policy's observation, in order."""
+        return self._policy_group.columns
+
+    @cached_property
+    def noise(self) -> tuple[float, ...]:
+        """Half the width of the uniform noise of each of these columns in training; empty for none."""
+        return self.groups[POLICY].noise if POLICY in self.groups else ()
+
+    @cached_property
+    def quantities(self) -> tuple[str, ...]:
+        """Names of the quantities that it reads: `needs`, and those that its observations show."""
+        shown = (term.quantity for group in self.groups.values() for term in group.terms)
+        return tuple(dict.fromkeys([*self.needs, *(name for name in shown if name is not None)]))
+
     def require(self, quantities: Quantities) -> None:
         """Check that dynamics provide everything the task reads.
 
@@ -186,7 +230,7 @@ class Task(ABC):
             InputError: A quantity or a contact is missing; the message names it and the available ones.
         """
         try:
-            quantities.require(self.needs)
+            quantities.require(self.quantities)
         except InputError as error:
             raise InputError(f"task {self.name!r}: {error}") from None
         for contact in self.contacts:
@@ -259,9 +303,9 @@ class Task(ABC):
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return the robot's control under an action, shape [worlds, actions]."""
 
-    @abstractmethod
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return the policy's observation, shape [worlds, observations]."""
+        """Return the policy's observation without noise, shape [worlds, observations]."""
+        return self._policy_group(quantities, memory)
 
     @abstractmethod
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ The latter has the rewards of mjlab's velocity task, with steps rewarded as in R
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -20,6 +21,7 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Legs
+from neurodyn.tasks.observations import POLICY, ObservationTerm, each
 from neurodyn.tasks.task import Memory, Task
 
 COMMAND_FRAMES = (100, 120)
@@ -35,19 +37,6 @@ UPRIGHT = -0.5
 ASKED, _UNTIL = slice(0, 3), slice(3, 4)
 
 
-def observed_columns(joints: tuple[str, ...], rates: tuple[str, ...], actions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the columns of an observation."""
-    return (
-        *(f"base_linear_velocity.{axis}" for axis in "xyz"),
-        *(f"base_angular_velocity.{axis}" for axis in "xyz"),
-        *(f"projected_gravity.{axis}" for axis in "xyz"),
-        *("command.vx", "command.vy", "command.wz"),
-        *(f"joint_position.{name}" for name in joints),
-        *(f"joint_velocity.{name}" for name in rates),
-        *(f"last_action.{name}" for name in actions),
-    )
-
-
 class VelocityTracking(Task):
     """Track velocities vx, vy and yaw rate wz in base axes.
 
@@ -55,11 +44,13 @@ class VelocityTracking(Task):
         feet: Bodies whose steps are counted.
         fastest: Largest commanded vx and vy [m/s] and wz [rad/s].
         standing: Share of commands to stand still.
+        velocity_noise: Half the width of the noise of observed joint velocities in training [rad/s or m/s].
     """
 
     feet: tuple[str, ...]
     fastest: Vector3 = (1.0, 1.0, 1.0)
     standing: float = 0.02
+    velocity_noise: float = 0.5
     foresight = 25
     _declaration: Robot
 
@@ -112,12 +103,28 @@ class VelocityTracking(Task):
         """Return the action whose targets are `control`, shape [worlds, actions]."""
         return (control - self.nominal(control)) / constant(self.action_scale, control)
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return the robot's own measurements, its command, and its last action."""
-        measured = [quantities[f"base_{kind}_velocity"] for kind in ("linear", "angular")]
-        position = quantities["joint_position"] - self.joint_nominal(memory.action)
-        joints = [position, quantities["joint_velocity"], memory.action]
-        return torch.cat([*measured, quantities["projected_gravity"], memory.command[:, ASKED], *joints], dim=-1)
+        spec = self._declaration.spec
+        joints, rates = spec.q_names[spec.joint_q], spec.qd_names[spec.joint_qd]
+
+        def term(
+            name: str, parts: Sequence[str], noise: float = 0.0,
+            value: Callable[[Quantities, Memory], Tensor] | None = None,
+        ) -> ObservationTerm:  # fmt: skip
+            return ObservationTerm(name, value or name, each(f"{name}.{{}}", parts), noise)
+
+        terms = (
+            term("base_linear_velocity", "xyz", 0.1),
+            term("base_angular_velocity", "xyz", 0.2),
+            term("projected_gravity", "xyz", 0.05),
+            term("command", ("vx", "vy", "wz"), value=lambda now, memory: memory.command[:, ASKED]),
+            term("joint_position", joints, 0.01,
+                 lambda now, memory: now["joint_position"] - self.joint_nominal(memory.action)),
+            term("joint_velocity", rates, self.velocity_noise),
+            term("last_action", self.actions, value=lambda now, memory: memory.action),
+        )  # fmt: skip
+        return {POLICY: terms}
 
     def _rewarded(self, terms: dict[str, tuple[float, Tensor]], like: Tensor) -> dict[str, Tensor]:
         """Return reward terms from rates and weights, times dt."""
@@ -191,12 +198,7 @@ class Velocity(VelocityTracking):
         spec, rest = self._declaration.spec, legs.height
         self.actions = spec.controls
         self.action_scale = tuple(_reach(self._declaration, name) for name in spec.controls)
-        joints, rates = spec.q_names[spec.joint_q], spec.qd_names[spec.joint_qd]
-        self.observations = observed_columns(joints, rates, spec.controls)
-        self.noise = (
-            *(0.1,) * 3, *(0.2,) * 3, *(0.05,) * 3, *(0.0,) * 3, *(0.01,) * len(joints), *(0.5,) * len(rates),
-            *(0.0,) * len(spec.controls),
-        )  # fmt: skip
+        joints = spec.q_names[spec.joint_q]
         fast = min(1.0, _FROUDE * math.sqrt(9.81 * rest))
         self.fastest = (fast, 0.5 * fast, 0.8)
         self._lift = min(0.1, _LIFT * rest)

@@ -209,7 +209,7 @@ def _measured(task: Task) -> _Measured:
         contact_names=task.contacts,
     )
     seen = reader.read(task.start(1, torch.Generator().manual_seed(0)), torque=torch.zeros(1, robot.spec.nu))
-    names = tuple(name for name in task.needs if name in seen)  # the others may be for rewards only
+    names = tuple(name for name in task.quantities if name in seen)  # the others may be for rewards only
     shapes = tuple(tuple(seen[name].shape[1:]) for name in names)
     joints = ", ".join(joint.name for joint in robot.spec.joints if joint.kind != "free")
     arrays = [
