@@ -36,6 +36,7 @@ from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
+from neurodyn.policy.ppo import PPO
 from neurodyn.sim import articulation
 from neurodyn.sim.generation import simulated_header
 from neurodyn.tasks import Task, load
@@ -68,7 +69,9 @@ class Work:
             worlds=worlds, horizon=horizon, network=NetworkSettings(hidden=(128, 128, 128), initial_std=0.1)
         )
         with contextlib.redirect_stdout(io.StringIO()):
-            self.learner = OnPolicyRunner(self.env, settings.runner(), None, "cpu").alg
+            configuration = settings.runner()
+            configuration["algorithm"]["class_name"] = PPO
+            self.learner = OnPolicyRunner(self.env, configuration, None, "cpu").alg
         self.observation = self.env.get_observations()
         self.ended = 0
         self.hidden = self.model.begin(self.starts.draw(worlds)).hidden

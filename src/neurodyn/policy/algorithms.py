@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registry of algorithms that train policies; a new one needs settings, a learner, and `ALGORITHMS.add(name, ...)`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -21,18 +21,13 @@ class Algorithm:
 
     Attributes:
         settings: Its settings.
-        learner: Its learner, as "module:class", imported when training begins.
+        learner: Returns the class of its learner, whose imports take until training begins.
         needs_gradients: Whether it needs gradients through the dynamics.
     """
 
     settings: type[TrainingSettings]
-    learner: str
+    learner: "Callable[[], type[PolicyLearner]]"
     needs_gradients: bool = False
-
-    def build(self) -> "type[PolicyLearner]":
-        """Return the learner's class."""
-        module, _, name = self.learner.partition(":")
-        return getattr(import_module(module), name)
 
     def require(self, dynamics: Dynamics) -> None:
         """Check that the algorithm can train in these dynamics.
@@ -48,11 +43,29 @@ class Algorithm:
             )
 
 
+def _ppo() -> "type[PolicyLearner]":
+    from neurodyn.policy.ppo import PpoLearner
+
+    return PpoLearner
+
+
+def _distillation() -> "type[PolicyLearner]":
+    from neurodyn.policy.distillation import DistillationLearner
+
+    return DistillationLearner
+
+
+def _shac() -> "type[PolicyLearner]":
+    from neurodyn.policy.shac import ShacLearner
+
+    return ShacLearner
+
+
 ALGORITHMS: Registry[Algorithm] = Registry(
     "algorithm",
-    ppo=Algorithm(PolicySettings, "neurodyn.policy.ppo:PpoLearner"),
-    distillation=Algorithm(DistillationSettings, "neurodyn.policy.distillation:DistillationLearner"),
-    shac=Algorithm(ShacSettings, "neurodyn.policy.shac:ShacLearner", needs_gradients=True),
+    ppo=Algorithm(PolicySettings, _ppo),
+    distillation=Algorithm(DistillationSettings, _distillation),
+    shac=Algorithm(ShacSettings, _shac, needs_gradients=True),
 )
 """Registry of algorithms."""
 

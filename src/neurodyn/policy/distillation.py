@@ -16,7 +16,6 @@ import msgspec
 import torch
 from rsl_rl.algorithms import Distillation
 from rsl_rl.models import MLPModel
-from rsl_rl.modules import MLP
 from rsl_rl.runners import DistillationRunner
 from tensordict import TensorDict
 from torch import Tensor
@@ -30,7 +29,14 @@ from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.learner import LossKeeper, PolicyLearner, hidden_states_of, restore_hidden, several_ranks
+from neurodyn.policy.learner import (
+    EncodedModel,
+    LossKeeper,
+    PolicyLearner,
+    hidden_states_of,
+    restore_hidden,
+    several_ranks,
+)
 from neurodyn.policy.requests import DistillPolicyRequest, PolicyTrainingJob
 from neurodyn.policy.settings import DistillationSettings, NetworkSettings, load_settings, with_flags
 
@@ -38,36 +44,6 @@ _HISTORY = 16
 """Default number of frames in a student's observation."""
 _FRAME = "frame"
 """Observation group of a teacher: the newest observation of the student's history."""
-
-
-class EncodedModel(MLPModel):
-    """rsl_rl's MLP behind an encoder of the randomised quantities or, in a student (`frame` > 0), of its history."""
-
-    def __init__(
-        self, obs: TensorDict, obs_groups: dict[str, list[str]], obs_set: str, *arguments: Any, latent: int,
-        encoder: list[int], activation: str = "elu", frame: int = 0, **options: Any,
-    ) -> None:  # fmt: skip
-        """Set up rsl_rl's model with the same arguments; `frame` is the size of one observation in a history."""
-        first, *drawn = (obs[group].shape[-1] for group in obs_groups[obs_set])
-        self._read = slice(0, None) if frame else slice(first, None)
-        self._kept = frame or first
-        self._latent = latent
-        super().__init__(obs, obs_groups, obs_set, *arguments, activation=activation, **options)
-        self.encoder = MLP(first if frame else sum(drawn), latent, encoder, activation)
-        self.given = obs
-
-    def _get_latent_dim(self) -> int:
-        return self._kept + self._latent
-
-    def encoded(self, obs: TensorDict) -> Tensor:
-        """Return the latent, shape [worlds, latent]."""
-        return self.encoder(super().get_latent(obs)[..., self._read])
-
-    def get_latent(self, obs: TensorDict, masks: Tensor | None = None, hidden_state: Any = None) -> Tensor:
-        """Return the MLP's inputs: observation and latent."""
-        self.given = obs
-        seen = super().get_latent(obs)
-        return torch.cat([seen[..., : self._kept], self.encoder(seen[..., self._read])], -1)
 
 
 class LatentDistillation(Distillation):
@@ -152,10 +128,12 @@ class DistillationLearner(PolicyLearner):
         student = settings.models()["actor"]
         student["distribution_cfg"]["init_std"] = settings.noise
         if settings.adapt:
-            student |= {"class_name": "neurodyn.policy.distillation:EncodedModel", "latent": settings.network.latent,
+            student |= {"class_name": EncodedModel, "latent": settings.network.latent,
                         "encoder": list(settings.network.encoder), "frame": len(self._task.observations)}  # fmt: skip
         theirs = msgspec.structs.replace(settings, network=teacher, privileged=drawn, adapt=False).models()["actor"]
         del theirs["distribution_cfg"]
+        if teacher.latent:
+            theirs["class_name"] = EncodedModel
         return {
             "num_steps_per_env": settings.horizon,
             "save_interval": 10**9,

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 import torch
 from rsl_rl.models import MLPModel
+from rsl_rl.modules import MLP
 from rsl_rl.runners import OnPolicyRunner
+from tensordict import TensorDict
 from torch import Tensor, nn
 
 from neurodyn.control.resolve import ResolvedDynamics, is_declared
@@ -434,3 +436,33 @@ def several_ranks(runner: OnPolicyRunner) -> None:
     runner.gpu_local_rank = runner.gpu_global_rank = ranks.rank
     several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
     runner.cfg["multi_gpu"] = several if ranks.count > 1 else None
+
+
+class EncodedModel(MLPModel):
+    """rsl_rl's MLP behind an encoder of the randomised quantities or, in a student (`frame` > 0), of its history."""
+
+    def __init__(
+        self, obs: TensorDict, obs_groups: dict[str, list[str]], obs_set: str, *arguments: Any, latent: int,
+        encoder: list[int], activation: str = "elu", frame: int = 0, **options: Any,
+    ) -> None:  # fmt: skip
+        """Set up rsl_rl's model with the same arguments; `frame` is the size of one observation in a history."""
+        first, *drawn = (obs[group].shape[-1] for group in obs_groups[obs_set])
+        self._read = slice(0, None) if frame else slice(first, None)
+        self._kept = frame or first
+        self._latent = latent
+        super().__init__(obs, obs_groups, obs_set, *arguments, activation=activation, **options)
+        self.encoder = MLP(first if frame else sum(drawn), latent, encoder, activation)
+        self.given = obs
+
+    def _get_latent_dim(self) -> int:
+        return self._kept + self._latent
+
+    def encoded(self, obs: TensorDict) -> Tensor:
+        """Return the latent, shape [worlds, latent]."""
+        return self.encoder(super().get_latent(obs)[..., self._read])
+
+    def get_latent(self, obs: TensorDict, masks: Tensor | None = None, hidden_state: Any = None) -> Tensor:
+        """Return the MLP's inputs: observation and latent."""
+        self.given = obs
+        seen = super().get_latent(obs)
+        return torch.cat([seen[..., : self._kept], self.encoder(seen[..., self._read])], -1)

@@ -32,6 +32,7 @@ from neurodyn.policy.artifact import read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.learner import (
+    EncodedModel,
     LossKeeper,
     PolicyLearner,
     brings_critic,
@@ -373,6 +374,9 @@ class PpoLearner(PolicyLearner):
         found, settings = self._settings.runner(), self._settings
         if CRITIC in self._task.groups:
             found["obs_groups"]["critic"].append(CRITIC)
+        if settings.network.latent:
+            found["actor"]["class_name"] = EncodedModel
+        found["algorithm"].setdefault("class_name", PPO)
         if settings.symmetry:
             found["algorithm"]["symmetry_cfg"] = {
                 "use_data_augmentation": True,

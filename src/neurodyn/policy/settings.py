@@ -192,7 +192,7 @@ class TrainingSettings(Config, frozen=True):
         return updates * self.worlds * self.horizon
 
     def models(self) -> dict[str, dict[str, Any]]:
-        """Return the configuration of rsl_rl's models of actor and critic."""
+        """Return the configuration of rsl_rl's models of actor and critic; with a latent, of an `EncodedModel`."""
         network = {
             "class_name": "rsl_rl.models.MLPModel",
             "hidden_dims": list(self.network.hidden),
@@ -205,8 +205,7 @@ class TrainingSettings(Config, frozen=True):
             actor |= {"class_name": "rsl_rl.models.RNNModel", "rnn_type": self.network.recurrent,
                       "rnn_hidden_dim": self.network.memory}  # fmt: skip
         elif self.network.latent:
-            actor |= {"class_name": "neurodyn.policy.distillation:EncodedModel", "latent": self.network.latent,
-                      "encoder": list(self.network.encoder)}  # fmt: skip
+            actor |= {"latent": self.network.latent, "encoder": list(self.network.encoder)}
         return {"actor": actor, "critic": dict(network)}
 
     def seen_by(self) -> dict[str, list[str]]:
@@ -261,7 +260,7 @@ class PolicySettings(TrainingSettings, frozen=True):
             raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
 
     def runner(self) -> dict[str, Any]:
-        """Return the configuration of rsl_rl's OnPolicyRunner."""
+        """Return the configuration of rsl_rl's OnPolicyRunner, without the class of its algorithm."""
         return {
             "num_steps_per_env": self.horizon,
             "save_interval": 10**9,
@@ -269,7 +268,6 @@ class PolicySettings(TrainingSettings, frozen=True):
             "check_for_nan": True,
             **self.models(),
             "algorithm": {
-                "class_name": "neurodyn.policy.ppo:PPO",
                 "num_learning_epochs": self.epochs,
                 "num_mini_batches": self.minibatches,
                 "clip_param": self.clip,

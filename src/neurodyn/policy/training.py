@@ -77,7 +77,7 @@ def train(job: PolicyTrainingJob) -> TrainState:
     with current_ranks().exclusive(job.out), tracking(job.logger, job.out):
         going_on = check_run(job.out, record, job.resume)
         loop = TrainingLoop(
-            algorithm.build()(job), TrainingBudget(settings.iterations, settings.minutes), job.out, record=record,
+            algorithm.learner()(job), TrainingBudget(settings.iterations, settings.minutes), job.out, record=record,
             validations=settings.evaluations, validate_first=False,
             thread_count=settings.threads or torch.get_num_threads(), callbacks=job.callbacks, progress=job.progress,
         )  # fmt: skip

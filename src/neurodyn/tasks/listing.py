@@ -2,44 +2,48 @@
 """Tasks by name, tasks of any robot by NAME@ROBOT, and user tasks by file and class."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.registry import Registry, is_file, own_class, split_name
+from neurodyn.tasks.anymal import AnymalDFlat, AnymalForward, AnymalSide, AnymalVelocity
+from neurodyn.tasks.franka import FrankaPosition, FrankaTorque
+from neurodyn.tasks.nerd import NerdAntRun, NerdAntSpin, NerdAntSpinTrack, NerdAnymalForward, NerdAnymalSide
+from neurodyn.tasks.objects import Lift, Push
+from neurodyn.tasks.running import AntRun, AntSpin, AntSpinTrack, PlanarRun
+from neurodyn.tasks.swing_up import AcrobotSwingUp, CartpoleSwingUp, PendubotSwingUp
+from neurodyn.tasks.task import Task
+from neurodyn.tasks.velocity import Velocity
 
-if TYPE_CHECKING:
-    from neurodyn.tasks.task import Task
-
-TASKS: "Registry[Callable[[], Task]]" = Registry(
+TASKS: Registry[Callable[[], Task]] = Registry(
     "task",
     **{
-        "acrobot-swingup": "neurodyn.tasks.swing_up:AcrobotSwingUp",
-        "ant-run": "neurodyn.tasks.running:AntRun",
-        "ant-spin": "neurodyn.tasks.running:AntSpin",
-        "ant-spin-track": "neurodyn.tasks.running:AntSpinTrack",
-        "anymal-d-flat": "neurodyn.tasks.anymal:AnymalDFlat",
-        "anymal-forward": "neurodyn.tasks.anymal:AnymalForward",
-        "anymal-side": "neurodyn.tasks.anymal:AnymalSide",
-        "anymal-velocity": "neurodyn.tasks.anymal:AnymalVelocity",
-        "cartpole-swingup": "neurodyn.tasks.swing_up:CartpoleSwingUp",
-        "franka-position": "neurodyn.tasks.franka:FrankaPosition",
-        "franka-torque": "neurodyn.tasks.franka:FrankaTorque",
-        "pendubot-swingup": "neurodyn.tasks.swing_up:PendubotSwingUp",
-        "planar-run": "neurodyn.tasks.running:PlanarRun",
-        "ant-run@nerd": "neurodyn.tasks.nerd:NerdAntRun",
-        "ant-spin@nerd": "neurodyn.tasks.nerd:NerdAntSpin",
-        "ant-spin-track@nerd": "neurodyn.tasks.nerd:NerdAntSpinTrack",
-        "anymal-forward@nerd": "neurodyn.tasks.nerd:NerdAnymalForward",
-        "anymal-side@nerd": "neurodyn.tasks.nerd:NerdAnymalSide",
+        "acrobot-swingup": AcrobotSwingUp,
+        "ant-run": AntRun,
+        "ant-spin": AntSpin,
+        "ant-spin-track": AntSpinTrack,
+        "anymal-d-flat": AnymalDFlat,
+        "anymal-forward": AnymalForward,
+        "anymal-side": AnymalSide,
+        "anymal-velocity": AnymalVelocity,
+        "cartpole-swingup": CartpoleSwingUp,
+        "franka-position": FrankaPosition,
+        "franka-torque": FrankaTorque,
+        "pendubot-swingup": PendubotSwingUp,
+        "planar-run": PlanarRun,
+        "ant-run@nerd": NerdAntRun,
+        "ant-spin@nerd": NerdAntSpin,
+        "ant-spin-track@nerd": NerdAntSpinTrack,
+        "anymal-forward@nerd": NerdAnymalForward,
+        "anymal-side@nerd": NerdAnymalSide,
     },
 )
 """Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""
 
-TASKS_OF_ROBOTS: "Registry[Callable[[str], Task]]" = Registry(
+TASKS_OF_ROBOTS: Registry[Callable[[str], Task]] = Registry(
     "task",
-    lift="neurodyn.tasks.objects:Lift",
-    push="neurodyn.tasks.objects:Push",
-    velocity="neurodyn.tasks.velocity:Velocity",
+    lift=Lift,
+    push=Push,
+    velocity=Velocity,
 )
 """Classes of tasks for any robot that declares their needs, by name; with a robot the name is NAME@ROBOT."""
 
@@ -54,7 +58,7 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
-def load(name: str) -> "Task":
+def load(name: str) -> Task:
     """Return a task. Runs the code of a file, so names from artifacts must not get here without the user's consent.
 
     Args:
@@ -77,10 +81,8 @@ def load(name: str) -> "Task":
     return TASKS[name]()
 
 
-def _own(name: str) -> "Task":
+def _own(name: str) -> Task:
     """Return a task from a file, named by the file's full path, so that a policy for it finds it again."""
-    from neurodyn.tasks.task import Task
-
     path, kind = split_name(name)
     own = own_class(path, kind, "task", Task)
     try:
