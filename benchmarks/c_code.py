@@ -20,9 +20,9 @@ from _common import require, single_thread, write_result
 from neurodyn import Control, State, robots
 from neurodyn.dynamics import NeuralDynamics, declared_hybrid
 from neurodyn.interop import CODE
-from neurodyn.interop.c_code.export import code_unit
 from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.source import CUnit
+from neurodyn.interop.c_code.units import code_unit
 from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.predictor import build_predictor
 from neurodyn.policy.artifact import load_policy

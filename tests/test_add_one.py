@@ -44,7 +44,7 @@ from neurodyn.identify.least_squares import fitted
 from neurodyn.identify.priors import PRIORS, PriorKind, parse_priors, prior_of
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.run import drive_parameters
-from neurodyn.interop import SIMULATORS
+from neurodyn.interop import SIMULATOR_FORMATS
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.mjcf import mechanism_tree
 from neurodyn.interop.newton import _activation
@@ -211,7 +211,7 @@ def test_a_drive_law_is_identified_and_exported(added, tmp_path, simulator):
     assert "actuator.lift.kp" in drive_parameters(robot)
     found = msgspec.structs.replace(declared_mechanism(robot, None)[0], drives=driven(31.6))
     (out := tmp_path / "out").mkdir()
-    placed = SIMULATORS[simulator](IdentifiedRobot("a run", robot, found, drives=found.drives), out)
+    placed = SIMULATOR_FORMATS[simulator](IdentifiedRobot("a run", robot, found, drives=found.drives), out)
     assert {"actuator.lift.kp", "actuator.lift.gain"} <= placed
     text = "".join(path.read_text() for path in out.rglob("*") if path.suffix in {".json", ".py", ".xml"})
     assert "23.7" in text  # the gain times kp

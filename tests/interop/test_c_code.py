@@ -19,10 +19,11 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics import Control, Dynamics, HybridDynamics, NeuralDynamics, State, declared_hybrid
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.identify.drives import Rows, _Perceptron, _predicted, _Recurrent
-from neurodyn.interop.c_code.export import code_unit, export_code
 from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.policies import policy_unit
 from neurodyn.interop.c_code.source import identifier
+from neurodyn.interop.c_code.units import code_unit
+from neurodyn.interop.formats import export_code
 from neurodyn.multibody.inverse_dynamics import link_parameters, regressor
 from neurodyn.policy.artifact import ActingPolicy, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings

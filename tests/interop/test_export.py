@@ -15,7 +15,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.dynamics import HybridDynamics
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
-from neurodyn.interop import SIMULATORS, export_identified
+from neurodyn.interop import SIMULATOR_FORMATS, export_identified
 from neurodyn.interop.identified import IdentifiedRobot, number
 from neurodyn.multibody.engine import EngineConfig
 from tests.interop.runs import identified_run, network_run, write_arm
@@ -28,7 +28,7 @@ def cartpole(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("to", list(SIMULATORS))
+@pytest.mark.parametrize("to", list(SIMULATOR_FORMATS))
 def test_every_target_writes_a_folder_that_says_what_was_identified(cartpole, tmp_path, to, capsys):
     assert run(["export", str(cartpole), "--to", to, "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
@@ -49,7 +49,7 @@ def test_an_unknown_target_names_those_that_there_are(cartpole, capsys):
     assert run(["export", str(cartpole), "--to", "gazebo"]) == 2
     error = capsys.readouterr().err
     assert "unknown format 'gazebo'; valid: c, cpp-header, " in error
-    for name in SIMULATORS:
+    for name in SIMULATOR_FORMATS:
         assert name in error
 
 

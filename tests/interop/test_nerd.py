@@ -12,7 +12,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State, Window
 from neurodyn.interop import nerd as checkpoint
-from neurodyn.interop.checkpoints import import_model
+from neurodyn.interop.formats import import_model
 from neurodyn.interop.nerd import NERD
 from neurodyn.robots import Robot
 from tests.interop import their_nerd as theirs

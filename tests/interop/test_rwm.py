@@ -19,7 +19,7 @@ from neurodyn.data.row_layout import RowLayout
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.interop.checkpoints import import_model
+from neurodyn.interop.formats import import_model
 from neurodyn.interop.rwm import RwmStatistics
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load as load_task

@@ -143,7 +143,7 @@ def import_(
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
     """Write a checkpoint as a run, and report its contents."""
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.interop.checkpoints import import_model
+    from neurodyn.interop.formats import import_model
 
     if len(files) != 1 or robot is None:
         raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")

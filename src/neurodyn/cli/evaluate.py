@@ -8,7 +8,7 @@ import tyro
 
 from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads, command, registry_name
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
-from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATORS, WRITERS
+from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATOR_FORMATS, WRITERS
 
 
 @command(EvaluationRequest)
@@ -241,7 +241,7 @@ def export(
     /,
     *,
     out: Path | None = None,
-    to: Annotated[str | None, registry_name(CODE, WRITERS, SIMULATORS, POLICY_FORMATS)] = None,
+    to: Annotated[str | None, registry_name(CODE, WRITERS, SIMULATOR_FORMATS, POLICY_FORMATS)] = None,
 ) -> None:
     """Export a model or policy as ONNX or C, an identified robot for a simulator, or data for other tools.
 
@@ -264,7 +264,7 @@ def export(
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
     if to is not None and to in CODE and not is_data:
         _export_code(run, to, out)
-    elif to is not None and to in SIMULATORS and not is_data:
+    elif to is not None and to in SIMULATOR_FORMATS and not is_data:
         _export_identified(run, to, out)
     elif to is not None and to in POLICY_FORMATS and not is_data:
         _export_policy(run, to, out)
@@ -305,7 +305,7 @@ def _export_onnx(run: str, out: Path | None) -> None:
 def _export_code(run: str, to: str, out: Path | None) -> None:
     """Write a model or a policy as code without dependencies."""
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.interop.c_code.export import export_code
+    from neurodyn.interop.formats import export_code
 
     with ProgressBar(f"exporting {run}"):
         folder = export_code(run, to, out)
@@ -340,7 +340,7 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
 def _export_identified(run: str, to: str, out: Path | None) -> None:
     """Write an identified robot for a simulator, and report what was identified."""
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.interop.identified import export_identified
+    from neurodyn.interop.formats import export_identified
 
     with ProgressBar(f"exporting {run}"):
         exported = export_identified(run, to, out)

@@ -14,10 +14,6 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, choices, suggested_file
-from neurodyn.dynamics.artifact import save
-from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.interop.formats import MODEL_LAYOUTS
-from neurodyn.robots import load, locate
 
 SUFFIXES = (".pth", ".pt", ".npz", ".safetensors")
 """Torch checkpoints, and files of named arrays."""
@@ -288,28 +284,3 @@ def _lengths(value: Any) -> bool:
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def import_model(
-    file: str | Path, robot: str | Path, out: str | Path, *, layout: str, statistics: str | Path | None = None
-) -> LearnedDynamics:
-    """Import a model of another project as a run.
-
-    Args:
-        file: The checkpoint; nothing in it is executed.
-        robot: Robot of the model, by name or path.
-        out: Run directory to write.
-        layout: Layout of the file: "rwm" or "nerd".
-        statistics: File with the input normalisation statistics; None for the robot's own.
-
-    Raises:
-        InputError: The file is not such a checkpoint, would have to be unpickled, or does not fit the robot; or `out`
-            holds a run.
-    """
-    run, declared = Path(out), load(robot)
-    if (run / "model").exists() or run.is_file():
-        raise InputError(f"{run}: is there already; give another --out")
-    model = MODEL_LAYOUTS[layout](Path(file), declared, None if statistics is None else Path(statistics))
-    model.declaration = locate(robot)
-    save(run, model)
-    return model

@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of other projects' formats; this module imports no numerical code."""
+"""Names of other projects' formats, and exports and imports by these names; heavy imports wait for their use."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neurodyn.core.artifacts import atomic_folder, export_folder, require_writable
+from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
     from neurodyn.data.store import Store
     from neurodyn.dynamics.base import LearnedDynamics
+    from neurodyn.dynamics.interface import Dynamics
     from neurodyn.interop.c_code.source import CUnit
     from neurodyn.interop.identified import IdentifiedRobot
     from neurodyn.robots import Robot
 
-
-SIMULATORS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry(
-    "simulator to export to",
-    newton="neurodyn.interop.newton:write_newton",
-    isaaclab="neurodyn.interop.trainers:write_isaaclab",
-    mjcf="neurodyn.interop.mjcf:write_mjcf",
-    urdf="neurodyn.interop.urdf:write_urdf",
-    mjlab="neurodyn.interop.trainers:write_mjlab",
-)
+SIMULATOR_FORMATS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry("simulator to export to")
 """Writers by target: (identified robot, empty folder) -> names of the quantities that the target can represent.
 
 They raise an InputError if the target cannot represent the robot or its actuator network.
@@ -31,32 +27,209 @@ They raise an InputError if the target cannot represent the robot or its actuato
 WITH_NETWORKS = {"mjcf"}
 """Targets that support a blueprint's networks; others refuse runs with such networks."""
 
-
-MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
-    "layout of a model",
-    rwm="neurodyn.interop.rwm:read_rwm",
-    nerd="neurodyn.interop.nerd:read_nerd",
-)
+MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry("layout of a model")
 """Readers by layout: (checkpoint, robot, statistics) -> model."""
 
-
-POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry(
-    "format of a policy", **{"rsl-rl": "neurodyn.interop.policies:export_rsl_rl"}
-)
+POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry("format of a policy")
 """Writers by format: (policy, output folder) -> file that the other trainer loads."""
 
-
-CODE: "Registry[Callable[[CUnit, str], dict[str, str]]]" = Registry(
-    "code to export to",
-    c="neurodyn.interop.c_code.source:written_c",
-    **{"cpp-header": "neurodyn.interop.c_code.source:written_cpp"},
-)
+CODE: "Registry[Callable[[CUnit, str], dict[str, str]]]" = Registry("code to export to")
 """Writers by language: (C unit, its name in the code) -> file contents by name."""
 
-
-WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(
-    "format of trajectories",
-    lerobot="neurodyn.interop.trajectories:write_lerobot",
-    mcap="neurodyn.interop.trajectories:write_mcap",
-)
+WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry("format of trajectories")
 """Writers by format: (store, path); the path must not exist."""
+
+
+@SIMULATOR_FORMATS.register("newton")
+def _newton(identified: "IdentifiedRobot", folder: Path) -> set[str]:
+    from neurodyn.interop.newton import write_newton
+
+    return write_newton(identified, folder)
+
+
+@SIMULATOR_FORMATS.register("isaaclab")
+def _isaaclab(identified: "IdentifiedRobot", folder: Path) -> set[str]:
+    from neurodyn.interop.trainers import write_isaaclab
+
+    return write_isaaclab(identified, folder)
+
+
+@SIMULATOR_FORMATS.register("mjcf")
+def _mjcf(identified: "IdentifiedRobot", folder: Path) -> set[str]:
+    from neurodyn.interop.mjcf import write_mjcf
+
+    return write_mjcf(identified, folder)
+
+
+@SIMULATOR_FORMATS.register("urdf")
+def _urdf(identified: "IdentifiedRobot", folder: Path) -> set[str]:
+    from neurodyn.interop.urdf import write_urdf
+
+    return write_urdf(identified, folder)
+
+
+@SIMULATOR_FORMATS.register("mjlab")
+def _mjlab(identified: "IdentifiedRobot", folder: Path) -> set[str]:
+    from neurodyn.interop.trainers import write_mjlab
+
+    return write_mjlab(identified, folder)
+
+
+@MODEL_LAYOUTS.register("rwm")
+def _rwm(file: Path, robot: "Robot", statistics: Path | None) -> "LearnedDynamics":
+    from neurodyn.interop.rwm import read_rwm
+
+    return read_rwm(file, robot, statistics)
+
+
+@MODEL_LAYOUTS.register("nerd")
+def _nerd(file: Path, robot: "Robot", statistics: Path | None) -> "LearnedDynamics":
+    from neurodyn.interop.nerd import read_nerd
+
+    return read_nerd(file, robot, statistics)
+
+
+@POLICY_FORMATS.register("rsl-rl")
+def _rsl_rl(policy: str | Path, folder: Path) -> Path:
+    from neurodyn.interop.policies import export_rsl_rl
+
+    return export_rsl_rl(policy, folder)
+
+
+@CODE.register("c")
+def _c(unit: "CUnit", name: str) -> dict[str, str]:
+    from neurodyn.interop.c_code.source import c_files
+
+    return c_files(unit, name)
+
+
+@CODE.register("cpp-header")
+def _cpp_header(unit: "CUnit", name: str) -> dict[str, str]:
+    from neurodyn.interop.c_code.source import cpp_files
+
+    return cpp_files(unit, name)
+
+
+@WRITERS.register("lerobot")
+def _lerobot(store: "Store", path: Path) -> None:
+    from neurodyn.interop.trajectories import write_lerobot
+
+    write_lerobot(store, path)
+
+
+@WRITERS.register("mcap")
+def _mcap(store: "Store", path: Path) -> None:
+    from neurodyn.interop.trajectories import write_mcap
+
+    write_mcap(store, path)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Result of an export.
+
+    Attributes:
+        folder: The written folder.
+        files: Paths of its files, relative to the folder.
+        placed: Names of the quantities that the target can represent.
+        left_out: Names of the quantities that it cannot represent.
+    """
+
+    folder: Path
+    files: tuple[str, ...]
+    placed: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def export_identified(run: "Dynamics | str | Path", to: str, out: str | Path | None = None) -> Exported:
+    """Export an identified robot and its actuator network to another simulator.
+
+    Args:
+        run: A run of `identify`, "pretrained:NAME", or a hybrid model.
+        to: Name of the target in `SIMULATOR_FORMATS`.
+        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained runs and
+            models.
+
+    Raises:
+        InputError: There is no such run or target, the folder exists, the run is not a hybrid model, or the target can
+            represent none of its identified quantities or not all of its networks.
+    """
+    from neurodyn.interop.identified import read_identified
+
+    SIMULATOR_FORMATS.require(to)
+    identified = read_identified(run, networks=to in WITH_NETWORKS)
+    usual = export_folder(run, to) if isinstance(run, str | Path) else Path(f"{run.spec.robot}-{to}")
+    folder = _new_folder(usual if out is None else Path(out))
+    with atomic_folder(folder) as partial:
+        placed = SIMULATOR_FORMATS[to](identified, partial)
+        left_out = tuple(name for name in identified.required_quantities if name not in placed)
+        held = identified.network is not None or identified.model is not None
+        if identified.free and not held and set(identified.free) <= set(left_out):
+            raise InputError(
+                f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
+                "valid: another target"
+            )
+        files = tuple(sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()))
+    return Exported(folder, files, tuple(name for name in identified.required_quantities if name in placed), left_out)
+
+
+def export_code(run: str, to: str, out: Path | None = None) -> Path:
+    """Write a policy, a model, an actuator network or the imitation of an MPC as code.
+
+    Args:
+        run: A run, "pretrained:NAME", the folder of a policy, or "pretrained-policy:NAME".
+        to: Name of a language in `CODE`.
+        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained ones. Files and
+            functions are named after the run.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: There is no such run, part of it has no C form, or the folder exists.
+    """
+    from neurodyn.interop.c_code.source import identifier
+    from neurodyn.interop.c_code.units import code_unit
+
+    folder = _new_folder(export_folder(run, to) if out is None else out)
+    texts = CODE[to](code_unit(run), identifier(run.partition(":")[2] or Path(run).resolve().name))
+    with atomic_folder(folder) as partial:
+        for file, text in texts.items():
+            (partial / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+def _new_folder(folder: Path) -> Path:
+    """Return a folder, or raise an InputError if it exists or cannot be written."""
+    if folder.exists():
+        raise InputError(f"{folder}: exists; valid: the path of a folder that does not (--out)")
+    require_writable(folder)
+    return folder
+
+
+def import_model(
+    file: str | Path, robot: str | Path, out: str | Path, *, layout: str, statistics: str | Path | None = None
+) -> "LearnedDynamics":
+    """Import a model of another project as a run.
+
+    Args:
+        file: The checkpoint; nothing in it is executed.
+        robot: Robot of the model, by name or path.
+        out: Run directory to write.
+        layout: Layout of the file: "rwm" or "nerd".
+        statistics: File with the input normalisation statistics; None for the robot's own.
+
+    Raises:
+        InputError: The file is not such a checkpoint, would have to be unpickled, or does not fit the robot; or `out`
+            holds a run.
+    """
+    from neurodyn.dynamics.artifact import save
+    from neurodyn.robots import load, locate
+
+    run, declared = Path(out), load(robot)
+    if (run / "model").exists() or run.is_file():
+        raise InputError(f"{run}: is there already; give another --out")
+    model = MODEL_LAYOUTS[layout](Path(file), declared, None if statistics is None else Path(statistics))
+    model.declaration = locate(robot)
+    save(run, model)
+    return model

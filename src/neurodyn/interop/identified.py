@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified robots as plain data for other simulators, and actuator networks in the forms those read.
-
-`export_identified` writes a folder with everything that a simulator can represent.
-"""
+"""Identified robots as plain data for other simulators, and actuator networks in the forms those read."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,7 +12,7 @@ from torch import Tensor, nn
 
 from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
-from neurodyn.core.artifacts import atomic_folder, export_folder, read_json, require_writable
+from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import read_config
 from neurodyn.core.description.drive import Drive, DriveNetwork
 from neurodyn.core.description.mechanism import Link, Mechanism
@@ -25,7 +22,6 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
-from neurodyn.interop.formats import SIMULATORS, WITH_NETWORKS
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -408,62 +404,12 @@ def _refuse_networks(model: HybridDynamics, run: str, network: TrainedNetwork | 
         )
 
 
-@dataclass(frozen=True)
-class Exported:
-    """Result of an export.
-
-    Attributes:
-        folder: The written folder.
-        files: Paths of its files, relative to the folder.
-        placed: Names of the quantities that the target can represent.
-        left_out: Names of the quantities that it cannot represent.
-    """
-
-    folder: Path
-    files: tuple[str, ...]
-    placed: tuple[str, ...]
-    left_out: tuple[str, ...]
-
-
-def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | None = None) -> Exported:
-    """Export an identified robot and its actuator network to another simulator.
-
-    Args:
-        run: A run of `identify`, "pretrained:NAME", or a hybrid model.
-        to: Name of the target in `SIMULATORS`.
-        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained runs and
-            models.
-
-    Raises:
-        InputError: There is no such run or target, the folder exists, the run is not a hybrid model, or the target can
-            represent none of its identified quantities or not all of its networks.
-    """
-    SIMULATORS.require(to)
-    identified = read_identified(run, networks=to in WITH_NETWORKS)
-    usual = export_folder(run, to) if isinstance(run, str | Path) else Path(f"{run.spec.robot}-{to}")
-    folder = usual if out is None else Path(out)
-    if folder.exists():
-        raise InputError(f"{folder}: exists; valid: the path of a folder that does not (--out)")
-    require_writable(folder)
-    with atomic_folder(folder) as partial:
-        placed = SIMULATORS[to](identified, partial)
-        left_out = tuple(name for name in identified.required_quantities if name not in placed)
-        held = identified.network is not None or identified.model is not None
-        if identified.free and not held and set(identified.free) <= set(left_out):
-            raise InputError(
-                f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
-                "valid: another target"
-            )
-        files = tuple(sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()))
-    return Exported(folder, files, tuple(name for name in identified.required_quantities if name in placed), left_out)
-
-
 IDENTIFIED: KindOperation[Callable[..., IdentifiedRobot]] = KindOperation("identified robot", hybrid=identified)
 """From a model to its identified robot, by kind; arguments and errors: see `identified`."""
 
 
 def read_identified(run: Dynamics | str | Path, *, networks: bool = False) -> IdentifiedRobot:
-    """Return the identified robot of a run; arguments and errors: see `export_identified` and `identified`."""
+    """Return the identified robot of a run; arguments and errors: see `formats.export_identified` and `identified`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
         return IDENTIFIED.of(run.kind, where)(run, where, networks=networks)

@@ -252,7 +252,7 @@ _INERTIA_SETTINGS = ("inertiafromgeom", "settotalmass", "balanceinertia", "bound
 
 
 def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.xml, its files, and networks as a plugin; see `interop.formats.SIMULATORS`."""
+    """Write ROBOT.xml, its files, and networks as a plugin; see `interop.formats.SIMULATOR_FORMATS`."""
 
     def finish(root: Element) -> set[str]:
         placed = write_drives(root, identified) | _write_step(root, identified)

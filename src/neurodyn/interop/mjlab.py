@@ -16,7 +16,6 @@ import warp as wp
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError, choices, notice
-from neurodyn.core.registry import imported
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
 from neurodyn.dynamics.guard import MOST, Fault, report, state_fault
@@ -56,8 +55,9 @@ def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: fl
     """
     import tempfile
 
-    declare = imported("neurodyn.sim.declaration.declare:declare")
-    touching_pairs = imported("neurodyn.sim.mujoco.shape_contacts:touching_pairs")
+    from neurodyn.sim.declaration.declare import declare
+    from neurodyn.sim.mujoco.shape_contacts import touching_pairs
+
     spec = scene.spec
     model = spec.compile() if simulation is None else simulation.mj_model
     if simulation is not None:

@@ -25,7 +25,7 @@ _COLUMNS = {"position_error", "velocity", "position", "target_position"}
 
 
 def write_newton(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write settings.json, apply.py and the network's file; see `interop.formats.SIMULATORS`."""
+    """Write settings.json, apply.py and the network's file; see `interop.formats.SIMULATOR_FORMATS`."""
     placed: set[str] = set()
     joints, links, drives = {}, {}, {}
     for link in identified.mechanism.links:

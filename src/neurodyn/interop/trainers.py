@@ -85,7 +85,7 @@ def write_identified(robot):
 
 
 def write_isaaclab(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write robot_cfg.py, the asset, and the network's file; see `interop.formats.SIMULATORS`."""
+    """Write robot_cfg.py, the asset, and the network's file; see `interop.formats.SIMULATOR_FORMATS`."""
     actuators, placed = _actuators(identified, folder)
     lines = [*heading(identified, "Isaac Lab configuration"), "", STEP_NOTE]
     parts = [docstring(lines), _IMPORTS, f"PHYSICS_DT = {code(1 / 200)}  # [s]"]
@@ -227,7 +227,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def write_mjlab(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write robot_cfg.py, ROBOT.xml with its files, and the network's file; see `interop.formats.SIMULATORS`."""
+    """Write robot_cfg.py, ROBOT.xml with its files, and the network's file; see `interop.formats.SIMULATOR_FORMATS`."""
     actuators, placed = _mjlab_actuators(identified, folder)
     lines = [*heading(identified, "mjlab configuration"), "", STEP_NOTE]
     entries = "\n".join(f"    {text}," for text in actuators)

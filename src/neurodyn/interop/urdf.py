@@ -18,7 +18,7 @@ _SPEED = 100.0
 
 
 def write_urdf(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.urdf and its meshes; see `interop.formats.SIMULATORS`."""
+    """Write ROBOT.urdf and its meshes; see `interop.formats.SIMULATOR_FORMATS`."""
     identified.refuse_network("URDF")
     return write_urdf_asset(identified, folder)
 

@@ -117,7 +117,7 @@ def identifier(name: str) -> str:
     return f"n_{text}" if text[0].isdigit() else text
 
 
-def written_c(unit: CUnit, name: str) -> dict[str, str]:
+def c_files(unit: CUnit, name: str) -> dict[str, str]:
     """Return the texts of NAME.h, NAME.c and main.c."""
     guard = f"{name.upper()}_H"
     header = [*_comment(unit), f"#ifndef {guard}", f"#define {guard}", "", _declared(unit, name), ""]
@@ -131,7 +131,7 @@ def written_c(unit: CUnit, name: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def written_cpp(unit: CUnit, name: str) -> dict[str, str]:
+def cpp_files(unit: CUnit, name: str) -> dict[str, str]:
     """Return the texts of NAME.hpp, with a class over the same functions, and main.cpp."""
     upper = name.upper()
     text = [*_comment(unit), "#pragma once", "", *_includes(), f"#ifdef {upper}_EIGEN", "#include <Eigen/Core>"]

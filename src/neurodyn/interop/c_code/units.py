@@ -6,22 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core.artifacts import (
-    atomic_folder,
-    export_folder,
     is_policy,
     read_json,
     read_weights,
-    require_writable,
 )
 from neurodyn.core.config import from_dict
-from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.networks import NetworkWriter, columns, modules_of
 from neurodyn.interop.c_code.policies import policy_unit
-from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned, identifier
-from neurodyn.interop.formats import CODE
+from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned
 from neurodyn.interop.identified import TrainedNetwork, perceptron, read_network, recurrent
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.expression import apply_loop
@@ -116,29 +111,3 @@ def forces_unit(folder: Path) -> CUnit:
     title = f"Contact forces of {config.robot}, {config.gait}, imitated from convex MPC"
     about = "Gait, swings and torques are the robot's own: see neurodyn.walking.QuadrupedController."
     return CUnit(title=title, about=(about,), functions=(step,), helpers=writer.text())
-
-
-def export_code(run: str, to: str, out: Path | None = None) -> Path:
-    """Write a policy, a model, an actuator network or the imitation of an MPC as code.
-
-    Args:
-        run: A run, "pretrained:NAME", the folder of a policy, or "pretrained-policy:NAME".
-        to: Name of a language in `CODE`.
-        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained ones. Files and
-            functions are named after the run.
-
-    Returns:
-        The folder.
-
-    Raises:
-        InputError: There is no such run, part of it has no C form, or the folder exists.
-    """
-    folder = export_folder(run, to) if out is None else out
-    if folder.exists():
-        raise InputError(f"{folder}: exists; valid: the path of a folder that does not (--out)")
-    require_writable(folder)
-    texts = CODE[to](code_unit(run), identifier(run.partition(":")[2] or Path(run).resolve().name))
-    with atomic_folder(folder) as partial:
-        for file, text in texts.items():
-            (partial / file).write_text(text, encoding="utf-8")
-    return folder
