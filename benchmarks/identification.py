@@ -229,7 +229,7 @@ def column_map(joints: Sequence[str], logged: Sequence[str], limits: Mapping[str
     return json.dumps({
         "format": "npz", "time": "time", "q": columns["position"], "qd": "differentiate", "velocity": "past",
         "control": columns["command"], "control_kind": "target", "alignment": 0.0,
-        "controller": {"kp": KP, "kd": KD, "limit": dict(limits)},
+        "drives": {name: {"kind": "pd", "kp": KP, "kd": KD, "effort_limit": most} for name, most in limits.items()},
     })  # fmt: skip
 
 

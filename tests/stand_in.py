@@ -8,7 +8,7 @@ position targets of a PD controller that acts in every millisecond.
 import mujoco
 import numpy as np
 
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive
 from neurodyn.data.header import EPISODE, Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.robots import load
@@ -29,7 +29,8 @@ WORN = """
   <actuator><motor joint="slider"/></actuator>
 </mujoco>
 """
-CONTROLLER = Controller(kp=800.0, kd=250.0, limit=1500.0)
+KP, KD = 800.0, 250.0
+DRIVES = {"*": Drive(kind="pd", kp=KP, kd=KD, effort_limit=1500.0)}
 STEPS = 20
 """Steps of the simulation in a frame of 1/60 s."""
 
@@ -48,7 +49,7 @@ def log(episodes: int = 16, frames: int = 60, seed: int = 0, *, targets: bool = 
         for frame in range(frames + 1):
             before, total = np.concatenate([data.qpos, data.qvel]), 0.0
             for _ in range(STEPS):
-                force = CONTROLLER.kp * (path[frame] - data.qpos[0]) - CONTROLLER.kd * data.qvel[0]
+                force = KP * (path[frame] - data.qpos[0]) - KD * data.qvel[0]
                 data.ctrl[0] = np.clip(force, -1500.0, 1500.0)
                 total += data.ctrl[0] / STEPS
                 mujoco.mj_step(model, data)
@@ -58,6 +59,6 @@ def log(episodes: int = 16, frames: int = 60, seed: int = 0, *, targets: bool = 
     table["world"] = table["run"] = table["group"] = -1
     part = np.arange(episodes) % 8
     table["split"] = np.where(part == 6, Split.VALIDATION, np.where(part == 7, Split.TEST, Split.TRAIN))
-    spec = load("cartpole").behind(CONTROLLER).spec if targets else load("cartpole").spec
-    header = StoreHeader(spec=spec, source="log", controller=CONTROLLER if targets else None)
+    spec = load("cartpole").behind(DRIVES).spec if targets else load("cartpole").spec
+    header = StoreHeader(spec=spec, source="log", drives=DRIVES if targets else {})
     return Store(header, np.array(rows, np.float32), table)

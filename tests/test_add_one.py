@@ -15,7 +15,7 @@ from neurodyn.core.activations import ACTIVATIONS, Activation
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ShapeProperty, SoftConstraints
-from neurodyn.core.description.drive import DRIVE_LAWS, Drive, DriveLaw, DriveNetwork
+from neurodyn.core.description.drive import DRIVE_KINDS, Drive, DriveLaw, DriveNetwork
 from neurodyn.core.description.elements import (
     FORCE_ELEMENTS,
     Attachment,
@@ -201,7 +201,7 @@ def test_a_drive_law_is_identified_and_exported(added, tmp_path, simulator):
         "target", lambda number, error, q, qd: number("kp") * (error - 0.1 * qd),
         needs=("kp",), free=("kp",), gains=lambda number: (number("kp"), 0.1 * number("kp")),
     )  # fmt: skip
-    added(DRIVE_LAWS, "tenth", law)
+    added(DRIVE_KINDS, "tenth", law)
     robot = load_robot(write_arm(tmp_path / "arm"))
 
     def driven(kp: float) -> dict[str, Drive]:

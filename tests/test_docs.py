@@ -23,7 +23,7 @@ import yaml
 from neurodyn.cli.main import POLICY_ACTIONS, VERBS, _parse, run
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.data.readers.column_map import Column, ColumnMap
@@ -189,7 +189,7 @@ def test_the_declarations_are_those_of_the_examples():
         ("own-logs", FloatingColumns),
         ("own-sensors", SensorColumns),
         ("own-sensors", Sensor),
-        ("own-sensors", Controller),
+        ("my-drive", Drive),
     ],
 )
 def test_every_key_is_in_a_table(page: str, kind: type):

@@ -10,6 +10,7 @@ import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -24,9 +25,9 @@ from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.logs import read_logs
 from neurodyn.dynamics import HybridDynamics, MountedSensor, SensorModel, State
 from neurodyn.dynamics.artifact import save
-from neurodyn.dynamics.hybrid.closed_loop import DrivenJoints
 from neurodyn.interop.onnx import export_model
 from neurodyn.multibody import EngineConfig
+from neurodyn.multibody.drives.drive_program import DriveProgram
 from neurodyn.nets import EnsembleConfig, NetConfig, build_predictor
 from neurodyn.robots import load
 from tests import plant
@@ -80,12 +81,13 @@ def test_a_sensor(plugin):
     assert seen.item() == pytest.approx(0.3)
 
 
-def test_a_controller(plugin):
-    controller = neurodyn.core.Controller(kind="spring", kp=2.0)
-    assert controller.gains(("knee",)) == {"controller.knee.kp": 2.0}
-    error = torch.tensor([[0.5]])
-    joints = DrivenJoints(error, error, error, error)
-    assert neurodyn.dynamics.LAWS["spring"](joints, {"kp": torch.tensor([[2.0]])}).item() == 1.0
+def test_a_drive(plugin):
+    drives = {name: neurodyn.core.Drive(kind="spring", kp=kp) for name, kp in (("shoulder", 2.0), ("elbow", 0.0))}
+    mechanism = msgspec.structs.replace(machines.pendulum(), drives=drives)
+    spec = msgspec.structs.replace(machines.spec(mechanism, tuple(drives)), control_kind="target")
+    program = DriveProgram(drives, spec, 0.01)
+    torque, _ = program(torch.tensor([[0.5, 0.5]]), torch.zeros(1, 2), torch.ones(1, 2), None)
+    assert torque.tolist() == [[1.0, 0.0]]
 
 
 def test_a_robot(plugin, capsys):
@@ -214,7 +216,7 @@ def test_a_kind_of_dynamics(plugin, tmp_path, capsys):
 
 def test_what_is_taken_out_is_gone(plugin):
     registries = [value for value in vars(plugin).values() if isinstance(value, registry.Registry)]
-    assert len(registries) == 19
+    assert len(registries) == 18
     before = [set(names) for names in registries]
     exec(BLOCKS[-1], vars(plugin))
     after = [set(names) for names in registries]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readings of sensors in stores: round trips, gaps, and files of before there were any."""
 
+import json
 from dataclasses import replace
 
 import h5py
@@ -8,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.sensors import Stream, stream_columns
 from neurodyn.core.errors import InputError
 from neurodyn.data.inspection import inspect_store
@@ -23,6 +24,9 @@ STREAMS = (Stream(name="imu", kind="imu"), Stream(name="torque", kind="joint_tor
 LENGTHS = [10, 4, 10]
 
 
+DRIVES = {"slide": Drive(kind="pd", kp=20.0, kd=1.0)}
+
+
 def readings():
     values = np.random.default_rng(3).normal(size=(3, 11, 8)).astype(np.float32)
     values[:, ::3, :6] = np.nan
@@ -32,8 +36,7 @@ def readings():
 @pytest.fixture
 def path(tmp_path):
     q, qd, control = counting_batch(3, 10)
-    controller = Controller(kp=20.0, kd={"slide": 1.0})
-    with StoreWriter(tmp_path / "log.h5", header(streams=STREAMS, controller=controller)) as writer:
+    with StoreWriter(tmp_path / "log.h5", header(streams=STREAMS, drives=DRIVES)) as writer:
         writer.append(q, qd, control, lengths=LENGTHS, measured=readings())
     return tmp_path / "log.h5"
 
@@ -42,7 +45,7 @@ def test_round_trip_with_gaps(path, tmp_path):
     store = Store.open(path)
     valid = np.arange(11)[None] <= np.array(LENGTHS)[:, None]
     assert store.header.streams == STREAMS
-    assert store.header.controller == Controller(kp=20.0, kd={"slide": 1.0})
+    assert store.header.drives == DRIVES
     np.testing.assert_array_equal(store.measured, readings()[valid])
     assert stream_columns(STREAMS)[5:] == ("imu.specific_force.z", "torque.torque.slide", "torque.torque.pole")
     store.write(tmp_path / "copy.h5")
@@ -93,14 +96,16 @@ def test_a_store_of_before_there_were_sensors_opens(tmp_path):
         writer.append(q, qd, control)
     with h5py.File(tmp_path / "old.h5", "r+") as file:
         text = bytes(file["header"][()]).decode()
-        for key in ("streams", "controller"):
-            begin = text.index(f'"{key}": ')
-            text = text[:begin] + text[text.index(", ", begin) + 2 :]
+        plain = json.loads(text)
+        plain["controller"] = {"kind": "pd", "kp": 20.0, "kd": {"slide": 1.0}, "limit": 1e9, "updates": 1}
+        text = json.dumps({key: value for key, value in plain.items() if key not in ("streams", "drives")})
         del file["header"], file.attrs["measured_names"]
         file.create_dataset("header", data=np.frombuffer(text.encode(), np.uint8))
         assert "measured" not in file
     store = Store.open(tmp_path / "old.h5")
     assert (store.measured, store.header.streams) == (None, ())
+    drive = Drive(kind="pd", kp=20.0, kd=1.0, effort_limit=1e9)
+    assert store.header.drives == {"slide": drive}
 
 
 def test_readings_that_do_not_fit_are_refused(path, tmp_path):

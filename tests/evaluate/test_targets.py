@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of position targets play through models of every kind, with the log's controller in front or inside."""
+"""Logs of position targets play through models of every kind, with the log's drives in front or inside."""
 
 import dataclasses
 from pathlib import Path
@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
@@ -112,17 +113,17 @@ def test_a_network_of_torques_is_adapted_to_a_log_of_targets(torques: Path, targ
     assert after["by_horizon"]["10"]["joint_rad"] < before["by_horizon"]["10"]["joint_rad"]
 
 
-def test_targets_of_an_unknown_controller_are_refused():
-    header = msgspec.structs.replace(stand_in.log(1, 5).header, controller=None)
-    with pytest.raises(InputError, match=r"'cartpole' hold targets of a controller; valid: `controller: \{kp: \.\.\.,"):
+def test_targets_are_refused_if_their_gains_are_unknown():
+    header = msgspec.structs.replace(stand_in.log(1, 5).header, drives={})
+    with pytest.raises(InputError, match=r"'cartpole' hold position targets, and nothing says which gains follow"):
         as_logged(load("cartpole"), header)
 
 
-def test_logs_of_different_controllers_are_not_mixed(targets: Path, tmp_path: Path):
+def test_logs_of_different_drives_are_not_mixed(targets: Path, tmp_path: Path):
     store = Store.open(targets)
-    other = msgspec.structs.replace(store.header, controller=msgspec.structs.replace(stand_in.CONTROLLER, kp=1.0))
+    other = msgspec.structs.replace(store.header, drives={"*": Drive(kind="pd", kp=1.0, kd=1.0)})
     changed = dataclasses.replace(store, header=other)
-    with pytest.raises(InputError, match="the logs have different controllers; valid: one, or a model for each"):
+    with pytest.raises(InputError, match="the logs have different drives; valid: one, or a model for each"):
         train("cartpole", [store, changed], tmp_path / "mixed", steps=1)
     assert not (tmp_path / "mixed").exists()
 

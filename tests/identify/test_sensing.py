@@ -11,14 +11,13 @@ import pytest
 import torch
 
 from neurodyn.cli.main import run
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.hybrid.closed_loop import ClosedLoop
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
 from neurodyn.identify.run import identify
@@ -31,7 +30,10 @@ pytest.importorskip("newton")
 
 ARM = Path(__file__).resolve().parents[2] / "examples" / "own_robot"
 ROBOT = load_robot(str(ARM))
-CONTROLLER = Controller(kp={"shoulder": 30.0, "elbow": 12.0}, kd=1.0, limit=8.0, updates=2)
+DRIVES = {
+    joint: Drive(kind="pd", kp=kp, kd=1.0, effort_limit=8.0, updates=2)
+    for joint, kp in (("shoulder", 30.0), ("elbow", 12.0))
+}
 TIP = Sensor(kind="pose", link="elbow", position=(0.0, 0.0, -0.25), noise=(1e-3, 1e-3))
 FAST = {"horizon": 0.2, "windows": 40, "iterations": 20, "seconds": (0.1, 0.2), "rollouts": 50}
 SETTINGS = IdentificationSettings(**FAST, sensors={"tip": TIP})
@@ -45,11 +47,12 @@ def mechanism():
     return of(articulation(ROBOT), ROBOT)
 
 
-def log(mechanism, truth, *, controller=None, seed=0, episodes=12, frames=60, tip=True):
-    """A log of the arm with other quantities, under targets where there is a controller, else under torques."""
+def log(mechanism, truth, *, drives=None, seed=0, episodes=12, frames=60, tip=True):
+    """A log of the arm with other quantities, under targets of drives, else under torques."""
+    spec = ROBOT.spec if drives is None else ROBOT.behind(drives).spec
+    mechanism = msgspec.structs.replace(mechanism, drives=drives or {})
     free = select_parameters(nominal(mechanism, None), [f"{name}={value}" for name, value in truth.items()])
-    plant = HybridDynamics(ROBOT.spec, mechanism, EngineConfig(), free)
-    model = plant if controller is None else ClosedLoop(plant, controller)
+    model = HybridDynamics(spec, mechanism, EngineConfig(), free)
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape):
@@ -58,23 +61,20 @@ def log(mechanism, truth, *, controller=None, seed=0, episodes=12, frames=60, ti
     control = 1.5 * draw(episodes, 1, 2).expand(episodes, frames, 2)
     with torch.no_grad():
         state = State(0.5 * draw(episodes, 2), draw(episodes, 2))
-        path, torque = model.driven(state, control, model.physical(), model.weights)
+        path = model.rollout(state, control)
         stream = Stream(name="tip", kind="pose")
         mounted = [MountedSensor("tip", TIP, stream)]
         flat = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
-        values = plant.physical().expand(len(flat.q), -1)
-        found = SensorModel(plant, mounted)(
-            flat, torque.flatten(0, 1), values, values[:, :0], plant.weights
-        )  # fmt: skip
+        values = model.physical().expand(len(flat.q), -1)
+        found = SensorModel(model, mounted)(flat, control.flatten(0, 1), values, values[:, :0], model.weights)
     poses = readings(found.view(episodes, frames, -1), mounted)
     poses = torch.cat([poses, poses[:, -1:]], 1) + 1e-3 * draw(episodes, frames + 1, 7)
     rows = torch.cat(
         [path.q + 1e-3 * draw(*path.q.shape), path.qd + 1e-2 * draw(*path.qd.shape),
          torch.cat([control, torch.zeros(episodes, 1, 2)], 1)], -1,
     )  # fmt: skip
-    spec = ROBOT.spec if controller is None else msgspec.structs.replace(ROBOT.spec, control_kind="target")
     split = np.arange(episodes) % 6 // 4 * (1 + np.arange(episodes) % 2)
-    header = StoreHeader(spec=spec, source="log", streams=(stream,) if tip else (), controller=controller)
+    header = StoreHeader(spec=spec, source="log", streams=(stream,) if tip else (), drives=drives or {})
     return Store(
         header, rows.flatten(0, 1).float().numpy(), episode_table([frames] * episodes, split=split),
         measured=poses.flatten(0, 1).float().numpy() if tip else None,
@@ -84,20 +84,20 @@ def log(mechanism, truth, *, controller=None, seed=0, episodes=12, frames=60, ti
 @pytest.fixture(scope="module")
 def closed(mechanism, tmp_path_factory):
     path = tmp_path_factory.mktemp("closed") / "closed.h5"
-    log(mechanism, {"elbow.mass": 1.1, "shoulder.damping": 0.3}, controller=CONTROLLER).write(path)
+    log(mechanism, {"elbow.mass": 1.1, "shoulder.damping": 0.3}, drives=DRIVES).write(path)
     return path
 
 
 @pytest.mark.trains
 def test_a_log_of_targets_is_compared_with_the_closed_loop(closed, tmp_path):
-    """With the controller that the log carries, one of whose gains is off, and the poses of the tip."""
+    """With the drives that the log carries, one of whose gains is off, and the poses of the tip."""
     store = Store.open(closed)
-    wrong = msgspec.structs.replace(CONTROLLER, kp={"shoulder": 30.0, "elbow": 9.0})
-    store = replace(store, header=msgspec.structs.replace(store.header, controller=wrong))
+    wrong = {**DRIVES, "elbow": msgspec.structs.replace(DRIVES["elbow"], kp=9.0)}
+    store = replace(store, header=msgspec.structs.replace(store.header, drives=wrong))
     asked = ("elbow.mass", "shoulder.damping", "controller.elbow.kp", "tip.position.z=-0.2:-0.5:0")
     found = identify(str(ARM), store, tmp_path / "run", parameters=asked, settings=SETTINGS).figures
     values = {entry.name: entry.value for entry in found.parameters}
-    truth = {"elbow.mass": 1.1, "shoulder.damping": 0.3, "controller.elbow.kp": 12.0, "tip.position.z": -0.25}
+    truth = {"elbow.mass": 1.1, "shoulder.damping": 0.3, "actuator.elbow.kp": 12.0, "tip.position.z": -0.25}
     assert values == pytest.approx(truth, rel=0.03)
     assert {"tip.position.x", "tip.quaternion.rz"} <= set(found.scale)
     assert found.scale["tip.position.x"] == pytest.approx(1e-3)
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_said_in_one_line(closed, mechanism, tmp_path, capsys):
     log(mechanism, {}, episodes=2, tip=False).write(torques)
     unknown = tmp_path / "unknown.h5"
     bare = Store.open(closed)
-    replace(bare, header=msgspec.structs.replace(bare.header, controller=None)).write(unknown)
+    replace(bare, header=msgspec.structs.replace(bare.header, drives={})).write(unknown)
 
     def refused(data, settings, message, *more):
         (tmp_path / "settings.yaml").write_text(json.dumps({"parameters": ["elbow.mass"], **FAST, **settings}))
@@ -154,12 +154,13 @@ def test_what_is_wrong_is_said_in_one_line(closed, mechanism, tmp_path, capsys):
     refused(closed, {"sensors": {"tip": {**tip, "noise": 0.0}}}, "noise is [0.0]; valid: standard deviations above 0")
     refused(closed, {"sensors": {"tip": {**tip, "delay": 3.0}}}, "a delay of 3 s is longer than windows of 0.2 s")
     refused(closed, {"sensors": {"tip": {**tip, "kind": "camera"}}}, "unknown kind of sensor 'camera'; valid:")
-    refused(closed, {"controller": {"kind": "mpc"}}, "unknown controller 'mpc'; valid: pd, velocity")
-    refused(closed, {"controller": {"kp": {"wrist": 1.0}}}, "kp names 'wrist', which is not driven")
-    refused(closed, {"controller": {"kp": -1.0}}, "kp is -1.0; valid: finite numbers of at least 0")
+    refused(closed, {"controller": {"kind": "mpc"}}, "controller: unknown kind 'mpc'; valid: pd, velocity")
+    refused(closed, {"controller": {"kp": {"wrist": 1.0}}}, "drives of the log: 'shoulder' has none; valid")
+    refused(closed, {"drives": {"wrist*": {}}}, "the pattern 'wrist*' matches nothing; valid: patterns of")
+    refused(closed, {"controller": {"kp": -1.0}}, "kp is -1.0; valid: a finite number of at least 0")
     refused(closed, {"controller": {"updates": 3}}, "updates is 3; valid: a divisor of the 4 substeps")
-    refused(unknown, {}, "hold targets of a controller; valid: `controller` in the settings")
-    refused(torques, {"controller": {"kp": 1.0}}, "a controller is given, but the data hold each torque that acted")
+    refused(unknown, {}, "hold position targets, and nothing says which gains follow them; valid: `drives:")
+    refused(torques, {"controller": {"kp": 1.0}}, "drives are given, but the data hold each torque that acted")
     refused(closed, {"torque_offset": 0.1}, "torque_offset is that of logs of torques")
     refused(torques, {"positions": False, "velocities": False}, "both left out, and there are no sensors")
     refused(closed, {"parameters": ["tip.delay"]}, "'tip.delay' matches no quantity")

@@ -18,7 +18,7 @@ from neurodyn.identify.drives import driven_by
 from neurodyn.interop import export_identified
 from tests.interop.open_loop import open_loop_error, plugin_path, with_networks
 from tests.interop.runs import network_run, network_torques, random_start, write_arm
-from tests.stand_in import CONTROLLER
+from tests.stand_in import DRIVES
 
 MOTORS = "".join(f'<motor name="{name}" joint="{name}" gear="2"/>' for name in ("pan", "lift", "elbow"))
 TORQUE = Augmentation(
@@ -134,7 +134,7 @@ def test_an_ant_on_the_ground_moves_in_plain_mujoco_as_its_model(tmp_path):
 
 
 def test_the_stand_in_behind_its_controller_moves_as_its_model(tmp_path):
-    robot = robots.load("cartpole").behind(CONTROLLER)
+    robot = robots.load("cartpole").behind(DRIVES)
     plain = declared_hybrid(robot, contact="soft", parameters=["hinge.mass=2.5", "slider.damping=40"])
     rail = Augmentation(
         quantities=("torque.slider", "torque.hinge"), inputs=("qd.slider", "qd.hinge", "sin(q.hinge)"),

@@ -6,6 +6,7 @@ import yaml
 
 from neurodyn import robots
 from neurodyn.core.config import from_dict, to_dict
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import expand
@@ -42,6 +43,46 @@ def test_patterns_stand_for_the_joints_that_they_match_in_order():
     assert robot.range.qd["base.vx"] == (-10, 10)  # a later pattern overrides an earlier one
     assert robot.range.qd["base.vz"] == (-5, 5)
     assert robot.range.qd["LH_HAA"] == (-40, 40)
+
+
+TABLE = """joint, kp, kd, effort_limit, kind
+*_HAA, 80.0, 2.0, , pd
+*_KFE, 60, 1.5, 40, pd
+RF_KFE, 55, 1, 30, pd
+"""
+
+
+def test_gains_by_joint_are_read_from_a_table(tmp_path):
+    declared = {**SHORT, "drives": "gains.csv", "sampling": {"height": [0.5, 0.6]}}
+    path = tmp_path / "dog.yaml"
+    (tmp_path / "gains.csv").write_text(TABLE)
+    robot = from_dict(expand(declared, str(path)), Robot)
+    assert robot.drives["LF_HAA"] == Drive(kind="pd", kp=80.0, kd=2.0)
+    assert robot.drives["LH_KFE"] == Drive(kind="pd", kp=60.0, kd=1.5, effort_limit=40.0)
+    assert robot.hold_gains() == (
+        (80.0, 60.0, 80.0, 55.0, 80.0, 60.0, 80.0, 60.0),
+        (2.0, 1.5, 2.0, 1.0) + (2.0, 1.5) * 2,
+    )
+    assert robot.command == "target"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (None, "gains.csv: cannot be read as a table of drives"),
+        ("name,kp\nLF_HAA,1\n", "a row names no joint or is too long; valid: columns joint, kp, kd"),
+        ("joint,kp\nLF_HAA,1,2\n", "a row names no joint or is too long"),
+        ("joint,kp,kd\n*,1,2\n*,1,2\n", "has '\\*' twice; valid: a row for each joint"),
+        ("joint,kp,kd\nLM_*,1,2\n", "the pattern 'LM_\\*' matches nothing"),
+        ("joint,kp,kd\n*,stiff,2\n", "kp"),
+        ("joint,kp,ki\n*,1,2\n", "ki"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path, table, message):
+    if table is not None:
+        (tmp_path / "gains.csv").write_text(table)
+    with pytest.raises(InputError, match=message):
+        from_dict(expand({**SHORT, "drives": "gains.csv"}, str(tmp_path / "dog.yaml")), Robot)
 
 
 def test_a_plain_name_overrides_a_pattern_wherever_it_stands():

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import Tensor
 
 from neurodyn.control.resolve import open_dynamics
@@ -149,6 +150,21 @@ def test_actions_bend_servos_by_a_quarter_of_their_force(task, folder):
     assert control.target is not None
     np.testing.assert_allclose(control.target[0], np.array(robot.nominal_q()) + 0.4, rtol=1e-5)
     torch.testing.assert_close(task.action_of(control.target), torch.ones(1, 8))
+
+
+def test_a_robot_with_pd_drives_keeps_them(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "dog")
+    declared = yaml.safe_load((tmp_path / "dog" / "robot.yaml").read_text())
+    declared.pop("gains", None)
+    drives = {"*_thigh": {"kind": "pd", "kp": 50.0, "kd": 2.0}, "*_calf": {"kind": "pd", "kp": 30.0, "kd": 1.0}}
+    (tmp_path / "dog" / "robot.yaml").write_text(yaml.safe_dump({**declared, "drives": drives}))
+    task = load(f"velocity@{tmp_path / 'dog'}")
+    assert {drive.kind for drive in task.declaration().drives.values()} == {"pd"}
+    control = task.control(torch.zeros(1, 8), Quantities("a test", {}), _memory(task))
+    gains = {"thigh": (50.0, 2.0), "calf": (30.0, 1.0)}
+    assert list(zip(*control.kp.tolist(), *control.kd.tolist(), strict=True)) == [
+        gains[name.partition("_")[2]] for name in task.actions
+    ]
 
 
 def test_it_stands_in_the_nominal_pose_with_its_feet_at_rest(task, dynamics, monkeypatch):

@@ -33,9 +33,7 @@ from .description.couplings import (
     Waypoint as Waypoint,
 )
 from .description.drive import (
-    DRIVE_LAWS as DRIVE_LAWS,
-    GAINS as GAINS,
-    Controller as Controller,
+    DRIVE_KINDS as DRIVE_KINDS,
     Drive as Drive,
     DriveLaw as DriveLaw,
     DriveNetwork as DriveNetwork,

@@ -2,7 +2,8 @@
 """Frozen structs read from YAML, TOML and JSON (`Config`) or written to JSON as results (`Record`)."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -10,7 +11,7 @@ import msgspec
 import yaml
 from msgspec import UNSET
 
-from neurodyn.core.errors import MOST_COUNT, InputError, among, nearest, require, suggestion
+from neurodyn.core.errors import MOST_COUNT, InputError, among, choices, nearest, require, suggestion
 from neurodyn.core.plain_data import parse_text, read_text
 
 T = TypeVar("T")
@@ -21,15 +22,19 @@ EXTENDS = "extends"
 _SUFFIXES = {".yaml", ".yml", ".toml", ".json"}
 
 
+Aliases = Mapping[str, str | tuple[str, Callable[[Any], Any]]]
+"""Current names of older keys, with a function from the older value to the current one if it changed."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base class of all declarations and settings: frozen, keyword-only, unknown keys refused.
 
     Attributes:
-        aliases: Current name of each deprecated top-level key that files may still use.
+        aliases: Deprecated keys that files may still use.
         presets: Folder of the shipped presets that a file can extend by name; None for none.
     """
 
-    aliases: ClassVar[Mapping[str, str]] = {}
+    aliases: ClassVar[Aliases] = {}
     presets: ClassVar[Path | None] = None
 
 
@@ -87,14 +92,48 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
 
 
 def renamed(data: Any, kind: Any, where: str) -> Any:
-    """Return data with deprecated keys renamed to current ones, or raise an InputError if both are present."""
-    aliases = getattr(kind, "aliases", {})
-    if not isinstance(data, dict) or not aliases.keys() & data.keys():
+    """Return data with deprecated keys renamed to current ones, or raise an InputError if both are present.
+
+    Nested settings are included.
+    """
+    own = get_origin(kind) or kind
+    if not isinstance(data, dict) or not isinstance(own, type) or not issubclass(own, msgspec.Struct):
         return data
-    for old, new in aliases.items():
-        if old in data and new in data:
-            raise InputError(f"{where}: has both `{new}` and its older name `{old}`; valid: one of them")
-    return {aliases.get(key, key): value for key, value in data.items()}
+    aliases, current = getattr(kind, "aliases", {}), {}
+    for key, value in data.items():
+        alias = aliases.get(key, key)
+        name, change = (alias, None) if isinstance(alias, str) else alias
+        if name != key and name in data:
+            raise InputError(f"{where}: has both `{name}` and its older name `{key}`; valid: one of them")
+        current[name] = value if change is None else change(value)
+    for field in msgspec.structs.fields(kind):
+        if isinstance(current.get(field.encode_name), dict):
+            current[field.encode_name] = renamed(current[field.encode_name], field.type, where)
+    return current
+
+
+def expand_keys(table: Any, names: Sequence[str], where: str) -> Any:
+    """Return a table with patterns as keys as a table of `names` alone, in their order.
+
+    A plain name overrides every pattern, and a later pattern an earlier one. Anything other than a table is returned
+    unchanged; a pattern that matches nothing raises InputError with `where`.
+    """
+    if not isinstance(table, Mapping):
+        return table
+    whole: dict[Any, Any] = {}
+    for key, value in table.items():
+        if not _is_pattern(key, names):
+            whole.setdefault(key, value)
+            continue
+        matched = [name for name in names if fnmatchcase(name, key)]
+        if not matched:
+            raise InputError(f"{where}: the pattern {key!r} matches nothing; valid: patterns of {choices(names)}")
+        whole |= dict.fromkeys(matched, value)
+    return whole | {key: value for key, value in table.items() if not _is_pattern(key, names)}
+
+
+def _is_pattern(key: Any, names: Sequence[str]) -> bool:
+    return isinstance(key, str) and bool(set("*?[") & set(key)) and key not in names
 
 
 _WORDS = {

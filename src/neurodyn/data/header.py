@@ -6,16 +6,16 @@ import zlib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import h5py
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.config import Aliases, Config, from_dict, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive, drives_of_controller
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.sensors import Stream, stream_columns
@@ -86,11 +86,14 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         groups: Names of the groups that episodes belong to.
         runs: Names of the runs that episodes were cut from.
         streams: Sensor streams, in the order of their columns.
-        controller: Controller from target controls to torques; None if controls are torques or it is unknown.
+        drives: Drives, by joint or pattern, that follow target controls; empty if controls are torques or they are
+            unknown.
         parameters: Declared values of the quantities that vary between episodes, by name, in column order; empty if
             none does.
         schema_version: Version of the file layout.
     """
+
+    aliases: ClassVar[Aliases] = {"controller": ("drives", drives_of_controller)}
 
     spec: StateSpec
     source: Literal["teacher", "log"]
@@ -106,7 +109,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     groups: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     streams: tuple[Stream, ...] = ()
-    controller: Controller | None = None
+    drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     parameters: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 

@@ -273,8 +273,8 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
         ):
             if one != other:
                 raise InputError(f"stores with other {what} do not join; valid: stores that were written alike")
-        if store.header.controller != first.controller:
-            raise InputError("stores of logs with other controllers do not join; valid: one controller for all")
+        if store.header.drives != first.drives:
+            raise InputError("stores of logs with other drives do not join; valid: the same drives for all")
     tables, begin = [], 0
     for number, store in enumerate(stores):
         table = store.table.copy()

@@ -14,7 +14,6 @@ from .batch import (
 from .coordinates import position_difference as position_difference
 from .driven import driven as driven
 from .guard import DivergedError as DivergedError, Fault as Fault, watching as watching
-from .hybrid.closed_loop import LAWS as LAWS, ClosedLoop as ClosedLoop
 from .hybrid.declared import declared_hybrid as declared_hybrid
 from .hybrid.model import HybridDynamics as HybridDynamics
 from .hybrid.readings import MountedSensor as MountedSensor, SensorModel as SensorModel

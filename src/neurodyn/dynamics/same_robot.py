@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.drive import pd_gains
 from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.store import Store
@@ -17,7 +18,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.multibody.drives.drive import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import source_digest
-from neurodyn.robots.data import as_logged, controller_of, grounded
+from neurodyn.robots.data import as_logged, drives_of_log, grounded
 
 
 def require_robot(model: Dynamics, robot: Robot) -> None:
@@ -90,7 +91,7 @@ def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, Contac
 def as_declared(robot: Robot, store: Store) -> Store:
     """Return a log with the mechanism, contact points and ground of its robot as declared, for known physics.
 
-    The mechanism has the log's controller in its drives. Simulated data, and anything that a log holds itself, are
+    The mechanism has the log's drives. Simulated data, and anything that a log holds itself, are
     unchanged.
 
     Raises:
@@ -108,28 +109,27 @@ def as_declared(robot: Robot, store: Store) -> Store:
     built = simulated_header(commanded, articulation(commanded), store.header.scene, seed=0, simulator={})
     filled = msgspec.structs.replace(
         store.header, fingerprint=built.fingerprint, mechanism=built.mechanism, simulator=built.simulator,
-        contact_points=header.contact_points or built.contact_points, controller=controller_of(robot, header),
+        contact_points=header.contact_points or built.contact_points, drives=drives_of_log(robot, header),
     )  # fmt: skip
     return dataclasses.replace(store, header=filled)
 
 
 def as_torques(robot: Robot, store: Store) -> Store:
-    """Return a log of targets with the torques of its controller at the start of each frame, for a model of torques.
+    """Return a log of targets with the torques of its drives at the start of each frame, for a model of torques.
 
     Raises:
-        InputError: The controller is not known, or is not a PD controller.
+        InputError: The drives are not known, or are no PD drives.
     """
-    spec, controller = store.header.spec, controller_of(robot, store.header)
-    if controller is None:
+    spec, drives = store.header.spec, as_logged(robot, store.header).drives
+    if spec.control_kind != "target" or robot.command != "torque":
         return store
-    drives = robot.behind(controller).drives
-    kp, kd = (torch.tensor([getattr(drives[name], gain) for name in spec.controls]) for gain in ("kp", "kd"))
+    kp, kd = map(torch.tensor, pd_gains(drives, spec.controls))
     most = torch.tensor([drives[name].effort_limit or torch.inf for name in spec.controls])
     frames = np.array(store.frames)
     q, qd, control = (torch.from_numpy(store.columns(name, frames)) for name in ("q", "qd", "control"))
     torque = pd_torque(spec, q, qd, control, kp, kd)
     control.copy_(torch.minimum(torch.maximum(torque, -most), most))
     header = msgspec.structs.replace(
-        store.header, spec=msgspec.structs.replace(spec, control_kind="torque"), controller=None
+        store.header, spec=msgspec.structs.replace(spec, control_kind="torque"), drives={}
     )  # fmt: skip
     return dataclasses.replace(store, header=header, frames=frames)

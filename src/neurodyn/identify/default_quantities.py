@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import DRIVE_LAWS, Controller, Drive, behind_controller
+from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
 from neurodyn.identify.coordinates import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 from neurodyn.identify.run import LONGEST_DELAY
 from neurodyn.robots import Robot
+from neurodyn.robots.data import as_logged
 
 _DRY, _VISCOUS, _ROTOR = 0.01, 0.01, 0.1
 """Sizes below which friction, damping and armature do not matter: shares of the largest torque, of that torque at the
@@ -33,15 +34,9 @@ LIMITS = (".lower", ".upper")
 def with_motors(robot: Robot, store: Store) -> Robot:
     """Return a robot with a drive on every driven joint, with a lag and room for a delay.
 
-    If the log holds targets and the robot takes torques, the drives are the controllers from the log's column map or
-    from the declaration's `gains`.
-
-    Raises:
-        InputError: The log holds targets, and their controller is unknown.
+    For a log of targets they follow these. Errors: see `robots.data.as_logged`.
     """
-    if store.header.spec.control_kind == "target" and robot.spec.control_kind == "torque":
-        robot = msgspec.structs.replace(robot, drives=controllers(robot, store.header.controller))
-    return with_lag(robot)
+    return with_lag(msgspec.structs.replace(robot, drives=as_logged(robot, store.header).drives))
 
 
 def with_lag(robot: Robot) -> Robot:
@@ -52,7 +47,7 @@ def with_lag(robot: Robot) -> Robot:
         if drive.prescribes_motion:
             drives[name] = drive
             continue
-        law = DRIVE_LAWS[drive.kind]
+        law = DRIVE_KINDS[drive.kind]
         if law.damping is not None:  # a lag would make its damping explicit
             drives[name] = msgspec.structs.replace(
                 drive, longest_delay=drive.longest_delay or max(LONGEST_DELAY, drive.longest_held_delay)
@@ -65,18 +60,6 @@ def with_lag(robot: Robot) -> Robot:
             ),
         )  # fmt: skip
     return msgspec.structs.replace(robot, drives=drives)
-
-
-def controllers(robot: Robot, controller: Controller | None) -> dict[str, Drive]:
-    """Return a PD drive for each driven joint, from the controller of a log or the gains of a declaration."""
-    if controller is not None and controller.kind == "pd":
-        return behind_controller(robot.drives, controller, tuple(robot.actuated))
-    if robot.gains is not None:
-        return {name: Drive(kind="pd", kp=robot.gains.hold[0], kd=robot.gains.hold[1]) for name in robot.actuated}
-    raise InputError(
-        f"log of {robot.name!r}: its controls are position targets, and nothing says which gains follow them; valid: "
-        "`controller: {kp: ..., kd: ...}` in the column map of the import, or `gains` in the declaration"
-    )
 
 
 def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:

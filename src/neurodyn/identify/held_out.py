@@ -21,7 +21,7 @@ from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory, Window
 from neurodyn.dynamics.coordinates import position_difference
-from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import (
     MOVING,
@@ -70,7 +70,7 @@ class HeldOut(Record, frozen=True):
 
 
 def hybrid_forecast(
-    dynamics: DrivenModel, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
+    dynamics: HybridDynamics, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
 ) -> Forecast:
     """Return the forecast of a hybrid model from states as logged or estimated from `context` past frames."""
     history = dynamics.spec.context
@@ -161,7 +161,7 @@ def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, row
 
 @torch.no_grad()
 def noise_floor(
-    dynamics: DrivenModel,
+    dynamics: HybridDynamics,
     windows: FitWindows,
     past: int,
     noise: Noise,
@@ -191,7 +191,7 @@ def noise_floor(
 
 
 def own_motion(
-    dynamics: DrivenModel, windows: FitWindows, noise: Noise, environments: RecordedEnvironments, seed: int
+    dynamics: HybridDynamics, windows: FitWindows, noise: Noise, environments: RecordedEnvironments, seed: int
 ) -> FitWindows:
     """Return the model's own motion in windows as measured with white noise; non-finite roll-outs are left out."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))

@@ -27,7 +27,6 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.certainty import Certainty, certainty, values_by_log
@@ -61,7 +60,7 @@ from neurodyn.identify.result import (
     SensorErrors,
     TorqueErrors,
 )
-from neurodyn.identify.sensors import LogSensors
+from neurodyn.identify.sensors import LogSensors, behind_log
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, frames_before, start_of, started
 from neurodyn.learn.devices import threads as torch_threads
@@ -174,28 +173,29 @@ class _Identification:
     ) -> None:
         self.out, self.settings, self.progress, self.callbacks = out, settings, progress, callbacks
         self.inverse = settings.method == "inverse-dynamics"
+        self.declared = problem.robot
+        self.problem = problem = replace(problem, robot=behind_log(problem.robot, problem.store.header, settings))
+        behind = problem.robot is not self.declared
         self.engine = settings.engine(problem.robot)
         self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
         quantities = nominal(self.mechanism, self.engine.contact)
         self.sensing = LogSensors.of(
             problem.robot, problem.store, settings, quantities, problem.parameters, self.mechanism.bounds()
         )
-        self.problem = problem = replace(problem, store=self.sensing.store)
         require_data(problem.robot, problem.store)
         self.specs = self.sensing.specs
-        if problem.beside and self.sensing.controller is not None:
+        if problem.beside and behind:
             raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
         self.start: Start = start_of(problem.store, settings.start)
         networks = (problem.blueprint or Blueprint()).augmentations
-        acting = any(not drive.prescribes_motion for drive in self.mechanism.drives.values())
+        if behind and any(name.startswith("control.") for one in networks for name in one.inputs):
+            raise InputError(
+                "identification: the data hold targets, not torques; valid: networks without control inputs"
+            )
+        acting = any(not drive.prescribes_motion for drive in self.declared.drives.values())
         remembers = acting or any(one.remembers for one in networks)
         self.context = settings.context if self.start == "past" else 0
         self.history = settings.history if remembers else 0
-        if remembers and self.sensing.controller is not None:
-            raise InputError(
-                "identification: networks and drives with a memory do not act beside a controller of the log; valid: "
-                "a drive of kind pd in its place"
-            )
         self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
@@ -206,8 +206,8 @@ class _Identification:
         ]
         self.started_at, self.spent_before = time.perf_counter(), self._clock()
 
-    def model(self, blueprint: Blueprint | None = None) -> DrivenModel:
-        """Return a model with nominal parameters, inside the loop of the log's controller if there is one."""
+    def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
+        """Return a model with nominal parameters, behind the drives of a log of targets."""
         settings = self.settings
         config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=self.history)
         model = HybridDynamics(
@@ -216,7 +216,13 @@ class _Identification:
         )  # fmt: skip
         model.training_range = training_range(self.problem.store)
         model.compute_device = self.problem.device
-        return self.sensing.driven(model)
+        return model
+
+    def save(self, model: HybridDynamics) -> None:
+        """Save a model, which takes the commands of the declared robot."""
+        own = model if self.problem.robot is self.declared else model.with_drives(self.declared.drives)
+        assert own is not None  # no network sees the log's targets
+        HYBRID.save(self.out, own)
 
     def run(self, resume: bool) -> Identification:
         record = IdentificationRecord(
@@ -243,7 +249,7 @@ class _Identification:
             for model in filter(None, (identified, self.hybrid)):
                 model.physical.set_values(values[: len(model.physical.specs)])
             if self.hybrid is None:
-                HYBRID.save(self.out, identified.settle())
+                self.save(identified)
             else:
                 self._networks(identified, residuals, metrics, going_on)
             runs = self._whole_runs(identified, residuals.noise)
@@ -253,7 +259,7 @@ class _Identification:
             metrics.conclude(converged=result.converged, reason=result.reason, seconds=result.seconds)
         return Identification(result, self._sample(identified, residuals.noise), runs)
 
-    def _residuals(self, model: DrivenModel) -> Residuals:
+    def _residuals(self, model: HybridDynamics) -> Residuals:
         settings, store = self.settings, self.problem.store
         past = self.history if model.memory else 0
         windows = fit_windows(
@@ -326,7 +332,7 @@ class _Identification:
         self._show(share, f"{what}, {done} of {everything}")
         return self._out_of_time()
 
-    def _networks(self, identified: DrivenModel, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
+    def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, model = self.settings, self.hybrid
         windows = NetworkWindows(
@@ -339,9 +345,7 @@ class _Identification:
         if settings.minutes is not None:
             used = (self._clock() - self.spent_before) / 60.0
             budget = TrainingBudget(minutes=max(0.05, settings.minutes - used), clock=settings.clock)
-        learner = NetworkLearner(
-            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best.settle())
-        )
+        learner = NetworkLearner(model, windows, network, seed=settings.seed, save=self.save)
         loop = TrainingLoop(
             learner, budget, self.out, name=NETWORK_STATE, validations=network.validations, patience=network.patience,
             callbacks=self.callbacks, progress=self.progress,
@@ -352,7 +356,7 @@ class _Identification:
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
-    def _started_windows(self, model: DrivenModel, split: Split, most: int, noise: Noise) -> FitWindows:
+    def _started_windows(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
         before = frames_before(self.context, self.history)
         windows = fit_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
@@ -360,7 +364,7 @@ class _Identification:
         return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
 
     def _result(
-        self, identified: DrivenModel, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
+        self, identified: HybridDynamics, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
     ) -> IdentificationFigures:
         residuals, analysis = searched.residuals, known.analysis
         text = warning(analysis)
@@ -443,7 +447,7 @@ class _Identification:
         values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
         return SearchMinima(starts=self.starts, costs=searched.costs.tolist(), values=values)
 
-    def _whole_runs(self, identified: DrivenModel, noise: Noise) -> list[RunFit]:
+    def _whole_runs(self, identified: HybridDynamics, noise: Noise) -> list[RunFit]:
         split = held_out_split(self.problem.store)
         forecasts = self._forecasts(identified, noise)
         best, model = ("hybrid", self.hybrid) if self.hybrid is not None else ("identified", identified)
@@ -453,7 +457,7 @@ class _Identification:
             frames=self.frames, past=self._past(), perfect=(forecasts[best], measured),
         )  # fmt: skip
 
-    def _forecasts(self, identified: DrivenModel, noise: Noise) -> dict[str, Forecast]:
+    def _forecasts(self, identified: HybridDynamics, noise: Noise) -> dict[str, Forecast]:
         hybrids = {"nominal": self.model(), "identified": identified}
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
@@ -464,7 +468,7 @@ class _Identification:
         }
 
     def _errors(
-        self, identified: DrivenModel, noise: Noise
+        self, identified: HybridDynamics, noise: Noise
     ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
         """Return errors on held-out windows by model, the noise floor, and a description of the windows."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
@@ -488,7 +492,7 @@ class _Identification:
         """Return the number of frames before a held-out forecast: the most that any model uses."""
         return max([frames_before(self.context, self.history), *(model.spec.context for model in self.beside.values())])
 
-    def _sample(self, identified: DrivenModel, noise: Noise) -> Sample:
+    def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
         """Return one held-out window with motion, and the forecast of each model for it."""
         store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
         windows = fit_windows(store, held_out_split(store), past + self.frames, most=200)

@@ -28,7 +28,6 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.workers import in_threads
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
-from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
@@ -112,7 +111,7 @@ class Residuals:
     """Residuals of a hybrid model over windows of logs.
 
     Attributes:
-        dynamics: The model, or its closed loop with a controller; network weights are constant.
+        dynamics: The model; network weights are constant.
         windows: The windows.
         noise: Noise of the joint sensors.
         measured: Readings of other sensors; None if none are compared.
@@ -126,7 +125,7 @@ class Residuals:
 
     def __init__(
         self,
-        dynamics: DrivenModel,
+        dynamics: HybridDynamics,
         windows: FitWindows,
         noise: Noise,
         options: ResidualOptions | None = None,
@@ -372,8 +371,6 @@ class Residuals:
     def _threads(self) -> int:
         """Number of threads that may simulate at once."""
         dynamics, ground = self.dynamics, self.windows.ground
-        if type(dynamics) is not HybridDynamics:  # a controller may keep a state
-            return 1
         around = None if self._environments is None else self._environments.at(None if ground is None else ground[:1])
         return min(dynamics.threads, _COLUMNS) if dynamics.parallel(dynamics.resolve_environment(around)) else 1
 
@@ -452,29 +449,29 @@ class Residuals:
         for first in range(0, len(rows), chunk):
             picked = rows[first : first + chunk]
             physical, shift, torque = (x[first : first + chunk] for x in flat)
-            path, driven = self._rollout(physical, shift, torque, picked)
+            path, control = self._rollout(physical, shift, torque, picked)
             positions = position_difference(self._spec, path.q[:, 1:], w.q[picked, 1:])
             channels = [positions, path.qd[:, 1:] - w.qd[picked, 1:]]
             if self.measured is not None:
-                channels.append(self._sensed(self.measured, path, driven, physical, picked))
+                channels.append(self._sensed(self.measured, path, control, physical, picked))
             parts.append(torch.cat(channels, -1))
         return torch.cat(parts).view(sets, w.count, w.frames, len(self.scale))
 
     def _sensed(
-        self, measured: ComparedReadings, path: Trajectory, torque: Tensor, physical: Tensor, rows: Tensor
+        self, measured: ComparedReadings, path: Trajectory, control: Tensor, physical: Tensor, rows: Tensor
     ) -> Tensor:  # fmt: skip
         """Return the errors of sensors along roll-outs, shape [N, T, channels]."""
         environment, ground = None, self.windows.ground
         if self._environments is not None:
-            poses = None if ground is None else ground[rows].repeat_interleave(torque.shape[1], 0)
+            poses = None if ground is None else ground[rows].repeat_interleave(control.shape[1], 0)
             environment = self._environments.at(poses)
-        model, sensed = len(self.dynamics.plant.physical.specs), len(self.dynamics.physical.specs)
+        model = len(self.dynamics.physical.specs)
         return measured.errors(
-            path, torque, physical[:, :model], physical[:, sensed:], self.dynamics.weights.detach(), environment, rows
+            path, control, physical[:, :model], physical[:, model:], self.dynamics.weights.detach(), environment, rows
         )
 
     def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> tuple[Trajectory, Tensor]:
-        """Return roll-outs and the torques of their frames."""
+        """Return roll-outs and the controls of their frames."""
         w = self.windows
         q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
@@ -483,7 +480,8 @@ class Residuals:
             environment = self._environments.at(None if w.ground is None else w.ground[rows])
         control, quantities = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
         context = w.context(state, rows)
-        return self.dynamics.driven(context, control, quantities, self.dynamics.weights.detach(), environment)
+        weights = self.dynamics.weights.detach()
+        return self.dynamics.simulate(context, control, quantities, weights, environment), control
 
 
 def without_jumps(derivatives: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import msgspec
 
 from neurodyn.core.config import read_config
 from neurodyn.core.description.blueprint import Blueprint
-from neurodyn.core.description.drive import DRIVE_LAWS, Drive
+from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request, names_of
@@ -46,19 +46,24 @@ def with_drives(robot: Robot, kind: str) -> Robot:
     Raises:
         InputError: There is no such kind, or a PD drive has no gains to start from.
     """
-    DRIVE_LAWS.require(kind)
+    DRIVE_KINDS.require(kind)
     start = Drive(longest_delay=LONGEST_DELAY, kind=kind)
-    missing = [name for name in DRIVE_LAWS[kind].needs if getattr(start, name) is None]
+    missing = [name for name in DRIVE_KINDS[kind].needs if getattr(start, name) is None]
+    starts = dict.fromkeys(robot.actuated, start)
     undriven = [name for name in robot.actuated if name not in robot.drives]
     if missing and undriven:
-        if robot.gains is None or missing != ["kp", "kd"]:
+        held = robot.hold_gains()
+        if held is None or missing != ["kp", "kd"]:
             raise InputError(
                 f"robot {robot.name!r}: a drive of kind {kind!r} at {undriven[0]!r} needs {' and '.join(missing)} to "
                 f"start from; valid: `drives: {{{undriven[0]}: {{kind: {kind}, ...}}}}` in the declaration, or `gains` "
                 "with hold"
             )
-        start = msgspec.structs.replace(start, kp=robot.gains.hold[0], kd=robot.gains.hold[1])
-    return msgspec.structs.replace(robot, drives={**dict.fromkeys(undriven, start), **robot.drives})
+        starts = {
+            name: msgspec.structs.replace(start, kp=kp, kd=kd)
+            for name, kp, kd in zip(robot.actuated, *held, strict=True)
+        }
+    return msgspec.structs.replace(robot, drives=starts | robot.drives)
 
 
 def drive_parameters(robot: Robot) -> tuple[str, ...]:
@@ -66,7 +71,7 @@ def drive_parameters(robot: Robot) -> tuple[str, ...]:
     free = []
     for name, drive in robot.drives.items():
         quantities = drive.quantities()
-        free += [f"actuator.{name}.{what}" for what in DRIVE_LAWS[drive.kind].free if what in quantities]
+        free += [f"actuator.{name}.{what}" for what in DRIVE_KINDS[drive.kind].free if what in quantities]
         free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in quantities]
         if not drive.elastic:
             free += [

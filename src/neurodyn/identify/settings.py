@@ -9,8 +9,9 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.config import Config, load_preset, require_numbers
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.config import Aliases, Config, load_preset, require_numbers
+from neurodyn.core.description.drive import Drive, drives_of_controller
+from neurodyn.core.description.parameter import current_names
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
 from neurodyn.identify.population_search import SEARCHES
@@ -55,8 +56,8 @@ class IdentificationSettings(Config, frozen=True):
         per_log: Free quantities that vary between logs (a payload), with the standard deviation of the difference.
         sensors: Further sensors to compare (`core.description.sensors`), by name; they add to those that the robot
             declares, of which the ones in the data are compared.
-        controller: The controller of a log whose controls are targets: the loop is simulated. None for the controller
-            in the log's column map.
+        drives: Drives, by joint or pattern, that follow the targets of a log; empty for those in its column map. Laws
+            are evaluated once a frame unless `updates` is given.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
             without derivatives: for roll-outs over several impacts, from initial states as logged.
         starts: Starting points of the search; unset for 1, and 8 if contact quantities are free and the fit from one
@@ -88,6 +89,11 @@ class IdentificationSettings(Config, frozen=True):
         seed: Seed of all random numbers.
     """
 
+    aliases: ClassVar[Aliases] = {
+        "controller": ("drives", drives_of_controller),
+        "per_log": ("per_log", current_names),
+        "prior": ("prior", current_names),
+    }
     budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "clock", "network.steps", "network.validations", "threads")
 
     parameters: tuple[str, ...] = ()
@@ -107,7 +113,7 @@ class IdentificationSettings(Config, frozen=True):
     torque_offset: float = 0.0
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
-    controller: Controller | None = None
+    drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     optimiser: Optimiser = "levenberg-marquardt"
     starts: int | UnsetType = UNSET
     search: str = "basin-hopping"

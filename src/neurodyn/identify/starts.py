@@ -22,7 +22,6 @@ from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Tr
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.identify.least_squares import levenberg_marquardt
@@ -54,7 +53,7 @@ def frames_before(context: int, history: int) -> int:
 
 @torch.no_grad()
 def started(
-    dynamics: DrivenModel,
+    dynamics: HybridDynamics,
     windows: FitWindows,
     context: int,
     start: Start,

@@ -14,7 +14,7 @@ from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
-from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 from neurodyn.learn.learner import GradientLearner, LoopView, Validation
 from neurodyn.learn.optimiser import OPTIMISERS, Groups, Schedule, build_optimiser
@@ -90,12 +90,12 @@ class NetworkLearner(GradientLearner):
 
     def __init__(
         self,
-        model: DrivenModel,
+        model: HybridDynamics,
         windows: NetworkWindows,
         settings: NetworkTrainingSettings,
         *,
         seed: int,
-        save: Callable[[DrivenModel], None],
+        save: Callable[[HybridDynamics], None],
     ) -> None:
         """Prepare a training; `seed` is that of the batches, and `save` keeps the model as the best so far."""
         self._model, self._windows, self._settings, self._save = model, windows, settings, save

@@ -161,6 +161,12 @@ class Engine:
         return held_numbers(self.mechanism, self.config.ground)
 
     @property
+    def remembers(self) -> bool:
+        """Whether a step depends on earlier frames, unlike on torques that drives hold within a frame."""
+        networks = self.config.blueprint.augmentations
+        return bool(self.memory) and any(one.remembers for one in (*self.mechanism.drives.values(), *networks))
+
+    @property
     def nominal(self) -> tuple[float, ...]:
         """Nominal values of the parameters."""
         return tuple(self.constants[name] for name in self.config.free)
@@ -406,7 +412,8 @@ class Engine:
             return drive, transmission, DriveForce(0.0)
         if name not in self.mechanism.drives:
             return drive, transmission, DriveForce(command)
-        return drive, transmission, drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
+        force = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt, self.config.substeps)
+        return drive, transmission, force
 
     def _torques(
         self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: Mapping[int, Any],

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.config import read_config, read_plain
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, notice, unknown, unreadable
@@ -47,36 +47,39 @@ def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, 
     return _with_ground(open_data(path, robot.spec, robot.log_path, memory=memory, targets=targets), robot)
 
 
-def controller_of(robot: Robot, header: StoreHeader) -> Controller | None:
-    """Return the controller whose targets are the controls of a log; None for a log of the robot's own commands.
+def drives_of_log(robot: Robot, header: StoreHeader) -> dict[str, Drive]:
+    """Return the drives that follow the targets of a log; none for a log of the robot's own commands.
 
-    Without a controller in the log that of `gains: hold` in the declaration is taken, with a notice.
+    If the log does not have them, PD drives with `gains: hold` of the declaration are taken, with a notice.
 
     Raises:
-        InputError: The log holds targets, and their controller is not known.
+        InputError: The log holds targets, and nothing tells how they are followed.
     """
     if header.spec.control_kind != "target" or robot.command != "torque":
-        return None
-    if header.controller is not None:
-        return header.controller
-    if robot.gains is None:
+        return {}
+    if header.drives:
+        return header.drives
+    held = robot.hold_gains()
+    if held is None:
         raise InputError(
-            f"the data of {robot.name!r} hold targets of a controller; valid: `controller: {{kp: ..., kd: ...}}` in "
-            "the log's column map, or data with torques"
+            f"the data of {robot.name!r} hold position targets, and nothing says which gains follow them; valid: "
+            '`drives: {"*": {kind: pd, kp: ..., kd: ...}}` in the column map, `gains` in the declaration, or torques'
         )
-    kp, kd = robot.gains.hold
-    notice(f"robot {robot.name!r}: the log holds targets without a controller; taken for it: gains.hold")
-    return Controller(kp=kp, kd=kd, limit=dict(robot.actuated))
+    notice(f"robot {robot.name!r}: the log holds targets without drives; taken for them: gains.hold")
+    return {
+        name: Drive(kind="pd", kp=kp, kd=kd, effort_limit=effort)
+        for (name, effort), kp, kd in zip(robot.actuated.items(), *held, strict=True)
+    }
 
 
 def as_logged(robot: Robot, header: StoreHeader) -> Robot:
-    """Return a robot whose controls are those of its data: for a log of targets, with the log's controller as drives.
+    """Return a robot whose controls are those of its data: for a log of targets, behind the log's drives.
 
     Raises:
-        InputError: The controller is not known, or is not a PD controller.
+        InputError: The drives are not known, or do not fit the robot.
     """
-    controller = controller_of(robot, header)
-    return robot if controller is None else robot.behind(controller)
+    drives = drives_of_log(robot, header)
+    return robot.behind(drives) if drives else robot
 
 
 def grounded(robot: Robot, store: Store) -> Store:

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import BodyContact, Support, require_bodies
-from neurodyn.core.description.drive import Command, Controller, Drive, behind_controller, require_drives
+from neurodyn.core.description.drive import Command, Drive, combine_drives, pd_gains, require_drives
 from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
@@ -368,10 +368,23 @@ class Robot(Config, frozen=True):
         sampling = msgspec.structs.replace(self.sampling, control={})
         return msgspec.structs.replace(self, drives={}, actuated=self.joint_efforts(), sampling=sampling)
 
-    def behind(self, controller: Controller) -> "Robot":
-        """Return the robot with a log's controller in its drives, which then take position targets.
+    def hold_gains(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Return stiffness and damping by which targets of the driven joints are followed [N m/rad, N m s/rad].
 
-        Targets are sampled within the joints' limits. Errors: see `core.description.drive.behind_controller`.
+        They are those of drives that take targets, or else `gains.hold`; None for a robot without either.
+        """
+        if self.command == "target":
+            return pd_gains(self.drives, tuple(self.actuated))
+        if self.gains is None:
+            return None
+        kp, kd = self.gains.hold
+        return (kp,) * len(self.actuated), (kd,) * len(self.actuated)
+
+    def behind(self, drives: Mapping[str, Drive]) -> "Robot":
+        """Return the robot behind the drives of a log, whose targets it then takes.
+
+        Targets are sampled within the joints' limits. Arguments and errors: see
+        `core.description.drive.combine_drives`.
         """
         limits = {
             joint.name: (joint.lower, joint.upper)
@@ -379,7 +392,7 @@ class Robot(Config, frozen=True):
             if joint.name in self.actuated and joint.lower is not None and joint.upper is not None
         }
         return msgspec.structs.replace(
-            self, drives=behind_controller(self.drives, controller, tuple(self.actuated)), gains=None,
+            self, drives=combine_drives(self.drives, drives, tuple(self.actuated)), gains=None,
             sampling=msgspec.structs.replace(self.sampling, control=limits),
         )  # fmt: skip
 

@@ -5,17 +5,19 @@ Also expands its short forms: patterns of joint names as keys, and joints that s
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, require_numbers
+from neurodyn.core.config import Config, expand_keys, require_numbers
 from neurodyn.core.description.contacts import ChainJoint
+from neurodyn.core.description.drive import read_drive_table
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import COORDINATES
-from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.errors import InputError, require
 
 Interval = tuple[float, float]
 """Lower and upper bound."""
@@ -258,7 +260,6 @@ def chosen(name: str, values: dict[str, float]) -> float | None:
     return next((value for pattern, value in values.items() if fnmatchcase(name, pattern)), None)
 
 
-_WILD = frozenset("*?[")
 _RANGES = {"sampling": ("q", "qd", "control"), "reset": ("q", "qd"), "range": ("q", "qd")}
 
 
@@ -283,6 +284,8 @@ def expand(data: Any, where: str) -> Any:
         if key in whole:
             whole[key] = expand_keys(whole[key], scalars, f"{where}: {key}")
     controls = list(whole["actuated"]) if isinstance(whole.get("actuated"), dict) else []
+    if isinstance(whole.get("drives"), str):
+        whole["drives"] = read_drive_table(Path(where).parent / whole["drives"])
     if "drives" in whole:
         whole["drives"] = expand_keys(whole["drives"], controls, f"{where}: drives")
     names = {"q": scalars, "qd": rates, "control": controls}
@@ -293,29 +296,6 @@ def expand(data: Any, where: str) -> Any:
                 for key, value in whole[section].items()
             }
     return whole
-
-
-def expand_keys(table: Any, names: Sequence[str], where: str) -> Any:
-    """Return a table with patterns as keys as a table of `names` alone, in their order.
-
-    Anything other than a table is returned unchanged; a pattern that matches nothing raises InputError with `where`.
-    """
-    if not isinstance(table, Mapping):
-        return table
-    whole: dict[Any, Any] = {}
-    for key, value in table.items():
-        if not _is_pattern(key, names):
-            whole.setdefault(key, value)
-            continue
-        matched = [name for name in names if fnmatchcase(name, key)]
-        if not matched:
-            raise InputError(f"{where}: the pattern {key!r} matches nothing; valid: patterns of {choices(names)}")
-        whole |= dict.fromkeys(matched, value)
-    return whole | {key: value for key, value in table.items() if not _is_pattern(key, names)}
-
-
-def _is_pattern(key: Any, names: Sequence[str]) -> bool:
-    return isinstance(key, str) and bool(_WILD & set(key)) and key not in names
 
 
 def _is_named(joint: Any) -> bool:

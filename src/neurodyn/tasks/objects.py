@@ -18,7 +18,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.config import Config, from_dict, require_numbers
+from neurodyn.core.config import Config, expand_keys, from_dict, require_numbers
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.dynamics.batch import Control
@@ -26,7 +26,7 @@ from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots import Robot, load, locate
-from neurodyn.robots.sections import Interval, check_interval, expand_keys
+from neurodyn.robots.sections import Interval, check_interval
 from neurodyn.tasks.observations import POLICY, ObservationTerm, each
 from neurodyn.tasks.task import Memory, Task, uniform
 

@@ -191,8 +191,8 @@ class Velocity(VelocityTracking):
         self.legs = legs = _legs_of(declared)
         self.robot = locate(robot)
         self.name = f"{type(self).name}@{self.robot}"
-        self._gains = None if declared.command == "command" else _gains_of(declared)
-        self._declaration = _at_frame(declared if self._gains is None else _with_servos(declared, *self._gains))
+        self._gains = declared.hold_gains()
+        self._declaration = _at_frame(declared if declared.holds else _with_servos(declared))
         self.feet, self.contacts = legs.feet, tuple(declared.contacts)
         self._others = tuple(name for name in declared.contacts if name not in legs.feet)
         spec, rest = self._declaration.spec, legs.height
@@ -309,25 +309,21 @@ def _legs_of(robot: Robot) -> Legs:
     return robot.legs
 
 
-def _gains_of(robot: Robot) -> tuple[float, float]:
-    """Return stiffness and damping of the joints' controllers: those of drives that take targets, or `gains.hold`.
+def _with_servos(robot: Robot) -> Robot:
+    """Return a robot of torques with servos in its driven joints, which act in every step of its simulator.
 
     Raises:
-        InputError: The robot declares neither.
+        InputError: The robot declares no gains.
     """
-    if robot.gains is not None:
-        return robot.gains.hold
-    raise InputError(
-        f"task 'velocity' is not for robot {robot.name!r}: its joints take torques and it declares no gains; valid: "
-        "`gains: {kp: [...], kd: [...], spread: ..., hold: [KP, KD]}`"
-    )
-
-
-def _with_servos(robot: Robot, kp: float, kd: float) -> Robot:
-    """Return a robot with servos in its driven joints, which act in every step of its simulator."""
+    held = robot.hold_gains()
+    if held is None:
+        raise InputError(
+            f"task 'velocity' is not for robot {robot.name!r}: its joints take torques and it declares no gains; "
+            "valid: `gains: {kp: [...], kd: [...], spread: ..., hold: [KP, KD]}`, or `drives` of kind pd"
+        )
     servos = {
         name: Drive(kind="servo", kp=kp, kd=kd, force_range=(-effort, effort))
-        for name, effort in robot.actuated.items()
+        for (name, effort), kp, kd in zip(robot.actuated.items(), *held, strict=True)
     }
     return msgspec.structs.replace(robot, drives=servos, gains=None)
 

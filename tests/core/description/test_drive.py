@@ -20,7 +20,17 @@ def test_stages_that_are_absent_have_no_quantities():
 
 
 def test_every_number_has_a_unit():
-    others = {"kind", "feedback", "longest_delay", *PLACES, "muscle", "command_range", "force_range", "state"}
+    others = {
+        "kind",
+        "feedback",
+        "updates",
+        "longest_delay",
+        *PLACES,
+        "muscle",
+        "command_range",
+        "force_range",
+        "state",
+    }
     assert set(Drive.__struct_fields__) - others == set(UNITS)
 
 

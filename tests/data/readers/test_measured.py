@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import import_logs, read_column_map, read_logs
@@ -69,13 +69,20 @@ def test_frames_near_no_reading_have_none():
     assert np.isnan(SensorReadings(np.zeros(0), np.zeros((0, 3)), slice(0, 0)).at(np.zeros(2), 0.1)).all()
 
 
-def test_targets_and_their_controller_travel_with_the_data(tmp_path):
-    controller = {"kind": "pd", "kp": 40.0, "kd": {"lift": 2.0, "turn": 1.0}}
-    columns = npz_map(control_kind="target", controller=controller)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"controller": {"kp": 40.0, "kd": {"lift": 2.0, "turn": 1.0}}},
+        {"drives": {"lift": {"kind": "pd", "kp": 40, "kd": 2}, "turn": {"kind": "pd", "kp": 40, "kd": 1}}},
+    ],
+)
+def test_targets_and_their_drives_travel_with_the_data(tmp_path, given):
+    columns = npz_map(control_kind="target", **given)
     store = import_logs([npz(tmp_path / "log.npz")], columns, SPEC, tmp_path / "log.h5")
     store = Store.open(tmp_path / "log.h5")
     assert store.header.spec.control_kind == "target"
-    assert store.header.controller == Controller(kp=40.0, kd={"lift": 2.0, "turn": 1.0})
+    damping = {"lift": 2.0, "turn": 1.0}
+    assert store.header.drives == {joint: Drive(kind="pd", kp=40.0, kd=kd) for joint, kd in damping.items()}
 
 
 def bag(path):

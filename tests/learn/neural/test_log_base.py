@@ -49,7 +49,7 @@ def test_a_base_of_a_log_is_what_the_network_begins_from(log: Path, tmp_path: Pa
     robot = load_robot("cartpole")
     declared: Dynamics = declared_hybrid(robot)
     if model.spec.control_kind == "target":
-        declared = commanded(declared, robot.behind(stand_in.CONTROLLER).drives)
+        declared = commanded(declared, robot.behind(stand_in.DRIVES).drives)
     store = stand_in.log(2, 5)
     start = State(torch.tensor(store.q[:3]), torch.tensor(store.qd[:3]))
     command = torch.full((3, 4, 1), 0.5 if model.spec.control_kind == "target" else 200.0)

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives as plain data, from joint command to torque: laws, networks, and the controllers behind logs."""
+"""Drives as plain data, from joint command to torque: laws, networks, and the drives behind logs of targets.
 
+A motor of a declaration, an actuator of an asset, the controller behind the targets of a log and the gains that hold a
+pose are all a `Drive`.
+"""
+
+import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.activations import require_activation
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, expand_keys
 from neurodyn.core.description.actuation import (
     PLACES,
     BodyWrench,
@@ -23,7 +29,7 @@ from neurodyn.core.description.actuation import (
     require_factors,
     require_range,
 )
-from neurodyn.core.errors import InputError, among, choices, require
+from neurodyn.core.errors import InputError, among, require
 from neurodyn.core.registry import Registry
 
 Command = Literal["torque", "target", "velocity", "command"]
@@ -57,6 +63,9 @@ UNITS = {
 }
 """Named parameters of a drive, and their units at a revolute joint."""
 
+ACTUATOR = "actuator."
+"""Prefix of the names of the quantities of drives, such as "actuator.knee.kp"."""
+
 _SIGNED = ("bias", "per_command", "offset", "per_position", "per_velocity")
 _ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
 
@@ -69,9 +78,9 @@ class Drive(Config, frozen=True):
     Attributes:
         kind: Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
             "velocity" (the joint follows the commanded velocity exactly: prescribed motion, without parameters),
-            "servo" (as "pd", but with the damping implicit in a step, and for any `transmission`), "affine" (gain
-            ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd), also implicit), "muscle"
-            (`muscle`), or another one of `DRIVE_LAWS`.
+            "velocity_servo" (gain kd (command - qd)), "servo" (as "pd", but with the damping implicit in a step, and
+            for any `transmission`), "affine" (gain ((per_command + per_position q + per_velocity qd) command + offset -
+            kp q - kd qd), also implicit), "muscle" (`muscle`), or another one of `DRIVE_KINDS`.
         delay: Time from the command to its effect [s]; fractions of a frame are allowed.
         longest_delay: Largest delay that the model can hold in memory, an upper bound in identification [s]; None for
             twice `delay`.
@@ -82,6 +91,8 @@ class Drive(Config, frozen=True):
         offset: Torque of an affine law at zero command, position and velocity [N m].
         per_position: Increase of `per_command` per unit of position [N m/rad].
         per_velocity: Increase of `per_command` per unit of velocity [N m s/rad].
+        updates: Evaluations of the law per frame, a divisor of the engine's substeps; the torque is held in between.
+            Unset for every step.
         effort_limit: Largest torque of the motor [N m]; None for no limit.
         saturation_effort: Stall torque, the start of the torque-speed line [N m]; None for no such line.
         velocity_limit: No-load speed, where that line reaches zero [rad/s].
@@ -120,6 +131,7 @@ class Drive(Config, frozen=True):
     offset: float | UnsetType = UNSET
     per_position: float | UnsetType = UNSET
     per_velocity: float | UnsetType = UNSET
+    updates: int | UnsetType = UNSET
     effort_limit: float | None = None
     saturation_effort: float | None = None
     velocity_limit: float | None = None
@@ -157,6 +169,7 @@ class Drive(Config, frozen=True):
                 require(0 < value < math.inf, name, value, "a finite number above 0")
             else:
                 require(0 <= value < math.inf, name, value, "a finite number of at least 0")
+        require(self.updates is UNSET or self.updates >= 1, "updates", self.updates, "at least 1")
         require(
             self.delay <= self.longest_held_delay,
             "longest_delay",
@@ -235,7 +248,7 @@ class Drive(Config, frozen=True):
     @property
     def prescribes_motion(self) -> bool:
         """Whether the joint follows a prescribed motion, so that there is no torque."""
-        return self.kind in DRIVE_LAWS and DRIVE_LAWS[self.kind].command == "velocity"
+        return self.kind in DRIVE_KINDS and DRIVE_KINDS[self.kind].command == "velocity"
 
     @property
     def elastic(self) -> bool:
@@ -244,7 +257,7 @@ class Drive(Config, frozen=True):
 
     def pd_gains(self) -> tuple[float, float, set[str]] | None:
         """Return stiffness and damping of an equivalent PD controller and the parameters they use; None without one."""
-        law = DRIVE_LAWS[self.kind]
+        law = DRIVE_KINDS[self.kind]
         if law.gains is None:
             return None
         kp, kd = law.gains(lambda name: getattr(self, name) or 0.0)
@@ -259,7 +272,7 @@ class Drive(Config, frozen=True):
             absent |= {"elastic_damping", "backlash"}
         if self.acts_elsewhere:
             absent |= {"bias"}
-        zero = DRIVE_LAWS[self.kind].zero if self.kind in DRIVE_LAWS else ()
+        zero = DRIVE_KINDS[self.kind].zero if self.kind in DRIVE_KINDS else ()
         found = {}
         for name in UNITS:
             value = getattr(self, name)
@@ -313,8 +326,8 @@ class DriveLaw:
 
     Attributes:
         command: Kind of command.
-        torque: Torque from the drive's parameters, the command (for a target: the position error, wrapped at a
-            continuous joint), position and velocity; works on floats and traced values. "module:attribute" is imported.
+        torque: Torque from the drive's parameters, the command (for a target: its error), position and velocity; works
+            on floats, tensors and traced values. None in a law whose formulas `multibody.drives` adds.
         needs: Parameters that a drive of this kind requires.
         free: Parameters that `identify` fits by default.
         gains: Stiffness and damping of an equivalent PD controller, from the drive's parameters, for simulators without
@@ -322,31 +335,45 @@ class DriveLaw:
         zero: Parameters that default to zero.
         damping: Minus the derivative of the torque with respect to velocity, from the same arguments, for a law with an
             implicit velocity term; None for an explicit one.
+        target: What a target is: a position, whose error is wrapped at a continuous joint, or a velocity.
     """
 
     command: Command
-    torque: TorqueOf | str
+    torque: TorqueOf | None = None
     needs: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     gains: Callable[[Number], tuple[Any, Any]] | None = None
     zero: tuple[str, ...] = ()
-    damping: TorqueOf | str | None = None
+    damping: TorqueOf | None = None
+    target: Literal["position", "velocity"] = "position"
 
 
-DRIVE_LAWS: Registry[DriveLaw] = Registry(
+def pd_law(number: Number, error: Any, q: Any, qd: Any) -> Any:
+    """Return kp error - kd qd [N m or N]."""
+    return number("kp") * error - number("kd") * qd
+
+
+DRIVE_KINDS: Registry[DriveLaw] = Registry(
     "kind of drive",
     torque=DriveLaw("torque", lambda number, command, q, qd: command, free=("gain", "delay")),
     pd=DriveLaw(
         "target",
-        lambda number, error, q, qd: number("kp") * error - number("kd") * qd,
+        pd_law,
         needs=("kp", "kd"),
         free=("kp", "kd", "delay", "bias"),
         gains=lambda number: (number("kp"), number("kd")),
     ),
     velocity=DriveLaw("velocity", lambda number, command, q, qd: 0.0),
+    velocity_servo=DriveLaw(
+        "target",
+        lambda number, error, q, qd: number("kd") * error,
+        needs=("kd",),
+        free=("kd", "delay"),
+        target="velocity",
+    ),
     servo=DriveLaw(
         "command",
-        lambda number, command, q, qd: number("kp") * (command - q) - number("kd") * qd,
+        lambda number, command, q, qd: pd_law(number, command - q, q, qd),
         needs=("kp",),
         free=("kp", "kd", "delay"),
         gains=lambda number: (number("kp"), number("kd")),
@@ -368,10 +395,8 @@ DRIVE_LAWS: Registry[DriveLaw] = Registry(
     ),
     muscle=DriveLaw(
         "command",
-        "neurodyn.multibody.drives.drive:muscle_force",
         needs=("muscle",),
         free=("muscle.force", "time_constant", "release"),
-        damping="neurodyn.multibody.drives.drive:muscle_damping",
     ),
 )
 """Laws from command to torque, by the `kind` of a drive."""
@@ -402,7 +427,7 @@ def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where
         _require_law(name, drive, where)
     kinds: dict[Command, str] = {}
     for name in controls:
-        kinds[DRIVE_LAWS[drives[name].kind].command if name in drives else "torque"] = name
+        kinds[DRIVE_KINDS[drives[name].kind].command if name in drives else "torque"] = name
     if "command" in kinds:
         return "command"
     if len(kinds) > 1:
@@ -418,7 +443,7 @@ _OF_ACTUATORS = (
 
 def _require_law(name: str, drive: Drive, where: str) -> None:
     """Check that a drive has all parameters of its law, and no others."""
-    law, begin = DRIVE_LAWS[drive.kind], f"{where}: drive of {name!r} is of kind {drive.kind!r}"
+    law, begin = DRIVE_KINDS[drive.kind], f"{where}: drive of {name!r} is of kind {drive.kind!r}"
     if drive.prescribes_motion and drive != Drive(kind=drive.kind):
         raise InputError(f"{begin}, which the joint follows exactly; valid: no other numbers")
     for what in law.needs:
@@ -427,7 +452,7 @@ def _require_law(name: str, drive: Drive, where: str) -> None:
     if law.command == "command":
         return
     if given := [what for what in _OF_ACTUATORS if getattr(drive, what) is not UNSET]:
-        kinds = [kind for kind, other in DRIVE_LAWS.items() if other.command == "command"]
+        kinds = [kind for kind, other in DRIVE_KINDS.items() if other.command == "command"]
         raise InputError(f"{begin} and takes no {given[0]}; valid with one: kind {' or '.join(kinds)}")
 
 
@@ -488,79 +513,106 @@ class DriveNetwork(Config, frozen=True):
         return len(self.signals) * len(self.history)
 
 
-GAINS: Registry[tuple[str, ...]] = Registry("controller", pd=("kp", "kd"), velocity=("kd",))
-"""Gains of each kind of controller; the laws are in `dynamics.hybrid.closed_loop`."""
+def drives_of_controller(controller: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the drives, by joint or pattern, that a `controller` of an older file or settings stands for.
 
-Gain = float | dict[str, float]
-
-
-class Controller(Config, frozen=True):
-    """Controller of driven joints whose targets are the controls of a log.
-
-    Attributes:
-        kind: A name in `GAINS`: "pd" for position targets, or "velocity" for velocity targets.
-        kp: Stiffness, of all driven joints or by joint [N m/rad or N/m].
-        kd: Damping [N m s/rad or N s/m].
-        limit: Largest torque or force [N m or N]; infinite by default.
-        updates: Evaluations per frame; must divide the engine's substeps.
+    Its keys are `kind` ("pd", or "velocity" for velocity targets), `kp`, `kd` and `limit` (a number, or one by joint),
+    and `updates`, of which 1 was the default whether or not it was meant.
     """
-
-    kind: str = "pd"
-    kp: Gain = 0.0
-    kd: Gain = 0.0
-    limit: Gain = math.inf
-    updates: int = 1
-
-    def __post_init__(self) -> None:
-        GAINS.require(self.kind)
-        require(self.updates >= 1, "updates", self.updates, "at least 1")
-        for name in ("kp", "kd", "limit"):
-            given = getattr(self, name)
-            for value in given.values() if isinstance(given, dict) else (given,):
-                fine = value >= 0 and (name == "limit" or value != math.inf)
-                require(fine, name, value, "finite numbers of at least 0")
-            if name != "limit" and name not in GAINS[self.kind] and given != 0.0:
-                raise ValueError(f"{name} is given, but {self.kind!r} has {' and '.join(GAINS[self.kind])} alone")
-
-    def gains(self, joints: Sequence[str]) -> dict[str, float]:
-        """Return the gains of all driven joints, as "controller.JOINT.kp", or raise an InputError (see `by_joint`)."""
-        values = {name: self.by_joint(name, joints) for name in GAINS[self.kind]}
-        return {f"controller.{joint}.{name}": values[name][joint] for joint in joints for name in values}
-
-    def by_joint(self, name: str, joints: Sequence[str]) -> dict[str, float]:
-        """Return one controller parameter by joint; errors: see `gains`."""
-        given = getattr(self, name)
-        if not isinstance(given, dict):
-            return dict.fromkeys(joints, float(given))
-        for joint in given:
-            if joint not in joints:
-                raise InputError(f"controller: {name} names {joint!r}, which is not driven; valid: {choices(joints)}")
-        if missing := [joint for joint in joints if joint not in given]:
-            raise InputError(f"controller: {name} has no {missing[0]!r}; valid: one for each of {', '.join(joints)}")
-        return {joint: float(given[joint]) for joint in joints}
+    if controller is None:
+        return {}
+    kind = controller.get("kind", "pd")
+    if unknown := set(controller) - {"kind", "kp", "kd", "limit", "updates"}:
+        raise InputError(f"controller: unknown {sorted(unknown)[0]!r}; valid: kind, kp, kd, limit, updates")
+    if kind not in ("pd", "velocity"):
+        raise InputError(f"controller: unknown kind {kind!r}; valid: pd, velocity")
+    given = {name: controller.get(name) for name in ("kp", "kd", "limit")}
+    joints = list(dict.fromkeys(joint for part in given.values() if isinstance(part, Mapping) for joint in part))
+    shared: dict[str, Any] = {"kind": "velocity_servo" if kind == "velocity" else kind}
+    if controller.get("updates", 1) != 1:
+        shared["updates"] = controller["updates"]
+    drives: dict[str, Any] = {}
+    for joint in joints or ["*"]:
+        drives[joint] = dict(shared)
+        for name, part in given.items():
+            value = part.get(joint) if isinstance(part, Mapping) else part
+            if value is None and isinstance(part, Mapping):
+                raise InputError(f"controller: {name} has no {joint!r}; valid: one for each of {', '.join(joints)}")
+            if name != "limit":
+                drives[joint][name] = 0.0 if value is None else value
+            elif value not in (None, math.inf):
+                drives[joint]["effort_limit"] = value
+        if kind == "velocity" and drives[joint].pop("kp"):
+            raise InputError("controller: kp is given, but 'velocity' has kd alone")
+    return drives
 
 
-def behind_controller(drives: Mapping[str, Drive], controller: Controller, joints: Sequence[str]) -> dict[str, Drive]:
-    """Return drives driven by a log's position targets: the given drives behind the controller's PD law.
+def read_drive_table(path: Path) -> dict[str, dict[str, str]]:
+    """Read drives by joint from a CSV file.
+
+    Its column `joint` has names or patterns of joints, every other one a number of `Drive`, such as kp, kd and
+    effort_limit; empty cells keep the default. Without a column `kind`, drives are of kind "pd".
+
+    Raises:
+        InputError: The file cannot be read, has no column `joint`, or names a joint twice.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, skipinitialspace=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read as a table of drives ({error})") from None
+    drives: dict[str, dict[str, str]] = {}
+    for row in rows:
+        joint = row.pop("joint", None)
+        if not joint or None in row:
+            raise InputError(f"{path}: a row names no joint or is too long; valid: columns joint, kp, kd, ...")
+        if joint in drives:
+            raise InputError(f"{path}: has {joint!r} twice; valid: a row for each joint")
+        drives[joint] = {"kind": "pd"} | {name: value for name, value in row.items() if value}
+    return drives
+
+
+def combine_drives(
+    drives: Mapping[str, Drive], leading: Mapping[str, Drive], joints: Sequence[str]
+) -> dict[str, Drive]:
+    """Return drives behind those of a log: for each joint the law of `leading`, then the stages of both.
 
     Args:
-        drives: Torque drives by joint; their other stages are kept. Joints without one get an ideal drive.
-        controller: Controller of the log.
+        drives: The robot's own drives, which take torques; a joint without one has an ideal drive.
+        leading: Drives that follow the log's targets, by joint or pattern, for each of the joints.
         joints: The driven joints.
 
     Raises:
-        InputError: The controller has another law, or no gain for a joint; or a drive takes no torques.
+        InputError: A leading drive is invalid or missing, or one of the robot's own drives takes no torques.
     """
-    if controller.kind != "pd":
-        raise InputError(f"controller: kind {controller.kind!r} is for `neurodyn identify` alone; valid here: pd")
-    kp, kd, limit = (controller.by_joint(name, joints) for name in ("kp", "kd", "limit"))
-    found = {}
+    where, combined = "drives of the log", {}
+    leading = expand_keys(leading, joints, where)
+    if missing := [joint for joint in joints if joint not in leading]:
+        raise InputError(f"{where}: {missing[0]!r} has none; valid: one for each of {', '.join(joints)}")
+    require_drives(leading, tuple(joints), where)
+    for joint in joints:
+        own, first = drives.get(joint, Drive()), leading[joint]
+        if own.kind != "torque":
+            raise InputError(f"{where}: the robot's own drive of {joint!r} is of kind {own.kind!r}; valid: torque")
+        changes = {name: value for name in Drive.__struct_fields__ if (value := getattr(first, name)) != _PLAIN[name]}
+        limits = [drive.effort_limit for drive in (own, first) if drive.effort_limit is not None]
+        combined[joint] = msgspec.structs.replace(own, **changes | {"effort_limit": min(limits, default=None)})
+    return combined
+
+
+_PLAIN = {name: getattr(Drive(), name) for name in Drive.__struct_fields__}
+
+
+def pd_gains(drives: Mapping[str, Drive], joints: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return stiffness and damping of the equivalent PD controllers of joints [N m/rad, N m s/rad].
+
+    Raises:
+        InputError: A drive has no equivalent PD controller.
+    """
+    gains = []
     for joint in joints:
         drive = drives.get(joint, Drive())
-        if drive.kind != "torque":
-            raise InputError(f"controller: drive of {joint!r} is of kind {drive.kind!r}; valid beside one: torque")
-        most = min(limit[joint], math.inf if drive.effort_limit is None else drive.effort_limit)
-        found[joint] = msgspec.structs.replace(
-            drive, kind="pd", kp=kp[joint], kd=kd[joint], effort_limit=None if most == math.inf else most
-        )
-    return found
+        if (own := drive.pd_gains()) is None:
+            raise InputError(f"drive of {joint!r} is of kind {drive.kind!r} without stiffness and damping; valid: pd")
+        gains.append(own[:2])
+    return tuple(kp for kp, _ in gains), tuple(kd for _, kd in gains)

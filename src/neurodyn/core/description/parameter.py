@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
+from typing import Any
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, among, notice
@@ -71,7 +72,7 @@ def select_parameters(
     """
     selected: dict[str, Parameter] = {}
     for text in asked:
-        pattern, given, numbers = text.partition("=")
+        pattern, given, numbers = current_name(text).partition("=")
         names = [name for name in nominal if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not names:
             raise InputError(f"parameter {pattern!r} matches no quantity{among(pattern, nominal)}, or patterns of them")
@@ -90,6 +91,16 @@ def select_parameters(
             except ValueError as error:
                 raise InputError(str(error)) from None
     return tuple(selected[name] for name in nominal if name in selected)
+
+
+def current_name(name: str) -> str:
+    """Return the name of a quantity, of which older files may use a former one: a controller's gain is its drive's."""
+    return f"actuator.{name.removeprefix('controller.')}" if name.startswith("controller.") else name
+
+
+def current_names(table: Any) -> Any:
+    """Return a table by quantity with current names; see `current_name`."""
+    return {current_name(name): value for name, value in table.items()} if isinstance(table, dict) else table
 
 
 def _report_skipped(pattern: str, names: Sequence[str], nominal: Mapping[str, float]) -> None:
@@ -127,6 +138,5 @@ def _range(name: str, nominal: float) -> tuple[float | None, float | None]:
     if name.endswith(_SOLREF):  # a time constant and a damping ratio, or both negative
         return (0.0, None) if nominal > 0.0 else (None, 0.0)
     positive = name.endswith((*_POSITIVE, *_POSITIVE_SOLIMP))
-    positive |= name.startswith("controller.")
     positive |= name.startswith("contact.") and name.endswith(_POSITIVE_CONTACT)
     return (0.0, None) if positive else (None, None)

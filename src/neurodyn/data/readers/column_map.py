@@ -16,7 +16,7 @@ file's reader is found in `READERS` from the file's contents.
 """
 
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, from_dict, read_config, read_plain, renamed, to_dict
+from neurodyn.core.config import Aliases, Config, from_dict, read_config, read_plain, renamed, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.drive import Drive, drives_of_controller, read_drive_table
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, require, suggestion, unreadable
@@ -188,7 +188,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         measured: Columns of further sensors, by sensor name (`data.readers.sensor_columns`).
         control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints with
             prescribed motion. The default also covers commands of a robot's own actuators.
-        controller: The controller behind the targets and its gains; None if unknown.
+        drives: Drives that follow the targets, by joint or pattern, such as PD controllers with their gains; empty if
+            unknown. In a column-map file, also the name of a CSV file (`core.description.drive.read_drive_table`).
         length_scale: Factor on all lengths, if the log's lengths are known to be off.
         scene: Shapes around the robot; None if unknown or in free space.
         contact_points: Contact points of the robot; in a column-map file, the name of another file.
@@ -220,7 +221,10 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         comment: CSV: start of a comment line.
     """
 
-    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # stores keep the former key
+    aliases: ClassVar[Aliases] = {
+        "contact_points": "probes",  # stores keep the former key
+        "controller": ("drives", drives_of_controller),
+    }
 
     format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
@@ -229,7 +233,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     floating: dict[str, FloatingColumns] = msgspec.field(default_factory=dict)
     measured: dict[str, SensorColumns] = msgspec.field(default_factory=dict)
     control_kind: Literal["torque", "target", "velocity"] = "torque"
-    controller: Controller | None = None
+    drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     length_scale: float = 1.0
     scene: Scene | None = None
     contact_points: ContactPointLayout | None = None
@@ -273,8 +277,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
                              "control_kind: velocity")  # fmt: skip
         if not (self.q or self.floating):
             raise ValueError("q and floating are both empty; name the columns of the positions")
-        if self.controller is not None and self.control_kind != "target":
-            raise ValueError("controller is given, but controls are torques; valid with it: control_kind: target")
+        if self.drives and self.control_kind != "target":
+            raise ValueError("drives are given, but controls are torques; valid with them: control_kind: target")
         for name, one in self.measured.items():
             one.stream(name)
         if any(not column.columns for column in coordinates):
@@ -407,6 +411,8 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if isinstance(tree.get("probes"), str):
         layout = path.parent / tree["probes"]
         tree["probes"] = to_dict(read_config(layout, ContactPointLayout))
+    if isinstance(tree.get("drives"), str):
+        tree["drives"] = read_drive_table(path.parent / tree["drives"])
     parent = tree.pop("extends", None)
     if parent is None:
         return tree

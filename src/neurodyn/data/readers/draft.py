@@ -204,7 +204,8 @@ def _add_controls(
         draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
         if not target:
             draft.doubts.append(
-                "actions that are position targets need `control_kind: target` and `controller: {kp: ..., kd: ...}`"
+                'actions that are position targets need `control_kind: target` and `drives: {"*": {kind: pd, kp: ..., '
+                "kd: ...}}`"
             )
 
 

@@ -234,7 +234,7 @@ def _collect(
         groups=tuple(dict.fromkeys(run.group for run in survey.runs.values() if run.group)),
         runs=tuple(survey.runs),
         streams=measured_streams(columns.measured),
-        controller=columns.controller,
+        drives=columns.drives,
     )
     for name, names in (("run", header.runs), ("group", header.groups)):
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]

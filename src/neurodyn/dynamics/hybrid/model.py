@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
-from neurodyn.core.description.drive import Drive, require_drives
+from neurodyn.core.description.drive import ACTUATOR, Drive, require_drives
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
@@ -283,13 +283,17 @@ class HybridDynamics(LearnedDynamics):
     def with_drives(self, drives: Mapping[str, Drive]) -> "HybridDynamics | None":
         """Return the model with these drives in its mechanism, where they act in every substep.
 
-        None for a model with networks that see the controls, which have to remain torques.
+        Free quantities of other drives are dropped. None for a model with networks that see the controls, which have to
+        remain torques.
         """
         if any(name.startswith("control.") for one in self.config.blueprint.augmentations for name in one.inputs):
             return None
         command = require_drives(drives, self.spec.controls, f"robot {self.spec.robot!r}: drives")
         spec = msgspec.structs.replace(self.spec, control_kind=command)
-        return self._copied(spec, msgspec.structs.replace(self.mechanism, drives=dict(drives)), self.physical.specs)
+        mechanism = msgspec.structs.replace(self.mechanism, drives=dict(drives))
+        theirs = {f"{ACTUATOR}{name}.{what}" for name, drive in drives.items() for what in drive.quantities()}
+        free = [one for one in self.physical.specs if not one.name.startswith(ACTUATOR) or one.name in theirs]
+        return self._copied(spec, mechanism, free)
 
     @torch.no_grad()
     def freeing(self, names: Sequence[str]) -> "HybridDynamics":
@@ -313,49 +317,18 @@ class HybridDynamics(LearnedDynamics):
         return self._copied(self.spec, self.mechanism, (*self.physical.specs, *added)) if more else self
 
     def _copied(self, spec: StateSpec, mechanism: Mechanism, parameters: Sequence[Parameter]) -> "HybridDynamics":
-        """Return the model with other drives or more free quantities; `parameters` begin with those of this model."""
+        """Return the model with other drives or free quantities, which keep their values."""
         model = HybridDynamics(
             spec, mechanism, self.config, tuple(parameters), self.fingerprint, self.scene,
             declaration=self.declaration, threads=self._threads,
         )  # fmt: skip
-        model.physical.raw[: len(self.physical.raw)] = self.physical.raw
+        names = self._free_names
+        for row, parameter in enumerate(model.physical.specs):
+            if parameter.name in names:
+                model.physical.raw[row] = self.physical.raw[names.index(parameter.name)]
         model.weights.copy_(self.weights)
         model.training_range, model.compute_device = self.training_range, self.compute_device
         return model.requires_grad_(False).eval().to(self.device)
-
-    @property
-    def plant(self) -> "HybridDynamics":
-        """These dynamics themselves; of a `ClosedLoop`, the model inside."""
-        return self
-
-    def settle(self) -> "HybridDynamics":
-        """Return these dynamics; see `ClosedLoop.settle`."""
-        return self
-
-    def driven(
-        self,
-        context: State | Window,
-        controls: Tensor,
-        parameters: Tensor,
-        weights: Tensor,
-        environment: Environment | None = None,
-    ) -> tuple[Trajectory, Tensor]:
-        """Predict as `simulate` does; also return the torques of the frames, shape [worlds, T, nu]."""
-        return self.simulate(context, controls, parameters, weights, environment), controls
-
-    def advance(
-        self, state: State, torque: Tensor, parameters: Tensor, weights: Tensor, environment: Environment, parts: int
-    ) -> State:
-        """Predict one of `parts` equal parts of a frame, a divisor of its substeps, in a resolved environment.
-
-        Other arguments: see `simulate`.
-        """
-        substeps = self.config.substeps // parts
-        steps = min(substeps, self._substeps(environment))
-        for _ in range(substeps // steps):
-            path, _ = self._launch(environment, state, torque[:, None], parameters, weights, None, steps)
-            state = State(path.q[:, 1], path.qd[:, 1])
-        return state
 
     def frame_inputs(
         self, environment: Environment, state: State, parameters: Tensor
@@ -479,7 +452,7 @@ class HybridDynamics(LearnedDynamics):
 
     def _launch(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
-        weights: Tensor | None, memory: Tensor | None, substeps: int | None = None,
+        weights: Tensor | None, memory: Tensor | None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         """Run the compiled loop with the ground found in the initial state."""
         here, there = controls.device, self.compute_device
@@ -488,14 +461,14 @@ class HybridDynamics(LearnedDynamics):
             physical = self.physical().to(there) if parameters is None else given[0]
             path, memory = self._launch_here(
                 environment.to(there), state.to(there), controls.to(there), physical,
-                self.weights.to(there) if weights is None else given[1], given[2], substeps,
+                self.weights.to(there) if weights is None else given[1], given[2],
             )  # fmt: skip
             return path.to(here), None if memory is None else memory.to(here)
-        return self._launch_here(environment, state, controls, parameters, weights, memory, substeps)
+        return self._launch_here(environment, state, controls, parameters, weights, memory)
 
     def _launch_here(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
-        weights: Tensor | None, memory: Tensor | None, substeps: int | None = None,
+        weights: Tensor | None, memory: Tensor | None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         worlds, frames = controls.shape[:2]
         values = self._values(environment, parameters)
@@ -509,7 +482,7 @@ class HybridDynamics(LearnedDynamics):
         path = engine.program.rollout(
             torch.cat(parts, dim=-1),
             frames=frames,
-            substeps=self._substeps(environment) if substeps is None else substeps,
+            substeps=self._substeps(environment),
             control=controls,
             held=held,
             parameters=self._frame_parameters(environment, worlds, values),

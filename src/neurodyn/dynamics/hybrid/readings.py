@@ -117,7 +117,7 @@ class SensorModel:
         engine, held, given = self._dynamics.frame_inputs(around, state, parameters)
         program = self._program(engine)
         given = given.expand(len(state.q), -1) if given.ndim == 1 else given
-        joined = torch.cat([state.q, state.qd, state.q.new_zeros(len(state.q), self.width)], -1)
+        joined = torch.cat([state.q, state.qd, state.q.new_zeros(len(state.q), engine.memory + self.width)], -1)
         after = program.rollout(
             joined, frames=1, control=torque[:, None], held=held, parameters=torch.cat([given, values], -1),
             weights=weights,
@@ -126,7 +126,7 @@ class SensorModel:
         return found.to(here) if away else found
 
     def _program(self, engine: Engine) -> TracedProgram:
-        if engine.memory:
+        if engine.remembers:
             raise InputError(
                 f"sensors of {self._dynamics.spec.robot!r}: are not read beside drives or networks with a memory, on "
                 "which their readings depend; valid: no sensors, or drives without delay, lag and spring"
@@ -134,7 +134,7 @@ class SensorModel:
         if id(engine) not in self._programs:
             mechanism, spec, config = engine.mechanism, self._dynamics.spec, engine.config
             sizes = ProgramSizes(
-                state=mechanism.nq + mechanism.nv + self.width,
+                state=mechanism.nq + mechanism.nv + engine.memory + self.width,
                 control=spec.nu,
                 held=engine.ground_size,
                 parameters=len(config.free) + len(self.free),
@@ -153,7 +153,7 @@ class SensorModel:
         for one, link in zip(self.mounted, self._links, strict=True):
             at = SensorFrame(one.name, one.sensor, one.stream.joints, link, instant)
             found += SENSOR_KINDS[one.sensor.kind].function(instant, at)
-        return [*inputs.state[: engine.mechanism.nq + engine.mechanism.nv], *found]
+        return [*inputs.state[: -self.width], *found]
 
 
 def _link_of(dynamics: HybridDynamics, one: MountedSensor) -> int:

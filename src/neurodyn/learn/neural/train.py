@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_config
-from neurodyn.core.description.drive import behind_controller
+from neurodyn.core.description.drive import combine_drives
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import ShapeContact
@@ -101,8 +101,8 @@ def _base_model(run: str, header: StoreHeader) -> HybridDynamics:
             f"{run}: a base is soft constraints without networks; valid: a run of `neurodyn hybrid`, or of "
             "`neurodyn identify` with `contact: soft` and without a blueprint"
         )
-    if header.controller is not None and model.spec.control_kind == "torque":
-        drives = behind_controller(model.mechanism.drives, header.controller, model.spec.controls)
+    if header.drives and model.spec.control_kind == "torque":
+        drives = combine_drives(model.mechanism.drives, header.drives, model.spec.controls)
         model = cast(HybridDynamics, model.with_drives(drives))  # not None for models without networks
     require_match(model, header.spec, None, run)
     return model
@@ -201,17 +201,17 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
 
 
 def _commanded(robot: Robot, mixture: Mixture) -> Robot:
-    """Return the robot of all data; for logs of targets, with their controller in its drives.
+    """Return the robot of all data; for logs of targets, behind their drives.
 
     Raises:
-        InputError: Data are of another robot, or logs are of different controllers.
+        InputError: Data are of another robot, or logs are of different drives.
     """
     robots = [as_logged(robot, part.header) for part in mixture.stores]
     for part, one in zip(mixture.stores, robots, strict=True):
         require_data(one, part)
         if one != robots[0]:
             raise InputError(
-                f"data of robot {robot.name!r}: the logs have different controllers; valid: one, or a model for each"
+                f"data of robot {robot.name!r}: the logs have different drives; valid: one, or a model for each"
             )
     return robots[0]
 

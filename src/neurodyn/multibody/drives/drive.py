@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.actuation import DriveState
-from neurodyn.core.description.drive import DRIVE_LAWS, Drive, Number
+from neurodyn.core.description.drive import ACTUATOR, DRIVE_KINDS, Drive, Number, pd_law
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.registry import imported
+from neurodyn.core.errors import InputError
 from neurodyn.geometry.tensors import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.passive import curved, polynomial
@@ -82,14 +82,14 @@ class DriveForce(NamedTuple):
 
 def drive_torque(
     drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any],
-    memory: StepMemory, step: float,
+    memory: StepMemory, step: float, substeps: int,
 ) -> DriveForce:  # fmt: skip
     """Return the torque on a joint in a step of length `step` [s], and keep the drive's memory for the next step.
 
-    `define` names a quantity and returns the value to continue with: "command.JOINT" is the delayed command,
-    "error.JOINT" the position error of a target.
+    A frame has `substeps` steps, and a memory starts with a frame. `define` names a quantity and returns the value to
+    continue with: "command.JOINT" is the delayed command, "error.JOINT" the error of a target.
     """
-    name = f"actuator.{joint.name}"
+    name = f"{ACTUATOR}{joint.name}"
 
     def number(what: str) -> Any:
         return quantity(f"{name}.{what}")
@@ -102,23 +102,26 @@ def drive_torque(
         line = memory.delay_line(f"{name} command", command, int(drive.longest_held_delay / step + 0.5 - 1e-9) + 2)
         command = delayed(line, number("delay") * (1.0 / step) + 0.5)
     command = define(f"command.{joint.name}", command)
-    law = DRIVE_LAWS[drive.kind]
+    law = DRIVE_KINDS[drive.kind]
+    assert law.torque is not None
     if law.command == "target":
-        error = command - q
-        command = define(f"error.{joint.name}", arctan2(sin(error), cos(error)) if joint.continuous else error)
+        error, wraps = (command - q, joint.continuous) if law.target == "position" else (command - qd, False)
+        command = define(f"error.{joint.name}", arctan2(sin(error), cos(error)) if wraps else error)
     if drive.command_range is not UNSET:
         command = _within(command, drive.command_range)
     if drive.state is not UNSET:
         command = _activated(drive.state, number, _Slot(f"{name} state", memory, joint), command, step)
     if joint.period is not None:
         command = q + _within_turn(command - q, joint.period)
-    torque = number("gain") * imported(law.torque)(number, command, q, qd)
+    torque = number("gain") * law.torque(number, command, q, qd)
+    if drive.updates is not UNSET:
+        torque = _held(name, torque, memory, substeps, drive.updates)
     free, torque = torque, _saturated(drive, number, torque, qd)
     if drive.force_range is not UNSET:
         torque = _within(torque, drive.force_range)
     damping: Any = 0.0
-    if law.damping is not None and drive.lag is None and not drive.elastic:
-        damping = number("gain") * imported(law.damping)(number, command, q, qd)
+    if law.damping is not None and drive.lag is None and not drive.elastic and drive.updates is UNSET:
+        damping = number("gain") * law.damping(number, command, q, qd)
         if torque is not free:  # no damping at a limit, as in MuJoCo
             damping = select_less(absolute(torque - free), 1e-12, damping, 0.0)
     if drive.lag is not None:
@@ -127,6 +130,22 @@ def drive_torque(
         memory.keep(f"{name} lag", torque)
     torque = torque - drive_friction(drive, number, motor.qd)
     return DriveForce(motor.moved(torque, step)) if drive.elastic else DriveForce(torque, damping)
+
+
+def _held(name: str, torque: Any, memory: StepMemory, substeps: int, updates: int) -> Any:
+    """Return the torque of a law that is evaluated `updates` times per frame of `substeps` steps, and held."""
+    if substeps % updates:
+        raise InputError(
+            f"{name}.updates is {updates}; valid: a divisor of the {substeps} substeps of a frame (`substeps` of the "
+            "settings)"
+        )
+    if substeps == updates:
+        return torque
+    age = memory.recall(f"{name} age", 0.0)
+    torque = select_less(age, 0.5, torque, memory.recall(f"{name} held", torque))
+    memory.keep(f"{name} held", torque)
+    memory.keep(f"{name} age", select_less(age, substeps // updates - 1.5, age + 1.0, 0.0))
+    return torque
 
 
 def _within(value: Any, bounds: tuple[float, float]) -> Any:
@@ -233,6 +252,9 @@ def muscle_damping(number: Number, command: Any, q: Any, qd: Any) -> Any:
     return -(_active(number, q, qd)[1] * command)
 
 
+DRIVE_KINDS.add("muscle", replace(DRIVE_KINDS["muscle"], torque=muscle_force, damping=muscle_damping), replace=True)
+
+
 def _normalised(number: Number, q: Any) -> tuple[Any, Any]:
     """Return the normalised length L and the optimal length."""
     least, span = number("muscle.lengths.lower"), number("muscle.spans.lower")
@@ -314,11 +336,12 @@ def pd_torque(
         kd: Damping [N m s/rad or N s/m], broadcastable to [worlds, nu].
     """
     rows, dofs, turns = _indices(spec, q.device)
-    error = target - q[..., rows]
+    q, qd = q[..., rows], qd[..., dofs]
+    error = target - q
     if turns is not None:
         wrapped = torch.remainder(error + math.pi, 2 * math.pi) - math.pi
         error = torch.where(turns, wrapped, error)
-    return kp * error - kd * qd[..., dofs]
+    return pd_law({"kp": kp, "kd": kd}.__getitem__, error, q, qd)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from msgspec import UNSET
 from torch import Tensor
 
-from neurodyn.core.description.drive import Drive, require_drives, require_simulated
+from neurodyn.core.description.drive import ACTUATOR, Drive, require_drives, require_simulated
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.geometry.tensors import Positions, Torques, Velocities
@@ -19,9 +19,6 @@ from neurodyn.multibody.scope import StepMemory
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
-
-ACTUATOR = "actuator."
-"""Prefix of the names of the quantities of drives."""
 
 
 class DriveProgram:
@@ -130,8 +127,9 @@ class DriveProgram:
                 turns = not drive.acts_elsewhere and spec.continuous[spec.q_names.index(name)]
                 joint = DrivenJoint(name, length, rate, turns)
                 torque = drive_torque(
-                    drive, joint, torque, numbers.__getitem__, lambda _, value: value, memory, self.step
-                ).torque
+                    drive, joint, torque, numbers.__getitem__, lambda _, value: value, memory, self.step,
+                    round(spec.dt / self.step),
+                ).torque  # fmt: skip
             for joint, factor in row.items():
                 own = torque if factor == 1.0 else factor * torque
                 torques[joint] = torques[joint] + own if joint in torques else own
