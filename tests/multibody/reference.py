@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.multibody.integrators import IntegrationStep, semi_implicit_euler
 
 NQ = {"free": 7, "ball": 4, "revolute": 1, "prismatic": 1}
 NV = {"free": 6, "ball": 3, "revolute": 1, "prismatic": 1}
@@ -243,3 +244,8 @@ def random_motion(rng, mechanism):
 def close(found, expected, **tolerances):
     """Assert that numbers agree, whatever kind of arrays they are in."""
     np.testing.assert_allclose(np.array(found, float), np.array(expected, float), **tolerances)
+
+
+def euler(tree, q, qd, acceleration, dt):
+    """A semi-implicit Euler step under a constant acceleration."""
+    return semi_implicit_euler(IntegrationStep(tree, q, qd, acceleration, dt, lambda q, qd: acceleration))

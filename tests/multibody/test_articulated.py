@@ -8,10 +8,10 @@ from hypothesis import given, settings
 
 from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.multibody.articulated import Tree, advanced
+from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.trace import Graph, pull_back
 from tests.multibody import reference
-from tests.multibody.reference import Configuration, close, random_mechanism, random_motion, trees
+from tests.multibody.reference import Configuration, close, euler, random_mechanism, random_motion, trees
 from tests.multibody.trace.interpreter import differences, evaluate
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -162,7 +162,7 @@ def drift(mechanism, q, qd, dt, duration=0.2):
     tree, q, qd = tree_of(mechanism), q.tolist(), qd.tolist()
     for _ in range(round(duration / dt)):
         rate = tree.accelerations(tree.motions(q, qd), q, [0.0] * mechanism.nv)
-        q, qd = advanced(tree, q, qd, rate, dt)
+        q, qd = euler(tree, q, qd, rate, dt)
     return np.abs(conserved(mechanism, np.array(q), np.array(qd)) - before)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.multibody.articulated import Tree, advanced
+from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contacts.complementarity import (
     DEFAULTS,
     ImpulseSettings,
@@ -22,7 +22,16 @@ from neurodyn.multibody.points import Kinematics, link_poses, touches
 from neurodyn.multibody.trace import Graph
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramSizes
-from tests.multibody.reference import Configuration, close, matrix, random_frame, random_mechanism, random_motion, unit
+from tests.multibody.reference import (
+    Configuration,
+    close,
+    euler,
+    matrix,
+    random_frame,
+    random_mechanism,
+    random_motion,
+    unit,
+)
 
 F64 = torch.float64
 STILL = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -220,7 +229,7 @@ def compiled(mechanism, settings=ImpulseSettings()):
         links = Kinematics(tree, motions)
         touched = touches(links, mechanism.points, [FLAT] * len(mechanism.points))
         after = contact_velocities(links, touched, free, DT, values.__getitem__, settings)
-        q, qd = advanced(tree, q, after, [0.0] * mechanism.nv, DT)
+        q, qd = euler(tree, q, after, [0.0] * mechanism.nv, DT)
         return [*q, *qd]
 
     return TracedProgram(ProgramSizes(state=mechanism.nq + mechanism.nv, held=3, parameters=2), step)

@@ -5,10 +5,14 @@ from .drives.drive import pd_torque as pd_torque
 from .elements import ElementForces as ElementForces, ElementStep as ElementStep
 from .engine import (
     CONTACT_MODELS as CONTACT_MODELS,
-    INTEGRATORS as INTEGRATORS,
     Engine as Engine,
     EngineConfig as EngineConfig,
     nominal as nominal,
+)
+from .integrators import (
+    INTEGRATORS as INTEGRATORS,
+    IntegrationStep as IntegrationStep,
+    displace as displace,
 )
 from .motion import FreeMotion as FreeMotion
 from .points import wrenches as wrenches

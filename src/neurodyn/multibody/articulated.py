@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The articulated-body algorithm on floats or traced values, and the semi-implicit Euler step."""
+"""The articulated-body algorithm on floats or traced values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,6 @@ from neurodyn.multibody.vectors import (
     normalised,
     skew,
     symmetric_inverse,
-    turned,
 )
 
 Wrench = tuple[Vector, Vector]
@@ -473,40 +472,3 @@ def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> N
     force = rotation @ force
     parent.moment = parent.moment + (rotation @ moment + cross(motion.offset, force))
     parent.force = parent.force + force
-
-
-Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
-"""Returns positions and velocities after a step from mechanism, positions, velocities, accelerations and dt."""
-
-
-def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
-    """Return positions and velocities after a semi-implicit Euler step of `dt` [s]; quaternions have unit length.
-
-    A free body's reference point (`Tree.reference`), or its frame's origin (`Tree.centripetal`), moves in a straight
-    line; its rotation follows the exponential of its angular velocity.
-    """
-    after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
-    by_origin = tree.centripetal(q, qd)
-    positions: list[Any] = []
-    for index, link in enumerate(tree.links):
-        joint, own, rate = link.joint, tree.q_of(index, q), tree.v_of(index, after)
-        if joint.scalar:
-            positions.append(own[0] + dt * rate[0])
-        elif joint.kind == "ball":
-            positions += [*turned(own, dt * array(rate))]
-        else:
-            quaternion = turned(own[3:], dt * array(rate[3:]))
-            point = tree.reference(index)
-            first = tree.v_of(index, list(range(len(qd))))[0]
-            if first in by_origin:
-                now, accelerations = tree.v_of(index, qd), tree.v_of(index, acceleration)
-                arm, new_arm = (array(quaternion_matrix(rotation)) @ point for rotation in (own[3:], quaternion))
-                own_acceleration = array(accelerations[:3]) - cross(array(accelerations[3:]), arm)
-                own_acceleration = own_acceleration - array([by_origin[first + axis] for axis in range(3)])
-                velocity = array(now[:3]) - cross(array(now[3:]), arm) + dt * own_acceleration
-                positions += [*(array(own[:3]) + dt * velocity), *quaternion]
-                after[first : first + 3] = velocity + cross(array(rate[3:]), new_arm)
-                continue
-            arm, new_arm = (array(quaternion_matrix(rotation)) @ point for rotation in (own[3:], quaternion))
-            positions += [*(array(own[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
-    return positions, after

@@ -23,9 +23,11 @@ from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, among, require
 from neurodyn.core.registry import Registry
-from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree, Wrenches
+from neurodyn.multibody.articulated import RelativeMotion, Tree, Wrenches
+from neurodyn.multibody.constraints.soft_contact import SOFT
 from neurodyn.multibody.contacts.body_contacts import support_wrenches
-from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, Contacts
+from neurodyn.multibody.contacts.complementarity import IMPULSE
+from neurodyn.multibody.contacts.contact_model import FORCE, SIZE, ContactModel, Contacts
 from neurodyn.multibody.contacts.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.drives.actuators import (
     DriveEffects,
@@ -38,6 +40,7 @@ from neurodyn.multibody.drives.actuators import (
 )
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torque, passive_torque
 from neurodyn.multibody.elements import ElementMotion, element_forces
+from neurodyn.multibody.integrators import EULER, INTEGRATORS, IntegrationStep
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.medium import gravity_compensation_forces, medium_forces
 from neurodyn.multibody.passive import along, ball_free_damping, ball_free_springs, free_armature
@@ -52,17 +55,8 @@ from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from neurodyn.multibody.trace.source import live_nodes
 from neurodyn.multibody.vectors import Vector, array
 
-CONTACT_MODELS: Registry[ContactModel] = Registry(
-    "contact model",
-    force="neurodyn.multibody.contacts.contact_model:FORCE",
-    impulse="neurodyn.multibody.contacts.complementarity:IMPULSE",
-    soft="neurodyn.multibody.constraints.soft_contact:SOFT",
-)
+CONTACT_MODELS: Registry[ContactModel] = Registry("contact model", force=FORCE, impulse=IMPULSE, soft=SOFT)
 """Contact models by name."""
-
-EULER = "semi-implicit-euler"
-INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.multibody.articulated:advanced"})
-"""Integrators by name."""
 
 _SPRINGS = (".limit_stiffness", ".limit_damping")
 """Quantities unused by models that constrain joints."""
@@ -82,7 +76,7 @@ class EngineConfig(Config, frozen=True):
             frame; "prisms" for contacts of shapes with a heightfield, held over a substep.
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
-        integrator: Name of an integrator; unset for semi-implicit Euler.
+        integrator: Name of an integrator, such as "rk4"; unset for semi-implicit Euler.
         context: Frames of history that initialise the memories of drives and networks.
     """
 
@@ -139,7 +133,7 @@ class Engine:
         drives = mechanism.drives
         self._prescribed = tuple(name for name in spec.controls if name in drives and drives[name].prescribes_motion)
         self.constants = nominal(mechanism, config.contact) | {f"{name}.armature": _HEAVY for name in self._prescribed}
-        self._advanced = INTEGRATORS[config.integrator or EULER]
+        self._integrate = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
             if name not in self.constants:
                 raise InputError(f"there is no parameter {name!r}{among(name, self.constants)}")
@@ -152,6 +146,12 @@ class Engine:
             weights=config.blueprint.weights,
         )
         self.program = TracedProgram(sizes, self._step, threads)
+
+    @cached_property
+    def _explicit(self) -> Mechanism:
+        """The mechanism without damping that is implicit in a step."""
+        constraints = msgspec.structs.replace(self.mechanism.constraints, implicit=False, damping="explicit")
+        return msgspec.structs.replace(self.mechanism, constraints=constraints)
 
     @property
     def ground_size(self) -> int:
@@ -211,16 +211,39 @@ class Engine:
         constants: dict[str, Scalar] = {**self.constants, **parameters}
         q, qd, instant = self.instant(inputs, constants, blueprint)
         scope, memory = instant.scope, instant.memory
-        q, qd = self._advanced(instant.tree, q, qd, instant.acceleration, self._dt)
+
+        def acceleration_at(q: list[Any], qd: list[Any]) -> list[Any]:
+            self._require_state_alone(memory)
+            state = [*self._positions(scope, q, -1.0), *qd]
+            return self.instant(replace(inputs, state=state), constants, blueprint, explicit=True)[2].acceleration
+
+        step = IntegrationStep(instant.tree, q, qd, instant.acceleration, self._dt, acceleration_at)
+        q, qd = self._integrate(step)
         after = [*self._positions(scope, q, -1.0), *qd]
         for name, value in zip(self._coordinates, after, strict=True):
             if f"{name} expected" in memory.names:
                 memory.keep(f"{name} expected", value)
         return after, scope, memory
 
+    def _require_state_alone(self, memory: StepMemory) -> None:
+        """Raise an InputError if accelerations within a step depend on more than positions and velocities."""
+        if memory.names:
+            reason = "the memory of drives or networks changes once in a step"
+        elif self._contact is not None and self._contact.impulsive:
+            reason = f"contact {self.config.contact!r} acts by impulses over a step"
+        elif self.config.ground == "prisms":
+            reason = "contacts of shapes with a heightfield are found once in a step"
+        else:
+            return
+        raise InputError(
+            f"robot {self._spec.robot!r}: integrator {self.config.integrator!r} evaluates accelerations within a step, "
+            f"and {reason}; valid: integrator {EULER!r}"
+        )
+
     def instant(
-        self, inputs: ProgramInputs, constants: Mapping[str, Scalar], blueprint: Blueprint, *, observed: bool = False
-    ) -> tuple[list[Scalar], list[Scalar], Instant]:
+        self, inputs: ProgramInputs, constants: Mapping[str, Scalar], blueprint: Blueprint, *, observed: bool = False,
+        explicit: bool = False,
+    ) -> tuple[list[Scalar], list[Scalar], Instant]:  # fmt: skip
         """Trace a step up to its accelerations.
 
         Args:
@@ -228,11 +251,12 @@ class Engine:
             constants: Quantities that do not depend on the state, including parameters.
             blueprint: The networks.
             observed: Whether to record contact forces, for sensors.
+            explicit: Whether the accelerations are those of this instant, without damping implicit in the step.
 
         Returns:
             Joint positions (not encoder readings) and velocities after networks, and the step's quantities.
         """
-        mechanism, config = self.mechanism, self.config
+        mechanism, config = self._explicit if explicit else self.mechanism, self.config
         memory = StepMemory(inputs.graph, mechanism.nq + mechanism.nv)
         scope = Scope(inputs.graph, constants, blueprint, memory, self._dt)
         q, qd, control = (
@@ -280,6 +304,8 @@ class Engine:
         torque = self._torques(scope, tree, q, qd, drives.torque, added)
         if mechanism.constraints.implicit is True:
             drives.implicit += tendon_damping(tendons, scope)
+        if explicit:
+            drives.implicit.clear()
         contacts = Contacts(
             tree, motions, scope, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", prism_contacts=inputs.held if config.ground == "prisms" else (),

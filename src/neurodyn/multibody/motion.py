@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import Mechanism
@@ -14,9 +15,10 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Positions, Torques, Velocities, constant
-from neurodyn.multibody.articulated import Tree, advanced
+from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
 from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
+from neurodyn.multibody.integrators import EULER, INTEGRATORS, IntegrationStep
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ConstantFrame, ProgramInputs, ProgramSizes
@@ -81,11 +83,14 @@ _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 class FreeMotion:
     """One frame of free motion of a batch of worlds, compiled; differentiable by state and torque."""
 
-    def __init__(self, mechanism: Mechanism, dofs: tuple[int, ...], dt: float, substeps: int) -> None:
-        """Trace the motion over a frame of `dt` [s] in `substeps` semi-implicit Euler steps, as in the simulator.
+    def __init__(
+        self, mechanism: Mechanism, dofs: tuple[int, ...], dt: float, substeps: int, integrator: str = EULER
+    ) -> None:
+        """Trace the motion over a frame of `dt` [s] in `substeps` steps of an integrator.
 
         `dofs` are the velocity coordinates that the torques drive.
         """
+        self._integrate = INTEGRATORS[integrator]
         self.mechanism = mechanism
         self._dofs = dofs
         self._step_size = dt / substeps
@@ -117,13 +122,17 @@ class FreeMotion:
         values = {**mechanism.quantities(), **dict(zip(_GRAVITY, inputs.held, strict=True))}
         tree = Tree(mechanism, values.__getitem__)
         q, qd = inputs.state[:nq], inputs.state[nq:]
-        torque: list[Scalar] = [0.0] * mechanism.nv
-        for name, dof in tree.dofs.items():
-            torque[dof] = -(values[f"{name}.damping"] * qd[dof])
-        for dof, given in zip(self._dofs, inputs.control, strict=True):
-            torque[dof] = torque[dof] + given
-        acceleration = tree.accelerations(tree.motions(q, qd), q, torque)
-        q, qd = advanced(tree, q, qd, acceleration, self._step_size)
+
+        def acceleration_at(q: list[Any], qd: list[Any]) -> list[Any]:
+            torque: list[Scalar] = [0.0] * mechanism.nv
+            for name, dof in tree.dofs.items():
+                torque[dof] = -(values[f"{name}.damping"] * qd[dof])
+            for dof, given in zip(self._dofs, inputs.control, strict=True):
+                torque[dof] = torque[dof] + given
+            return tree.accelerations(tree.motions(q, qd), q, torque)
+
+        step = IntegrationStep(tree, q, qd, acceleration_at(q, qd), self._step_size, acceleration_at)
+        q, qd = self._integrate(step)
         return [*q, *qd]
 
 
@@ -136,12 +145,13 @@ class ContactMotion:
 
     def __init__(
         self, mechanism: Mechanism, spec: StateSpec, substeps: int, contact: str = "soft",
-        values: Mapping[str, float] | None = None, limits: bool = False,
+        values: Mapping[str, float] | None = None, limits: bool = False, integrator: str | UnsetType = UNSET,
     ) -> None:  # fmt: skip
         """Prepare the motion; it is compiled for each kind of ground on first use.
 
-        `substeps` is the simulator's number. `values` override the mechanism's nominal values, by name. With `limits`,
-        the contact model constrains joint limits and friction even without contact points.
+        `substeps` is the simulator's number; `integrator` is as in `EngineConfig`. `values` override the mechanism's
+        nominal values, by name. With `limits`, the contact model constrains joint limits and friction even without
+        contact points.
 
         Raises:
             InputError: The state belongs to another mechanism.
@@ -149,7 +159,7 @@ class ContactMotion:
         self._values = dict(values or {})
         self.mechanism = mechanism
         self._spec, self._substeps = spec, substeps
-        self._contact = contact
+        self._contact, self._integrator = contact, integrator
         self._frames: dict[GroundMode, ProgramFrame] = {}
         self._ground = HeldGround(mechanism) if mechanism.points else None
         self._limits = limits
@@ -222,7 +232,9 @@ class ContactMotion:
             constrained = self._limits or self.mechanism.tendons or self.mechanism.equalities
             contact = self._contact if self._ground is not None or constrained else None
             free = (*_GRAVITY, *self._values)
-            config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=free)
+            config = EngineConfig(
+                substeps=self._substeps, contact=contact, ground=mode, free=free, integrator=self._integrator
+            )
             engine = Engine(self.mechanism, self._spec, config)
             held_for = 1 if mode == "prisms" else self._substeps
             self._frames[mode] = ProgramFrame(engine.program, self.mechanism.nq, held_for)

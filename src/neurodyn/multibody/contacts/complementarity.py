@@ -170,6 +170,7 @@ class ImpulseContactModel(ContactModel):
     """Contact as impulses at the end of a step."""
 
     defaults = DEFAULTS
+    impulsive = True
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
         """Return accelerations over the step."""

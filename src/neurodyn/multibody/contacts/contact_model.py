@@ -83,10 +83,12 @@ class ContactModel:
     Attributes:
         defaults: Nominal values of its quantities by name ("contact.friction" ...).
         constrains_joints: Whether joint limits and friction are constraints of the model instead of passive torques.
+        impulsive: Whether its accelerations are impulses over the step, no function of the state.
     """
 
     defaults: ClassVar[Mapping[str, float]] = {}
     constrains_joints: ClassVar[bool] = False
+    impulsive: ClassVar[bool] = False
 
     @property
     def solves(self) -> bool:
