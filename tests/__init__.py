@@ -8,7 +8,7 @@ import os
 
 CHECKED = (
     "neurodyn.control.robot.in_loop", "neurodyn.dynamics.analytic", "neurodyn.dynamics.control",
-    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven", "neurodyn.dynamics.hybrid.model",
+    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.behind_drives", "neurodyn.dynamics.hybrid.model",
     "neurodyn.dynamics.interface", "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.model", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",

@@ -16,7 +16,7 @@ from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.driven import commanded, driven
+from neurodyn.dynamics.behind_drives import DynamicsBehindDrives, put_behind_drives
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
 from neurodyn.evaluate.run import evaluate
 from neurodyn.learn.training import finetune, train
@@ -72,12 +72,12 @@ def test_simulator_hybrid_and_model_in_front_agree_on_a_log_of_targets():
     robot = as_logged(load("cartpole"), store.header)
     (windows,) = all_windows(store, 20, stride=7)
     start = State(windows.q[:, 0], windows.qd[:, 0])
-    inside = commanded(declared_hybrid("cartpole"), robot.drives)
+    inside = put_behind_drives(declared_hybrid("cartpole"), robot.drives)
     paths = [
         dynamics.rollout(start, windows.control).q[:, -1].float()
         for dynamics in (
-            inside, commanded(AnalyticDynamics(load("cartpole")), robot.drives), AnalyticDynamics(robot),
-            driven(declared_hybrid("cartpole"), robot.drives),
+            inside, put_behind_drives(AnalyticDynamics(load("cartpole")), robot.drives), AnalyticDynamics(robot),
+            DynamicsBehindDrives(declared_hybrid("cartpole"), robot.drives),
         )
     ]  # fmt: skip
     moved = (paths[0] - start.q).abs().mean()

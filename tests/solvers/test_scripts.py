@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
+from benchmarks._newton_scripts import declare_model, main, solver_maker, solvers_replaced
 
 from neurodyn import robots, sim
 from neurodyn.core.errors import InputError, MismatchError
@@ -23,7 +24,6 @@ from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import ModelConfig, ModelSpec, build_model
 from neurodyn.sim.simulators import articulation
 from neurodyn.solvers import SolverBeside, SolverHybrid, SolverNeural
-from neurodyn.solvers.scripts import declare_model, main, solver_maker, solvers_replaced
 from tests.solvers.conftest import NETS
 
 WORLDS, FRAMES = 2, 6

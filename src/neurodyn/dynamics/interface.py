@@ -361,7 +361,7 @@ class Dynamics(ABC):
     def with_drives(self, drives: Mapping[str, Drive]) -> "Dynamics | None":
         """Return the same dynamics with drives inside, by joint, whose commands are then the controls.
 
-        None if drives can only act in front of these dynamics; `dynamics.driven.commanded` handles both cases.
+        None if drives can only act in front of these dynamics, as in `dynamics.behind_drives`.
         """
         return None
 

@@ -20,7 +20,7 @@ from neurodyn.core.workers import resolve_threads
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
-from neurodyn.dynamics.driven import commanded
+from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.dynamics.guard import FOLDER, Fault, watching
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -248,7 +248,7 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
     if own.contact_points is not None:
         store = grounded(robot, store)
     if robot.command != own.spec.control_kind:
-        own = commanded(own, robot.drives)
+        own = put_behind_drives(own, robot.drives)
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
         return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
     return own, "logged", robot, store

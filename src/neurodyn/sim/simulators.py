@@ -229,11 +229,11 @@ def simulator(
     options = SimulatorOptions(substeps=substeps, device=device, gravity=gravity, scene=scene)
     kind = SIMULATORS[robot.simulator.solver]
     if robot.drives and not (kind.commands is not None and kind.commands(robot)):
-        return DrivenSimulator(robot, worlds, **options)
+        return SimulatorBehindDrives(robot, worlds, **options)
     return kind.worlds(robot, worlds, **options)
 
 
-class DrivenSimulator(Simulator):
+class SimulatorBehindDrives(Simulator):
     """A simulator that takes drive commands: drives turn them into torques before every solver step.
 
     Positions are encoder readings.

@@ -1,4 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 from .beside import SolverBeside as SolverBeside
 from .learned import SolverHybrid as SolverHybrid, SolverNeural as SolverNeural, make_solver as make_solver
-from .scripts import declare_model as declare_model, solvers_replaced as solvers_replaced

@@ -12,7 +12,7 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError, Notice
 from neurodyn.dynamics.artifact import load, save
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.driven import commanded
+from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.same_robot import as_declared
@@ -49,7 +49,7 @@ def test_a_base_of_a_log_is_what_the_network_begins_from(log: Path, tmp_path: Pa
     robot = load_robot("cartpole")
     declared: Dynamics = declared_hybrid(robot)
     if model.spec.control_kind == "target":
-        declared = commanded(declared, robot.behind(stand_in.DRIVES).drives)
+        declared = put_behind_drives(declared, robot.behind(stand_in.DRIVES).drives)
     store = stand_in.log(2, 5)
     start = State(torch.tensor(store.q[:3]), torch.tensor(store.qd[:3]))
     command = torch.full((3, 4, 1), 0.5 if model.spec.control_kind == "target" else 200.0)

@@ -18,7 +18,7 @@ from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.logs import import_logs
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, State
-from neurodyn.dynamics.driven import driven
+from neurodyn.dynamics.behind_drives import DynamicsBehindDrives
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.named_scenarios import driven_at_random, passive
@@ -28,7 +28,7 @@ from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot, load
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.sampling import sample_torques
-from neurodyn.sim.simulators import DrivenSimulator, simulator
+from neurodyn.sim.simulators import SimulatorBehindDrives, simulator
 from neurodyn.tasks import Task
 
 pytest.importorskip("newton")
@@ -183,8 +183,8 @@ def test_drives_beyond_actuators_act_before_plain_mujoco(plain: Robot):
     """A delay, which MuJoCo's actuators do not have."""
     late = plain.drives | {"lift": msgspec.structs.replace(plain.drives["lift"], delay=0.005)}
     found = simulator(msgspec.structs.replace(plain, drives=late), 2)
-    assert isinstance(found, DrivenSimulator)
-    assert not isinstance(simulator(plain, 2), DrivenSimulator)
+    assert isinstance(found, SimulatorBehindDrives)
+    assert not isinstance(simulator(plain, 2), SimulatorBehindDrives)
     q, qd = found.step(torch.zeros(2, 3), torch.zeros(2, 3), torch.tensor([[0.3, 100.0], [-0.3, 0.0]]))
     assert q[0, 0] > 0.01 > -0.01 > q[1, 0]
     assert bool(qd.isfinite().all())
@@ -284,4 +284,4 @@ def test_what_takes_torques_says_so(robot: Robot, hybrid: HybridDynamics):
     with pytest.raises(InputError, match=r"drives of 'gripper': take commands; valid: Control\(target=...\) alone"):
         hybrid.step(hybrid.begin(start), start, Control(torque=torch.zeros(1, 2)))
     with pytest.raises(InputError, match="take targets, so that their drives are in them"):
-        driven(hybrid, robot.drives)
+        DynamicsBehindDrives(hybrid, robot.drives)

@@ -29,18 +29,27 @@ _STEP = 1e-3
 
 
 @dataclass(frozen=True)
-class DrivenCarry:
+class DriveCarry:
     """Carry of the dynamics, and memory of the drives, shape [worlds, memory]; None at a start."""
 
     inner: Any
     memory: Tensor | None
 
 
-class DrivenDynamics(Dynamics):
-    """Dynamics whose controls are commands of drives; `dynamics` are those behind the drives."""
+class DynamicsBehindDrives(Dynamics):
+    """Dynamics whose controls are commands of drives, with the memory of the drives in their carry.
+
+    Attributes:
+        dynamics: The dynamics behind the drives.
+    """
 
     def __init__(self, dynamics: Dynamics, drives: Mapping[str, Drive]) -> None:
-        """Put drives in front of dynamics. Arguments and errors: see `driven`."""
+        """Put drives in front of dynamics; joints without one take torques.
+
+        Raises:
+            InputError: The dynamics take targets, a drive is invalid (`core.description.drive.require_drives`), or it
+                has a bias.
+        """
         if dynamics.spec.control_kind != "torque":
             raise InputError(
                 f"dynamics of {dynamics.spec.robot!r}: take targets, so that their drives are in them; valid: dynamics "
@@ -64,26 +73,26 @@ class DrivenDynamics(Dynamics):
         self._drives = DriveProgram(drives, self.spec, dynamics.spec.dt / self._parts)
         self._rows, self._dofs = (tuple(part) for part in self._drives.columns)
 
-    def begin(self, context: State | Window, environment: Environment | None = None) -> DrivenCarry:
+    def begin(self, context: State | Window, environment: Environment | None = None) -> DriveCarry:
         """Return the carry; the controls of a window are commands, which are converted to torques."""
         known, memory = self._known(context)
-        return DrivenCarry(self.dynamics.begin(known, environment), memory)
+        return DriveCarry(self.dynamics.begin(known, environment), memory)
 
     def imagine(
         self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
-    ) -> DrivenCarry:
+    ) -> DriveCarry:
         """Return the carry of worlds in which a policy acts; see `Dynamics`."""
         known, memory = self._known(context)
-        return DrivenCarry(self.dynamics.imagine(known, environment, uncertainty=uncertainty), memory)
+        return DriveCarry(self.dynamics.imagine(known, environment, uncertainty=uncertainty), memory)
 
-    def step(self, carry: DrivenCarry, state: State, control: Control) -> tuple[DrivenCarry, Step]:
+    def step(self, carry: DriveCarry, state: State, control: Control) -> tuple[DriveCarry, Step]:
         """Predict one frame from `state` under commands."""
         return self._after(carry, state, frame_command(self.spec, state, control))
 
-    def reset(self, carry: DrivenCarry, context: State | Window, mask: WorldMask) -> DrivenCarry:
+    def reset(self, carry: DriveCarry, context: State | Window, mask: WorldMask) -> DriveCarry:
         """Restart the worlds where `mask` is true, shape [worlds]."""
         known, fresh = self._known(context)
-        return DrivenCarry(self.dynamics.reset(carry.inner, known, mask), renewed_memory(carry.memory, fresh, mask))
+        return DriveCarry(self.dynamics.reset(carry.inner, known, mask), renewed_memory(carry.memory, fresh, mask))
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under commands `controls`, shape [worlds, T, nu]."""
@@ -97,10 +106,10 @@ class DrivenDynamics(Dynamics):
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
 
-    def _after(self, carry: DrivenCarry, state: State, command: Tensor) -> tuple[DrivenCarry, Step]:
+    def _after(self, carry: DriveCarry, state: State, command: Tensor) -> tuple[DriveCarry, Step]:
         torque, memory = self._torque(state.q, state.qd, command, carry.memory)
         inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
-        return DrivenCarry(inner, memory), step
+        return DriveCarry(inner, memory), step
 
     def _known(self, context: State | Window) -> tuple[State | Window, Tensor | None]:
         """Return a context with torques in place of commands, and the memory of the drives after it."""
@@ -132,27 +141,18 @@ for _name in (
     *("network", "caveat", "robot", "device", "trained", "training_range", "epistemic_scale", "parameters"),
     *("contact_points", "contacts_of_simulator", "resolve_environment", "reader", "conditions"),
 ):  # delegated to the dynamics behind the drives
-    setattr(DrivenDynamics, _name, property(attrgetter(f"dynamics.{_name}")))
+    setattr(DynamicsBehindDrives, _name, property(attrgetter(f"dynamics.{_name}")))
 
 
-def driven(dynamics: Dynamics, drives: Mapping[str, Drive]) -> DrivenDynamics:
-    """Return dynamics with drives in front: they take commands, and their carry holds the memory of the drives.
+def put_behind_drives(dynamics: Dynamics, drives: Mapping[str, Drive]) -> Dynamics:
+    """Return dynamics that take the commands of drives: with the drives inside if possible, else in front.
 
     Args:
         dynamics: Dynamics that take torques, of any kind.
         drives: Drives by joint; joints without one take torques.
 
     Raises:
-        InputError: The dynamics take targets, a drive is invalid (`core.description.drive.require_drives`), or it has a
-            bias.
-    """
-    return DrivenDynamics(dynamics, drives)
-
-
-def commanded(dynamics: Dynamics, drives: Mapping[str, Drive]) -> Dynamics:
-    """Return dynamics that take the commands of drives: with the drives inside if possible, else in front.
-
-    Arguments and errors: see `driven`.
+        InputError: See `DynamicsBehindDrives`.
     """
     inside = dynamics.with_drives(drives)
-    return driven(dynamics, drives) if inside is None else inside
+    return DynamicsBehindDrives(dynamics, drives) if inside is None else inside

@@ -9,7 +9,7 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, Environment, State, Window
-from neurodyn.dynamics.driven import driven
+from neurodyn.dynamics.behind_drives import DynamicsBehindDrives
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry.ground import Ground
@@ -34,7 +34,7 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def test_it_is_dynamics_of_targets():
-    made = driven(plain(), DRIVES)
+    made = DynamicsBehindDrives(plain(), DRIVES)
     assert isinstance(made, Dynamics)
     assert made.spec.control_kind == "target"
     assert made.spec.context == 3
@@ -42,7 +42,7 @@ def test_it_is_dynamics_of_targets():
 
 
 def test_it_moves_as_drives_in_every_step_do():
-    made, mechanism = driven(plain(), DRIVES), msgspec.structs.replace(machines.pendulum(), drives=DRIVES)
+    made, mechanism = DynamicsBehindDrives(plain(), DRIVES), msgspec.structs.replace(machines.pendulum(), drives=DRIVES)
     inside = HybridDynamics(made.spec, mechanism, EngineConfig(substeps=10))
     state, targets = State(drawn(3, 2), drawn(3, 2, seed=1)), drawn(3, 1, 2, seed=2).expand(3, 10, 2)
     found, wanted = made.rollout(state, targets), inside.rollout(state, targets)
@@ -51,7 +51,7 @@ def test_it_moves_as_drives_in_every_step_do():
 
 
 def test_steps_windows_and_resets_carry_the_drives():
-    made = driven(plain(), DRIVES)
+    made = DynamicsBehindDrives(plain(), DRIVES)
     state, targets = State(drawn(2, 2), drawn(2, 2, seed=1)), drawn(2, 8, 2, seed=2)
     path = made.rollout(state, targets)
     carry = made.begin(state)
@@ -67,8 +67,9 @@ def test_steps_windows_and_resets_carry_the_drives():
 
 
 def test_worlds_that_have_not_moved_begin_anew_with_what_a_window_leaves():
-    inside = msgspec.structs.replace(machines.pendulum(), drives=DRIVES)
-    for made in (driven(plain(), DRIVES), HybridDynamics(driven(plain(), DRIVES).spec, inside, EngineConfig())):
+    in_front = DynamicsBehindDrives(plain(), DRIVES)
+    inside = HybridDynamics(in_front.spec, msgspec.structs.replace(machines.pendulum(), drives=DRIVES), EngineConfig())
+    for made in (in_front, inside):
         window = Window(drawn(2, 5, 2), drawn(2, 5, 2, seed=1), drawn(2, 4, 2, seed=2))
         carry = made.reset(made.begin(window.present), window, torch.tensor([True, False]))
         assert torch.equal(carry.memory[0], made.begin(window).memory[0])
@@ -76,7 +77,7 @@ def test_worlds_that_have_not_moved_begin_anew_with_what_a_window_leaves():
 
 
 def test_gradients_reach_commands_and_states():
-    made = driven(plain(), DRIVES)
+    made = DynamicsBehindDrives(plain(), DRIVES)
 
     def end(targets, q):
         return made.rollout(State(q, drawn(1, 2, seed=1)), targets).q[:, -1]
@@ -87,7 +88,7 @@ def test_gradients_reach_commands_and_states():
 
 def test_a_floating_base_is_seen_as_by_the_dynamics_behind_the_drives():
     model = load("pretrained:anymal-c")
-    made = driven(model, {name: Drive(kind="pd", kp=80.0, kd=2.0) for name in model.spec.controls})
+    made = DynamicsBehindDrives(model, {name: Drive(kind="pd", kp=80.0, kd=2.0) for name in model.spec.controls})
     state = reset_states(model.robot, 3, torch.Generator().manual_seed(0))
     turning = State(state.q - torch.eye(19)[2], torch.ones_like(state.qd))  # 1 m lower, its feet in the ground
     home = Environment(ground=Ground(model.robot.named_ground()))
@@ -102,7 +103,7 @@ def test_a_floating_base_is_seen_as_by_the_dynamics_behind_the_drives():
 
 
 def test_members_take_turns_where_a_policy_acts():
-    made, seen = driven(plain(), DRIVES), []
+    made, seen = DynamicsBehindDrives(plain(), DRIVES), []
     inner = made.dynamics
     inner.imagine = lambda context, environment, *, uncertainty: seen.append(uncertainty) or inner.begin(context)
     state = State(drawn(2, 2), drawn(2, 2, seed=1))
@@ -119,9 +120,9 @@ def test_members_take_turns_where_a_policy_acts():
 )
 def test_drives_that_cannot_be_are_refused(drives, said):
     with pytest.raises(InputError, match=said):
-        driven(plain(), drives)
+        DynamicsBehindDrives(plain(), drives)
 
 
 def test_dynamics_of_targets_have_their_drives_already():
     with pytest.raises(InputError, match="take targets, so that their drives are in them"):
-        driven(driven(plain(), DRIVES), {})
+        DynamicsBehindDrives(DynamicsBehindDrives(plain(), DRIVES), {})

@@ -2,11 +2,11 @@
 """Runs Newton's scripts unchanged with a dynamics model in place of their solver.
 
 `declare_model` writes the declaration of a robot that a script builds, and `solvers_replaced` runs the script on a
-model of it. From a shell, with the names of Newton's examples or paths of scripts:
+model of it. From a shell in the root of the repository, with the names of Newton's examples or paths of scripts:
 
-    python -m neurodyn.solvers.scripts --declare robots/double-pole robot_cartpole --viewer null
-    python -m neurodyn.solvers.scripts --dynamics robots/double-pole --dt 1/600 robot_cartpole --viewer null
-    python -m neurodyn.solvers.scripts --dynamics runs/double-pole --eager robot_cartpole --viewer gl
+    python -m benchmarks._newton_scripts --declare robots/double-pole robot_cartpole --viewer null
+    python -m benchmarks._newton_scripts --dynamics robots/double-pole --dt 1/600 robot_cartpole --viewer null
+    python -m benchmarks._newton_scripts --dynamics runs/double-pole --eager robot_cartpole --viewer gl
 """
 
 import argparse
@@ -427,7 +427,7 @@ def run_script(script: str, arguments: list[str]) -> None:
 
 def main() -> None:
     """Run a script with a model in place of its solver, or declare its robot."""
-    parser = argparse.ArgumentParser(prog="python -m neurodyn.solvers.scripts", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks._newton_scripts", description=main.__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--dynamics", help="a run, pretrained:NAME, or the folder of a declaration")
     what.add_argument("--declare", help="folder to write the declaration of the script's robot to")
