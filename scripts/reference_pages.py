@@ -8,7 +8,6 @@
 
 import inspect
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from neurodyn.cli.main import every_verb
-from neurodyn.core.requests import docstring_entries
+from neurodyn.cli.terminal.arguments import help_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results"
@@ -28,13 +27,10 @@ def commands() -> str:
 
 
 def _verb(name: str, called: Callable[..., None]) -> str:
-    text = inspect.getdoc(called) or ""
-    summary = re.sub(r"\n\n(Args|Raises|Example):\n.*", "", text, flags=re.DOTALL)
-    meanings = docstring_entries(text, "Args")
-    example = re.search(r"\n\nExample:\n(.*?)(?:\n\n|$)", text, re.DOTALL)
-    lines = [f"## neurodyn {name}\n", f"{summary}\n"]
-    if example is not None:
-        lines += ["```sh", inspect.cleandoc(example[1]), "```\n"]
+    description, meanings, examples = help_of(called)
+    lines = [f"## neurodyn {name}\n", f"{description}\n"]
+    if examples:
+        lines += ["```sh", examples, "```\n"]
     rows = [_row(one, meanings.get(one.name, "")) for one in inspect.signature(called).parameters.values()]
     if rows:
         lines += ["|argument|default|meaning|", "|---|---|---|", *rows, ""]

@@ -9,28 +9,22 @@ from tests.plant import repository
 
 
 class Base(Config, frozen=True):
-    """Base.
-
-    Attributes:
-        size: Size [m]; more of it.
-        shape: Shape of it.
-    """
+    """Base."""
 
     size: float
+    """Size [m]; more of it."""
     shape: str = "round"
+    """Shape of it."""
 
 
 class Own(Base, frozen=True):
-    """Own.
-
-    Attributes:
-        on: Whether it is on (always), which few know.
-        near: Bounds of the distance.
-    """
+    """Own."""
 
     shape: str = "square"
     on: bool = True
+    """Whether it is on (always), which few know."""
     near: tuple[float, ...] = (0.1, 2.0)
+    """Bounds of the distance."""
 
 
 def script() -> Any:

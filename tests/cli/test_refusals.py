@@ -100,7 +100,7 @@ def verbs() -> Iterator[tuple[str, Callable[..., None]]]:
 def parameters(verb: str) -> Iterator[tuple[str, set[object]]]:
     """Yield name ("--out" of flags) and types of all that a verb takes, but switches."""
     for name, one in inspect.signature(dict(verbs())[verb]).parameters.items():
-        if one.annotation is not bool:
+        if parts(one.annotation) != {bool}:
             flag = one.kind is not inspect.Parameter.POSITIONAL_ONLY
             yield f"--{name.replace('_', '-')}" if flag else name, parts(one.annotation)
 

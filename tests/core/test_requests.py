@@ -7,51 +7,44 @@ import pkgutil
 from typing import Annotated, Any
 
 import pytest
+from tyro.conf import arg
 
 import neurodyn
 from neurodyn.cli.main import every_verb
+from neurodyn.cli.terminal.arguments import help_of
 from neurodyn.cli.terminal.flags import command
 from neurodyn.core.config import Config
 from neurodyn.core.requests import IN_PYTHON, Flag, accepts_request, arguments_of, field_docs, flag_of
 
 
 class Common(Config, frozen=True, kw_only=True):
-    """What both take.
-
-    Attributes:
-        seed: Seed of
-            everything.
-        show: Called as it goes.
-    """
+    """What both take."""
 
     seed: int = 0
+    """Seed of
+    everything."""
     show: Annotated["Unknown | None", IN_PYTHON] = None  # noqa: F821  # pyright: ignore
+    """Called as it goes."""
 
 
 class Toss(Common, frozen=True, kw_only=False):
-    """A toss.
-
-    Attributes:
-        coin: Name of a coin; in Python also a `Coin`.
-        height: Height [m].
-    """
+    """A toss."""
 
     coin: Annotated[str | bytes, Flag(str)]
+    """Name of a coin."""
     height: float = 1.0
+    """Height [m]."""
 
 
 class Rules(Config, frozen=True):
-    """Rules of a toss.
-
-    Attributes:
-        bounces: Most bounces.
-        words: Shouted.
-        hands: Number of hands.
-    """
+    """Rules of a toss."""
 
     bounces: int = 1000
+    """Most bounces."""
     words: tuple[str, ...] = ()
+    """Shouted."""
     hands: int = 2
+    """Number of hands."""
 
 
 @accepts_request(Toss)
@@ -85,21 +78,19 @@ def test_signature_and_docstring_are_those_of_the_request():
     assert str(signature).startswith("(coin: str | bytes, height: float = 1.0, *, seed: int = 0, show: 'Unknown")
     assert signature.return_annotation is Toss
     text = inspect.getdoc(toss) or ""
-    assert text.startswith("Toss a coin.\n\nArgs:\n    coin: Name of a coin; in Python also a `Coin`.\n")
+    assert text.startswith("Toss a coin.\n\nReturns:")
+    assert "\n\nArgs:\n    coin: Name of a coin.\n" in text
     assert "\n    seed: Seed of everything.\n" in text
-    assert text.index("Args:") < text.index("Returns:")
 
 
-def test_a_verb_has_the_fields_as_flags_and_its_own_where_it_says():
+def test_a_verb_has_the_fields_and_its_own_arguments_as_flags_with_their_help():
     seen = []
 
-    @command(Toss, after={"quiet": "height"})
-    def verb(request: Toss, *, quiet: bool = False, json: str | None = None) -> None:
+    @command(Toss)
+    def verb(
+        request: Toss, *, quiet: Annotated[bool, arg(help="Say nothing.")] = False, json: str | None = None
+    ) -> None:
         """Toss.
-
-        Flags:
-            quiet: Say nothing.
-            json: A file.
 
         Example:
             toss penny
@@ -107,17 +98,17 @@ def test_a_verb_has_the_fields_as_flags_and_its_own_where_it_says():
         seen.append((request, quiet, json))
 
     parameters = inspect.signature(verb).parameters
-    assert list(parameters) == ["coin", "height", "quiet", "seed", "json"]
+    assert list(parameters) == ["coin", "height", "seed", "quiet", "json"]
     assert parameters["coin"].kind is inspect.Parameter.POSITIONAL_ONLY
-    assert parameters["coin"].annotation is str
-    assert inspect.getdoc(verb) == (
-        "Toss.\n\nArgs:\n    coin: Name of a coin.\n    height: Height [m].\n    quiet: Say nothing.\n"
-        "    seed: Seed of everything.\n    json: A file.\n\nExample:\n    toss penny"
-    )
+    meanings = {
+        "coin": "Name of a coin.",
+        "height": "Height [m].",
+        "seed": "Seed of everything.",
+        "quiet": "Say nothing.",
+    }
+    assert help_of(verb) == ("Toss.", meanings, "toss penny")
     verb("penny", seed=2, quiet=True)
     assert seen == [(Toss("penny", seed=2), True, None)]
-    moved = command(Toss, after={"height": "seed", "json": "coin", "quiet": "json"})(verb.__wrapped__)  # pyright: ignore
-    assert list(inspect.signature(moved).parameters) == ["coin", "json", "quiet", "seed", "height"]
 
 
 def requests() -> list[type]:
@@ -157,7 +148,7 @@ def test_flags_are_the_fields_of_their_request():
         for one in arguments_of(verb.request):
             flag = flag_of(one.annotation)
             typed, name = flag is None or flag.kind is not None, (flag and flag.argument) or one.name
-            assert (name in flags) == (typed and one.name not in verb.without), (verb, one.name)
+            assert (name in flags) == typed, (verb, one.name)
             if name in flags:
                 assert flags[name].default == one.default
 
@@ -165,15 +156,16 @@ def test_flags_are_the_fields_of_their_request():
 def test_fields_of_settings_are_flags_that_need_not_be_given():
     seen = []
 
-    @command(Toss, overriding=Rules, after={"bounces": "coin", "words": "bounces"})
+    @command(Toss, settings=Rules, names=["bounces", "words"])
     def verb(request: Toss, **flags: Any) -> None:
         """Toss."""
         seen.append((request, flags))
 
     parameters = inspect.signature(verb).parameters
-    assert list(parameters) == ["coin", "bounces", "words", "height", "seed"]
-    assert parameters["bounces"].annotation == int | None
-    assert "bounces: Most bounces; by default 1,000.\n    words: Shouted.\n" in (inspect.getdoc(verb) or "")
+    assert list(parameters) == ["coin", "height", "seed", "bounces", "words"]
+    assert parameters["bounces"].default is None
+    assert help_of(verb)[1]["bounces"] == "Most bounces; by default 1,000."
+    assert help_of(verb)[1]["words"] == "Shouted."
     verb("penny", bounces=None, words=())
     verb("penny", bounces=2, words=("a",))
     assert seen == [(Toss("penny"), {}), (Toss("penny"), {"bounces": 2, "words": ("a",)})]

@@ -20,62 +20,58 @@ _PLANNING = ("frames", *_SETTINGS, "value", "noise", "velocity_noise", "delay")
 
 
 class ControlRequest(Config, frozen=True, kw_only=False):
-    """Episodes of a planner, or of a walking quadruped.
-
-    Attributes:
-        task: Name of a task, such as cartpole-swingup, or FILE.py:CLASS for your own; for mpc and imitation a
-            quadruped, such as a1, or the path of its declaration.
-        model: Dynamics to plan in: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder
-            written by `neurodyn imitate`.
-        planner: mppi, cem, annealed (sampling with decreasing noise), gradient or ilqr (through the model); for
-            quadrupeds mpc (needs the extra `control`) or imitation.
-        plant: Plant to act on: analytic, hybrid, a run directory, pretrained:NAME, or your robot as FILE.py:CLASS
-            (`neurodyn.control.RobotInterface`), which runs episodes one by one and logs to OUT/robot.csv.
-        episodes: Number of parallel episodes.
-        frames: Length of an episode [frames]; by default the task's.
-        seed: Seed of starts, commands, noise and candidates.
-        settings: File with planner settings (YAML, TOML or JSON); by default the task's.
-        horizon: Planning horizon [frames].
-        samples: Candidates per round.
-        rounds: Rounds per decision.
-        penalty: Weight (lambda) of the model uncertainty subtracted from the reward.
-        value: Policy folder (`policy train`) whose critic estimates the return after the planning horizon.
-        noise: Standard deviation of position noise [rad or m].
-        velocity_noise: Standard deviation of velocity noise [rad/s or m/s].
-        delay: Frames between a decision and its effect, known to the planner.
-        gait: stand, trot or walk; by default trot.
-        command: Velocities forward and to the left [m/s] and yaw rate [rad/s]; by default random, up to 0.6 m/s and 0.8
-            rad/s.
-        ground: One of the robot's grounds by name, or a file with a scene; by default the declared one.
-        seconds: Length of an episode [s]; by default 20.
-        out: Folder for report.html and result.json; by default neither is written.
-        device: Device: cpu, cuda, cuda:1 ...
-        json: File for the result as JSON.
-    """
+    """Episodes of a planner, or of a walking quadruped."""
 
     task: Annotated[str, tyro.conf.arg(metavar="TASK|ROBOT")]
+    """Name of a task, such as cartpole-swingup, or FILE.py:CLASS for your own; for mpc and imitation a quadruped, such
+    as a1, or the path of its declaration."""
     model: str | None = None
+    """Dynamics to plan in: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder written by
+    `neurodyn imitate`."""
     planner: str = DEFAULT_PLANNER
+    """mppi, cem, annealed (sampling with decreasing noise), gradient or ilqr (through the model); for quadrupeds mpc
+    (needs the extra `control`) or imitation."""
     plant: str = "analytic"
+    """Plant to act on: analytic, hybrid, a run directory, pretrained:NAME, or your robot as FILE.py:CLASS
+    (`neurodyn.control.RobotInterface`), which runs episodes one by one and logs to OUT/robot.csv."""
     episodes: int = 4
+    """Number of parallel episodes."""
     frames: int | None = None
+    """Length of an episode [frames]; by default the task's."""
     seed: int = 500
+    """Seed of starts, commands, noise and candidates."""
     settings: Path | None = None
+    """File with planner settings (YAML, TOML or JSON); by default the task's."""
     horizon: int | None = None
+    """Planning horizon [frames]."""
     samples: int | None = None
+    """Candidates per round."""
     rounds: int | None = None
+    """Rounds per decision."""
     penalty: float | None = None
+    """Weight (lambda) of the model uncertainty subtracted from the reward."""
     value: str | None = None
+    """Policy folder (`policy train`) whose critic estimates the return after the planning horizon."""
     noise: float = 0.0
+    """Standard deviation of position noise [rad or m]."""
     velocity_noise: float = 0.0
+    """Standard deviation of velocity noise [rad/s or m/s]."""
     delay: int = 0
+    """Frames between a decision and its effect, known to the planner."""
     gait: str | None = None
+    """stand, trot or walk; by default trot."""
     command: tuple[float, float, float] | None = None
+    """Velocities forward and to the left [m/s] and yaw rate [rad/s]; by default random, up to 0.6 m/s and 0.8 rad/s."""
     ground: str | None = None
+    """One of the robot's grounds by name, or a file with a scene; by default the declared one."""
     seconds: float | None = None
+    """Length of an episode [s]; by default 20."""
     out: Path | None = None
+    """Folder for report.html and result.json; by default neither is written."""
     device: Device = "cpu"
+    """Device: cpu, cuda, cuda:1 ..."""
     json: Path | None = None
+    """File for the result as JSON."""
 
 
 @command(ControlRequest)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from neurodyn.cli.terminal.flags import cluster_of, command, registry_name
+from neurodyn.cli.terminal.flags import ClusterAddress, WorkerMemory, Workers, cluster_of, command, registry_name
 from neurodyn.core.config import replaced
 from neurodyn.core.errors import InputError
 from neurodyn.interop.formats import MODEL_LAYOUTS
@@ -19,23 +19,17 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-@command(GenerationRequest, after=dict.fromkeys(("cluster", "workers", "worker_memory"), "threads"))
+@command(GenerationRequest)
 def generate(
     request: GenerationRequest,
     *,
-    cluster: str | None = None,
-    workers: int | None = None,
-    worker_memory: float | None = None,
+    cluster: ClusterAddress = None,
+    workers: Workers = None,
+    worker_memory: WorkerMemory = None,
 ) -> None:
     """Generate a dataset with a robot's analytic solver: random states, grounds, and torques or controllers.
 
     Trajectories end when they leave plausible bounds; if too many do, nothing is written.
-
-    Flags:
-        cluster: Simulate on a Ray cluster (needs the extra `cluster`): "auto" for the one this machine belongs to,
-            HOST:PORT of its head, or "local" to start one here. The data do not depend on it.
-        workers: Cluster workers, each on one core; by default one per core.
-        worker_memory: Memory limit of a worker [GB]; by default only the machine's.
 
     Example:
         neurodyn generate cartpole --transitions 1000000 --out cartpole.h5

@@ -4,24 +4,28 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
+from tyro.conf import UseAppendAction, arg
 
-from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads, command, registry_name
+from neurodyn.cli.terminal.flags import Device, FormatFlag, JsonFile, ResultLogger, Threads, command, registry_name
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATOR_FORMATS, WRITERS
 
 
 @command(EvaluationRequest)
 def evaluate(
-    request: EvaluationRequest, *, json: Path | None = None, report: Path | None = None, logger: LoggerFlag = None
+    request: EvaluationRequest,
+    *,
+    json: JsonFile = None,
+    report: Annotated[
+        Path | None,
+        arg(
+            help="File for the report page; by default report.html in the run directory, or report-FLAGS.html if flags "
+            "change the evaluation."
+        ),
+    ] = None,
+    logger: ResultLogger = None,
 ) -> None:
     """Evaluate a model against its simulator, or with --data against recorded trajectories.
-
-    Flags:
-        json: File for the result as JSON.
-        report: File for the report page; by default report.html in the run directory, or report-FLAGS.html if flags
-            change the evaluation.
-        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn evaluate runs/cartpole
@@ -73,9 +77,9 @@ def compare(
     data: str | None = None,
     split: Literal["train", "validation", "test", "all"] | None = None,
     ground: str | None = None,
-    dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    dynamics: UseAppendAction[tuple[str, ...]] = (),
     episodes: int | None = None,
-    randomise: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    randomise: UseAppendAction[tuple[str, ...]] = (),
     starts: str | None = None,
     task: str | None = None,
     device: Device = "cpu",
@@ -158,30 +162,33 @@ def compare(
         raise InputError(f"{len(result.broken)} of {len(runs)} runs could not be compared: {names}; why is said above")
 
 
-@command(RecordingRequest, after={"out": "run", "format": "run"})
+@command(RecordingRequest)
 def view(
     request: RecordingRequest,
     *,
-    out: Path | None = None,
-    format: Format | None = None,  # noqa: A002
-    live: bool = False,
-    dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
-    port: int = 8080,
-    logger: LoggerFlag = None,
+    out: Annotated[
+        Path | None, arg(help="File to write; by default RUN/view.html, or view-NAME.html here for a pretrained model.")
+    ] = None,
+    format: FormatFlag = None,  # noqa: A002
+    live: Annotated[
+        bool,
+        arg(
+            help="Run in a browser until Ctrl-C, or for --seconds: sliders command the robot, dragging pushes it ("
+            "needs the extra `live`). RUN may then also be a robot."
+        ),
+    ] = False,
+    dynamics: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(
+            help="With --live, dynamics to run side by side, at most two: analytic, hybrid, a run directory or "
+            "pretrained:NAME; repeat the flag for several. By default the model and its simulator, or a robot's hybrid "
+            "model."
+        ),
+    ] = (),
+    port: Annotated[int, arg(help="With --live, the local port that the browser opens; 0 for a free one.")] = 8080,
+    logger: ResultLogger = None,
 ) -> None:
     """Record a model and its simulator or log side by side from the same start, or run them in a browser.
-
-    Flags:
-        out: File to write; by default RUN/view.html, or view-NAME.html here for a pretrained model.
-        format: html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by default
-            from the file's suffix, else html.
-        live: Run in a browser until Ctrl-C, or for --seconds: sliders command the robot, dragging pushes it (needs the
-            extra `live`). RUN may then also be a robot.
-        dynamics: With --live, dynamics to run side by side, at most two: analytic, hybrid, a run directory or
-            pretrained:NAME; repeat the flag for several. By default the model and its simulator, or a robot's hybrid
-            model.
-        port: With --live, the local port that the browser opens; 0 for a free one.
-        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn view runs/cartpole --out cartpole.gif

@@ -4,7 +4,6 @@
 Completes verbs, flags, robots, tasks, runs and other names.
 """
 
-import inspect
 import os
 import platform
 import re
@@ -17,8 +16,9 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Literal, NamedTuple
 
+from neurodyn.cli.terminal.arguments import Argument, arguments_of_verb
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import __version__
 from neurodyn.core.registry import Registry
@@ -262,7 +262,7 @@ def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
 
 def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Iterable[str]:
     """Return the remaining flags of a verb, or the values of the flag or argument that comes next."""
-    parameters = [_VerbParameter(one) for one in inspect.signature(verb).parameters.values()]
+    parameters = arguments_of_verb(verb)
     flags = {flag: one for one in parameters for flag in one.flags}
     if last.startswith("-"):
         return ["--help", *(flag for flag, one in flags.items() if one.several or flag not in before)]
@@ -276,32 +276,16 @@ def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Ite
             flag = None
     if flag is None or flag.switch:
         flag = next((one for one in parameters if not one.flags and (one.several or not given)), None)
-    return () if flag is None else flag.values()
+    return () if flag is None else _values(flag)
 
 
-class _VerbParameter:
-    """A flag of a verb, or an argument (without `flags`), from the signature."""
-
-    def __init__(self, given: inspect.Parameter) -> None:
-        parts, name = list(_parts(given.annotation)), given.name.strip("_")
-        self.switch, self.several = bool in parts, any(get_origin(one) is tuple for one in parts)
-        flag, paired = f"--{name.replace('_', '-')}", f"--no-{name.replace('_', '-')}"
-        self.flags = [] if given.kind is given.POSITIONAL_ONLY else [flag, paired] if self.switch else [flag]
-        shown = next((text for one in parts if isinstance(text := getattr(one, "metavar", None), str)), "")
-        self._known = _NAMES.get(shown or name)
-        self._choices = [one for one in parts if isinstance(one, str)]
-        self._choices += [word for word in re.split(r"[{,|}]", shown) if word.islower()]  # tensorboard|MODULE:CLASS
-
-    def values(self) -> Iterable[str]:
-        """Return the known values."""
-        return self._choices if self._known is None else self._known()
-
-
-def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield an annotation, and the types, values and metadata in it."""
-    yield annotation
-    for one in get_args(annotation):
-        yield from _parts(one)
+def _values(argument: Argument) -> Iterable[str]:
+    """Return the known values of a flag or argument."""
+    names = _NAMES.get(argument.metavar or argument.name)
+    if names is not None:
+        return names()
+    shown = argument.metavar.strip("{}").replace("|", ",").split(",")  # tensorboard|MODULE:CLASS
+    return [*argument.choices, *(word for word in shown if word.islower())]
 
 
 def _runs() -> list[str]:

@@ -7,9 +7,7 @@ import functools
 import importlib
 import inspect
 import io
-import math
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -17,9 +15,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, among, nearest, suggestion
+from neurodyn.core.errors import InputError, Notice, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, UNFINISHED, Interrupted, stoppable
 from neurodyn.core.registry import Registry
 from neurodyn.core.workers import FORWARD_ONLY
@@ -203,11 +201,11 @@ def _dispatch(arguments: list[str]) -> int:
 
 def every_verb(verbs: Registry[Verb] = VERBS, before: str = "") -> dict[str, Verb]:
     """Return all verbs by name, including those of groups, such as "policy train"."""
-    found: dict[str, Verb] = {}
+    every: dict[str, Verb] = {}
     for name, verb in verbs.items():
         group = verb.load()
-        found |= every_verb(group, f"{before}{name} ") if isinstance(group, Registry) else {before + name: verb}
-    return found
+        every |= every_verb(group, f"{before}{name} ") if isinstance(group, Registry) else {before + name: verb}
+    return every
 
 
 def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
@@ -223,13 +221,14 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
-    _require_plain(arguments[1:])
-    bound = _parse(called, command, arguments[1:])
+    from neurodyn.cli.terminal.arguments import parse, require_usable_values
+
+    bound = parse(called, command, arguments[1:])
     if bound is None:
         return 0
     if _is_distributed() and not verbs[name].parallel:
         raise InputError(f"{command.partition(' ')[2]} runs in one process; valid: neurodyn without torchrun")
-    _require_readable(bound)
+    require_usable_values(bound)
     if len(bound.keywords.get("gpu_ids", ())) > 1 and not _is_distributed():
         from neurodyn.learn.devices import launch
 
@@ -270,37 +269,6 @@ def _list(verbs: Registry[Verb], command: str) -> None:
     print(*(f"  {name:<{widest}}  {verb.help}" for name, verb in verbs.items()), sep="\n")
 
 
-def _require_plain(arguments: list[str]) -> None:
-    """Refuse empty arguments and those with a NUL, which no file, name or number can contain."""
-    for before, argument in zip(["", *arguments], arguments, strict=False):
-        if not argument or "\0" in argument:
-            what = "empty" if not argument else "not a text"
-            raise InputError(f"{before or 'an argument'} is {what}; valid: a name, number or path")
-
-
-def _require_readable(bound: "functools.partial[Any]") -> None:
-    """Refuse unusable arguments before any work: absurd counts and seeds, pipes and devices as files."""
-    from neurodyn.core.plain_data import require_regular
-    from neurodyn.core.seeds import require_seed
-
-    if isinstance(seed := bound.keywords.get("seed"), int):
-        require_seed(seed)
-    for name, value in bound.keywords.items():
-        most = MOST_TRANSITIONS if name == "transitions" else MOST_COUNT
-        if name != "seed" and isinstance(value, int) and value > most:
-            raise InputError(f"--{name.replace('_', '-')} is {value}; valid: at most {most:,}")
-        if any(isinstance(one, float) and not math.isfinite(one) for one in _each(value)):
-            raise InputError(f"--{name.replace('_', '-')} is {value}; valid: a finite number")
-    for value in (one for entry in (*bound.args, *bound.keywords.values()) for one in _each(entry)):
-        if isinstance(value, Path | str) and value:
-            require_regular(Path(value), "a file or folder")
-
-
-def _each(value: Any) -> tuple[Any, ...] | list[Any]:
-    """Return a flag's values, one or several."""
-    return value if isinstance(value, tuple | list) else (value,)
-
-
 @contextlib.contextmanager
 def _tables_to_stderr(bound: "functools.partial[Any]") -> Iterator[None]:
     """If a result goes to standard output (--json -), print everything else to standard error."""
@@ -311,74 +279,6 @@ def _tables_to_stderr(bound: "functools.partial[Any]") -> Iterator[None]:
         return
     with contextlib.redirect_stdout(sys.stderr):
         yield
-
-
-def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> "functools.partial[Any] | None":
-    """Parse the arguments of a verb ("neurodyn train") without running it; None for --help.
-
-    Raises:
-        InputError: The arguments are wrong; the parser's error page is condensed into one line.
-    """
-    import tyro
-
-    def bind(*args: Any, **kwargs: Any) -> "functools.partial[Any]":
-        return functools.partial(function, *args, **kwargs)
-
-    # The parser reads signature and docstring but calls a function that only binds, so that the verb's own errors stay
-    # separate.
-    signature = inspect.signature(function)
-    bind.__doc__ = re.sub(r"\n {8,}", " ", inspect.getdoc(function) or "")  # one line per argument
-    summary = re.sub(r"\n\nArgs:\n.*?(?=\n\nExample:|$)", "", bind.__doc__, flags=re.DOTALL)
-    unset = tyro.conf.arg(help_behavior_hint="")  # instead of "(default: None)"
-    bind.__signature__ = signature  # type: ignore[attr-defined]
-    bind.__annotations__ = {
-        name: Annotated[one.annotation, unset] if one.default in (None, ()) else one.annotation
-        for name, one in signature.parameters.items()
-    }
-    markers, complaint = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone), io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            bound = tyro.cli(bind, args=arguments, prog=command, description=summary, config=markers)
-    except SystemExit as stop:
-        if not stop.code:
-            return None
-        raise InputError(_one_line(complaint.getvalue(), command, signature)) from None
-    for name, value in signature.bind(*bound.args, **bound.keywords).arguments.items():
-        if value == () and signature.parameters[name].default is inspect.Parameter.empty:
-            raise InputError(f"{command.partition(' ')[2]}: missing {name.upper()} (see {command} --help)")
-    return bound
-
-
-_KINDS = {"INT": "a whole number", "FLOAT": "a number", "STR": "text", "PATH": "a path"}
-"""Value types in the parser's messages, in plain words."""
-
-
-def _one_line(page: str, command: str, signature: inspect.Signature) -> str:
-    """Return a parser's error page without title, frame and colours: what is wrong, and what is valid."""
-    plain = re.sub(r"\x1b\[[0-9;]*m|\[/?bold\]|[─-╿]+|-{20,}|\(required\)", " ", page.partition("\n")[2])
-    words = re.sub(r"\s+", " ", plain).partition(" For full helptext")[0].strip()
-    flags = [
-        f"--{name.replace('_', '-')}"
-        for name, one in signature.parameters.items()
-        if one.kind is not one.POSITIONAL_ONLY
-    ]
-    if unknown := re.search(r"Unrecognized options: (-\S+?)(?:,| |$)", words):
-        words = f"unknown flag {unknown[1]}{suggestion(unknown[1], flags) or f'; valid: {nearest(unknown[1], flags)}'}"
-    elif extra := re.match(r"Unrecognized options: (.*?)(?: Perhaps you meant.*)?$", words):
-        words = f"nothing is expected where {extra[1]} stands"
-    elif choice := re.match(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*)\)", words):
-        valid = [name for name in re.findall(r"'(.*?)'", choice[3]) if name != "None"]
-        words = f"{choice[2]} is {choice[1]!r}{among(choice[1], valid)}"
-    elif parsing := re.match(
-        r"Error parsing (.*?): no type matching (.*?) could be instantiated from \[(.*?)\]\.", words
-    ):
-        kinds = re.sub(r"\[(\w+) \[\1 \.\.\.\]\]", r"\1, one or several", parsing[2])
-        kinds = re.sub(r"(?<=[A-Z]) (?=[A-Z])", ", ", kinds)
-        kinds = re.sub(r"[A-Z]{3,}", lambda one: _KINDS.get(one[0], one[0]), kinds).replace("|", " or ")
-        words = f"{parsing[1]} is {parsing[3] or 'empty'}; valid: {re.sub(r'[{}]', '', kinds)}"
-    elif given := re.match(r"Missing value for argument '(.*?)'", words):
-        words = f"{given[1]} has no value; valid: one behind it"
-    return f"{command.partition(' ')[2]}: {words} (see {command} --help)"
 
 
 if __name__ == "__main__":

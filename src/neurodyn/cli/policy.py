@@ -2,11 +2,12 @@
 """`neurodyn policy`: train, play, evaluate, import and log policies; train policy and model in turns."""
 
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from neurodyn.cli.terminal.flags import Format, GpuIds, LoggerFlag, command, own_device
+from tyro.conf import arg
+
+from neurodyn.cli.terminal.flags import FormatFlag, GpuIds, JsonFile, ResultLogger, command, own_device
 from neurodyn.core.config import replaced
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.requests import (
@@ -22,12 +23,9 @@ if TYPE_CHECKING:
     from neurodyn.cli.terminal.console import ProgressBar
 
 
-@command(TrainPolicyRequest, after={"gpu_ids": "device"})
+@command(TrainPolicyRequest)
 def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     """Train a policy in a simulator or in a model, and write it to a folder.
-
-    Flags:
-        gpu_ids: GPUs to train on, one process with its own worlds per GPU: 0 1, or all.
 
     Example:
         neurodyn policy train cartpole-swingup --dynamics runs/c --out policies/c
@@ -106,21 +104,18 @@ def distill(request: DistillPolicyRequest) -> None:
     print(f"verdict: {end.verdict}")
 
 
-@command(PlayPolicyRequest, after={"out": "beside", "format": "out"})
+@command(PlayPolicyRequest)
 def play(
     request: PlayPolicyRequest,
     *,
-    out: Path | None = None,
-    format: Format | None = None,  # noqa: A002
-    logger: LoggerFlag = None,
+    out: Annotated[
+        Path | None,
+        arg(help="File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy."),
+    ] = None,
+    format: FormatFlag = None,  # noqa: A002
+    logger: ResultLogger = None,
 ) -> None:
     """Record a policy in some dynamics, side by side with others from the same start.
-
-    Flags:
-        out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
-        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default from the file's
-            suffix, else html.
-        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn policy play policies/swingup --dynamics runs/cartpole
@@ -138,13 +133,9 @@ def play(
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {file.path}")
 
 
-@command(EvaluatePolicyRequest, after={"json": "device"})
-def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger: LoggerFlag = None) -> None:
+@command(EvaluatePolicyRequest)
+def evaluate(request: EvaluatePolicyRequest, *, json: JsonFile = None, logger: ResultLogger = None) -> None:
     """Measure the return of policies in several dynamics, and how much these differ.
-
-    Flags:
-        json: File for the result as JSON.
-        logger: Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard.
 
     Example:
         neurodyn policy evaluate policies/c --dynamics analytic --dynamics runs/c
@@ -197,7 +188,7 @@ def import_(
         activation: Activation of its hidden layers, which the file does not record, such as elu, relu or tanh.
 
     Example:
-        neurodyn policy import model_1500.pt --task anymal-velocity --out policies/theirs
+        neurodyn policy import model.pt --task anymal-velocity --out policies/theirs
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.policies import import_policy
@@ -240,40 +231,29 @@ def log(request: LogPolicyRequest) -> None:
         print(f"rows: {request.csv}")
 
 
-_PLACES = {
-    "kind": ("reference", "rounds", "frames", "first"),
-    "data": (
-        "log_frames", "noise", "correlation", "rollout", "random_share", "last_share", "parameters", "size", "finetune",
-        "members", "model_minutes",
-    ),
-    "settings": ("iterations", "worlds", "further", "stop_when_exploiting", "penalty", "tolerance", "patience", "seed"),
-}  # fmt: skip
-
-
-@command(
-    OnlineRequest,
-    overriding=OnlineSettings,
-    after={name: before for place, names in _PLACES.items() for before, name in pairwise((place, *names))},
-)
+@command(OnlineRequest, settings=OnlineSettings, names=[
+    "reference", "rounds", "frames", "first", "log_frames", "noise", "correlation", "rollout", "random_share",
+    "last_share", "parameters", "size", "finetune", "members", "model_minutes", "further", "stop_when_exploiting",
+    "tolerance", "patience", "seed",
+])  # fmt: skip
 def online(
     request: OnlineRequest,
     *,
-    iterations: int | None = None,
-    worlds: int | None = None,
-    penalty: float | Literal["auto"] | None = None,
-    json: Path | None = None,
+    iterations: Annotated[int | None, arg(help="Policy updates in the first round; by default the task's.")] = None,
+    worlds: Annotated[int | None, arg(help="Number of parallel worlds in the model.")] = None,
+    penalty: Annotated[
+        float | Literal["auto"] | None,
+        arg(
+            help="Weight (lambda) of the model uncertainty subtracted from the reward; auto to choose it from the "
+            "model. By default the task's."
+        ),
+    ] = None,
+    json: Annotated[Path | None, arg(help="File for the result as JSON, in addition to OUT/online.json.")] = None,
     **flags: Any,
 ) -> None:
     """Train a policy in a model, log it in the simulator or on your robot, refit the model, and repeat.
 
     Stops when the returns in model and simulator agree and the last rounds brought no improvement.
-
-    Flags:
-        iterations: Policy updates in the first round; by default the task's.
-        worlds: Number of parallel worlds in the model.
-        penalty: Weight (lambda) of the model uncertainty subtracted from the reward; auto to choose it from the model.
-            By default the task's.
-        json: File for the result as JSON, in addition to OUT/online.json.
 
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3

@@ -2,8 +2,11 @@
 """`neurodyn robots`, `init`, `check`, `hybrid`: robots, their declarations and simulators."""
 
 from pathlib import Path
+from typing import Annotated
 
-from neurodyn.cli.terminal.flags import command
+from tyro.conf import arg
+
+from neurodyn.cli.terminal.flags import JsonFile, command
 from neurodyn.evaluate.requests import CheckRequest
 
 
@@ -168,15 +171,16 @@ def init(
         print(f"or: neurodyn policy train velocity@{folder} --dynamics hybrid --out policies/{robot}")
 
 
-@command(CheckRequest, after={"json": "seed", "report": "seed"})
-def check(request: CheckRequest, *, json: Path | None = None, report: Path | None = None) -> None:
+@command(CheckRequest)
+def check(
+    request: CheckRequest,
+    *,
+    json: JsonFile = None,
+    report: Annotated[Path | None, arg(help="File for the result as a page (.html).")] = None,
+) -> None:
     """Check whether a model can be learned from a robot's reference simulator, and advise on what to change.
 
     Exits with code 2 if a check fails.
-
-    Flags:
-        json: File for the result as JSON.
-        report: File for the result as a page (.html).
 
     Example:
         neurodyn check my-arm --report check.html

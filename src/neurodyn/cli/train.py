@@ -4,7 +4,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.cli.terminal.flags import GpuIds, cluster_of, command, own_device
+from neurodyn.cli.terminal.flags import (
+    ClusterAddress,
+    GpuIds,
+    JsonFile,
+    WorkerMemory,
+    Workers,
+    cluster_of,
+    command,
+    own_device,
+)
 from neurodyn.core.config import replaced
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest
 from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
@@ -13,12 +22,9 @@ if TYPE_CHECKING:
     from neurodyn.cluster.sweeps.trials import TrialOutcome
 
 
-@command(TrainRequest, after={"gpu_ids": "device"})
+@command(TrainRequest)
 def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
     """Train a model on a dataset and write it to a run directory.
-
-    Flags:
-        gpu_ids: GPUs to train on, one process with its own batch per GPU: 0 1, or all.
 
     Example:
         neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
@@ -33,12 +39,9 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
     report_training(Path(request.out), end)
 
 
-@command(FinetuneRequest, after={"gpu_ids": "device"})
+@command(FinetuneRequest)
 def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
     """Fine-tune a trained model on other data of the same robot, into a new run directory.
-
-    Flags:
-        gpu_ids: GPUs to train on, one process with its own batch per GPU: 0 1, or all.
 
     Example:
         neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
@@ -53,14 +56,11 @@ def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
 
 
 @command(ReproduceRequest)
-def reproduce(request: ReproduceRequest, *, json: Path | None = None) -> None:
+def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
     """Repeat a run's training with its settings and seed, and report whether the result is the same.
 
     Inputs are first compared with the run's manifest: other data, models and declarations are refused, other versions
     are reported. With a budget in steps, the result is bitwise equal on one machine.
-
-    Flags:
-        json: File for the result as JSON.
 
     Example:
         neurodyn reproduce runs/cartpole --out runs/again
@@ -138,29 +138,16 @@ def sweep(
     print(f"best by {result.figure}: {best.mean:.4g} with {own}; run: {best.run}")
 
 
-_AFTER = {"out": "drive", "json": "beside", "cluster": "threads", "workers": "cluster", "worker_memory": "workers"}
-
-
-@command(IdentifyRequest, after=_AFTER)
+@command(IdentifyRequest)
 def identify(
     request: IdentifyRequest,
     *,
-    json: Path | None = None,
-    cluster: str | None = None,
-    workers: int | None = None,
-    worker_memory: float | None = None,
+    json: JsonFile = None,
+    cluster: ClusterAddress = None,
+    workers: Workers = None,
+    worker_memory: WorkerMemory = None,
 ) -> None:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from a dataset.
-
-    Flags:
-        drive: "torque" or "pd": identify the drives of driven joints, assuming such a drive if none is declared.
-            "network" or "gru": train an actuator network from measured torques.
-        json: File for the result as JSON.
-        cluster: Distribute the search from several starts, or the population of cma-es, over a Ray cluster (needs the
-            extra `cluster`): "auto" for the one this machine belongs to, HOST:PORT of its head, or "local". Results do
-            not depend on it.
-        workers: Cluster workers, each on one core; by default one per core.
-        worker_memory: Memory limit of a worker [GB]; by default only the machine's.
 
     Example:
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
@@ -209,14 +196,11 @@ def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> No
     print(f"network: {out / 'actuator_network.json'}" + ("" if recurrent else f"; model: {out / 'model'}"))
 
 
-@command(DiscoverRequest, after={"json": "device"})
-def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
+@command(DiscoverRequest)
+def discover(request: DiscoverRequest, *, json: JsonFile = None) -> None:
     """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
 
     Writes a hybrid model with the discovered networks, blueprint.yaml and discovery.json to the run directory.
-
-    Flags:
-        json: File for the result as JSON.
 
     Example:
         neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
@@ -236,8 +220,8 @@ def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
     write_figures(json, result)
 
 
-@command(AdaptRequest, after={"out": "data", "json": "threads"})
-def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
+@command(AdaptRequest)
+def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     """Adapt a robot's model to its logs: identify motors, mechanism and floor, then train networks for the rest.
 
     For a run of `neurodyn train --conditions`, a network for a family of robots, it finds the member that fits the
@@ -245,9 +229,6 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
 
     Each step is kept only if it is better on whole held-out episodes. The report in the run directory says what differs
     from the declaration, what the logs do not determine, what remains unexplained, and which motion to log next.
-
-    Flags:
-        json: File for the result as JSON.
 
     Example:
         neurodyn adapt ant --data logs/*.h5 --out runs/my-ant

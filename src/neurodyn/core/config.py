@@ -27,15 +27,12 @@ Aliases = Mapping[str, str | tuple[str, Callable[[Any], Any]]]
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base class of all declarations and settings: frozen, keyword-only, unknown keys refused.
-
-    Attributes:
-        aliases: Deprecated keys that files may still use.
-        presets: Folder of the shipped presets that a file can extend by name; None for none.
-    """
+    """Base class of all declarations and settings: frozen, keyword-only, unknown keys refused."""
 
     aliases: ClassVar[Aliases] = {}
+    """Deprecated keys that files may still use."""
     presets: ClassVar[Path | None] = None
+    """Folder of the shipped presets that a file can extend by name; None for none."""
 
 
 _MOST = 3.4028234663852886e38  # largest single-precision number: settings are used in single precision

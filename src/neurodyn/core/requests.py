@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: a function's arguments as one struct, the source of its signature, help and flags."""
+"""Requests: a function's arguments as one struct, the source of its signature, help and flags.
 
+The docstring below a field is its help, in Python and in the terminal.
+"""
+
+import ast
 import functools
 import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ForwardRef, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin, overload
@@ -22,7 +27,7 @@ class Flag:
     """Annotation of a field whose flag differs from its Python type.
 
     Attributes:
-        kind: Type of the flag, or the name of one of `cli.terminal.flags.READERS`; None where there is no flag.
+        kind: Type of the flag, or the name of one of `cli.terminal.flags.FLAG_TYPES`; None where there is no flag.
         argument: Name of the verb's argument, if the help uses another name than Python.
     """
 
@@ -46,7 +51,7 @@ class RequestFunction(Protocol[P, S, R_co]):  # pyright: ignore[reportInvalidTyp
 def accepts_request(request: Callable[P, S]) -> Callable[[Callable[[S], R]], RequestFunction[P, S, R]]:
     """Return a decorator that lets a function of a request also take the request's fields as arguments.
 
-    The signature is that of the request, and the docstring's "Args:" comes from the request's "Attributes:".
+    Signature and arguments in the docstring are those of the request.
 
     Args:
         request: Class of the request.
@@ -66,7 +71,8 @@ def accepts_request(request: Callable[P, S]) -> Callable[[Callable[[S], R]], Req
             parameters, return_annotation=returns
         )
         meanings = field_docs(struct)
-        call.__doc__ = with_arguments(function, {one.name: meanings[one.name] for one in parameters})
+        lines = [f"    {one.name}: {meanings[one.name]}" for one in parameters if one.name in meanings]
+        call.__doc__ = "\n".join([inspect.getdoc(function) or "", "\nArgs:", *lines])
         return cast(RequestFunction[P, S, R], call)
 
     return decorate
@@ -80,7 +86,7 @@ def names_of(given: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
 def arguments_of(request: type) -> list[inspect.Parameter]:
     """Return the fields of a request as parameters: its own, then those of its bases, which are keyword-only."""
     given = _defaults(request)
-    found = {
+    parameters = {
         name: inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD if owner is request else inspect.Parameter.KEYWORD_ONLY,
@@ -91,8 +97,8 @@ def arguments_of(request: type) -> list[inspect.Parameter]:
         for name, annotation in inspect.get_annotations(owner).items()
         if name in given
     }
-    own = [name for owner in request.__mro__ for name in inspect.get_annotations(owner) if name in found]
-    return [found[name] for name in dict.fromkeys(own)]
+    own = [name for owner in request.__mro__ for name in inspect.get_annotations(owner) if name in parameters]
+    return [parameters[name] for name in dict.fromkeys(own)]
 
 
 def _defaults(request: type) -> dict[str, Any]:
@@ -117,24 +123,27 @@ def flag_of(annotation: Any) -> Flag | None:
 
 
 def field_docs(request: type) -> dict[str, str]:
-    """Return each field's entry under "Attributes:" in the docstrings of a struct and its bases, one line each."""
-    found: dict[str, str] = {}
+    """Return the docstring below each field of a struct and its bases, on one line; none where there is no source."""
+    docs: dict[str, str] = {}
     for owner in reversed(request.__mro__):
-        found |= docstring_entries(owner.__doc__, "Attributes")
-    return found
+        docs |= _docs_in(owner.__module__).get(owner.__qualname__, {})
+    return docs
 
 
-def docstring_entries(docstring: str | None, section: str) -> dict[str, str]:
-    """Return the entries of a docstring section such as "Args" by name, one line each."""
-    _, _, rest = inspect.cleandoc(docstring or "").partition(f"{section}:\n")
-    found = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", rest.partition("\n\n")[0], re.MULTILINE)
-    return {name: re.sub(r"\s*\n\s*", " ", text) for name, text in found}
-
-
-def with_arguments(function: Callable[..., Any], arguments: Mapping[str, str]) -> str:
-    """Return a function's docstring with "Args:" replaced by these arguments."""
-    text = re.sub(r"\n\n(Args|Flags):\n.*?(?=\n\n|$)", "", inspect.getdoc(function) or "", flags=re.DOTALL)
-    lines = "\n".join(f"    {name}: {meaning}" for name, meaning in arguments.items())
-    section = re.search(r"^(Returns|Raises|Example):$", text, re.MULTILINE)
-    at = len(text) if section is None else section.start()
-    return f"{text[:at].rstrip()}\n\nArgs:\n{lines}\n\n{text[at:]}".rstrip() + "\n"
+@functools.cache
+def _docs_in(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings below the fields of a module's classes, by class."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):  # there is no source
+        return {}
+    return {
+        cls.name: {
+            field.target.id: " ".join(below.value.value.split())
+            for field, below in itertools.pairwise(cls.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        }
+        for cls in tree.body if isinstance(cls, ast.ClassDef)
+    }  # fmt: skip

@@ -31,63 +31,7 @@ LEAST = 40
 
 
 class IdentificationSettings(Config, frozen=True):
-    """Settings of an identification of parameters.
-
-    Attributes:
-        parameters: Free quantities if the caller names none; see `core.description.parameter.select_parameters`.
-        method: Data to compare: "roll-outs", or the torques of "inverse-dynamics", for fixed-base robots with logged
-            torques and any number of inertial parameters; the latter ignores the settings of windows, noise and search
-            below.
-        smoothing: Window over which inverse dynamics smooth positions [s].
-        inertial_prior: Weight of nominal masses, centres and inertias in inverse dynamics, see
-            `identify.inverse_dynamics`; it determines what torques do not.
-        horizon: Length of the roll-outs to compare with the log [s].
-        windows: Maximum windows of the parameter stage; they do not overlap, so that their noise is independent.
-        moving: Minimum mean joint speed of a window [rad/s or m/s]; None for all windows.
-        positions: Whether positions are compared.
-        velocities: Whether velocities are compared.
-        noise_q: Standard deviation of each position (by degree of freedom); empty to estimate it from the log.
-        noise_qd: Standard deviation of each velocity; empty to estimate it from the log.
-        reweigh: Whether channels are reweighted by their residuals after a first fit: a model that does not fit to
-            within the sensors' noise errs more in one channel than in another.
-        huber: Number of scales beyond which residuals count linearly instead of squared; None for squared throughout.
-        initial: Whether the initial state of each window is "free" (within the sensors' noise) or as "logged".
-        torque_offset: Standard deviation of a constant torque of each log [N m or N]; 0 for none.
-        per_log: Free quantities that vary between logs (a payload), with the standard deviation of the difference.
-        sensors: Further sensors to compare (`core.description.sensors`), by name; they add to those that the robot
-            declares, of which the ones in the data are compared.
-        drives: Drives, by joint or pattern, that follow the targets of a log; empty for those in its column map. Laws
-            are evaluated once a frame unless `updates` is given.
-        optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
-            without derivatives: for roll-outs over several impacts, from initial states as logged.
-        starts: Starting points of the search; unset for 1, and 8 if contact quantities are free and the fit from one
-            ends at a bound, or with errors well above the noise.
-        search: Global search from several starts: "basin-hopping", or another one of
-            `identify.population_search.SEARCHES`.
-        rounds: Rounds of this search.
-        round_iterations: Iterations of the local optimiser in a round.
-        horizons: Shorter horizons to fit first, each from the previous solution [s].
-        iterations: Maximum iterations of the final local optimiser.
-        prior: Standard deviations of normal priors around nominal values, by name or pattern of free quantities: in
-            their unit, or as a share of the nominal value ("20%").
-        bootstrap: Resamples of the logs for intervals; 0 for the sandwich covariance.
-        profile: Points of the profile likelihood of each quantity on the page; 0 for none.
-        start: Initial states of held-out windows: as "logged", or estimated from "past" positions alone, if the log's
-            velocities were smoothed with a look ahead; "auto" uses the past if velocities are differences.
-        context: Past frames for estimating an initial state.
-        history: Past frames that initialise memories of drives and networks, if there are any.
-        substeps: Engine steps per frame; unset for the simulator's if contacts are soft, else for 4.
-        contact: Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for
-            MuJoCo, else none.
-        network: Settings of the networks' training.
-        seconds: Horizons of held-out errors [s].
-        rollouts: Maximum held-out windows.
-        parameter_share: Share of a time budget for the parameter stage if networks follow.
-        minutes: Time budget [min]; None for iterations and steps, where everything depends on the seed alone.
-        clock: Clock of the minutes: "wall" time, or "cpu" time of the process.
-        threads: CPU threads; None for those of the available cores. Results do not depend on it.
-        seed: Seed of all random numbers.
-    """
+    """Settings of an identification of parameters."""
 
     aliases: ClassVar[Aliases] = {
         "controller": ("drives", drives_of_controller),
@@ -97,46 +41,97 @@ class IdentificationSettings(Config, frozen=True):
     budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "clock", "network.steps", "network.validations", "threads")
 
     parameters: tuple[str, ...] = ()
+    """Free quantities if the caller names none; see `core.description.parameter.select_parameters`."""
     method: Method = "roll-outs"
+    """Data to compare: "roll-outs", or the torques of "inverse-dynamics", for fixed-base robots with logged torques and
+    any number of inertial parameters; the latter ignores the settings of windows, noise and search below."""
     smoothing: float = 0.1
+    """Window over which inverse dynamics smooth positions [s]."""
     inertial_prior: float = 10.0
+    """Weight of nominal masses, centres and inertias in inverse dynamics, see `identify.inverse_dynamics`; it
+    determines what torques do not."""
     horizon: float = 0.5
+    """Length of the roll-outs to compare with the log [s]."""
     windows: int = 256
+    """Maximum windows of the parameter stage; they do not overlap, so that their noise is independent."""
     moving: float | None = None
+    """Minimum mean joint speed of a window [rad/s or m/s]; None for all windows."""
     positions: bool = True
+    """Whether positions are compared."""
     velocities: bool = True
+    """Whether velocities are compared."""
     noise_q: tuple[float, ...] = ()
+    """Standard deviation of each position (by degree of freedom); empty to estimate it from the log."""
     noise_qd: tuple[float, ...] = ()
+    """Standard deviation of each velocity; empty to estimate it from the log."""
     reweigh: bool = True
+    """Whether channels are reweighted by their residuals after a first fit: a model that does not fit to within the
+    sensors' noise errs more in one channel than in another."""
     huber: float | None = 3.0
+    """Number of scales beyond which residuals count linearly instead of squared; None for squared throughout."""
     initial: Literal["free", "logged"] = "free"
+    """Whether the initial state of each window is "free" (within the sensors' noise) or as "logged"."""
     torque_offset: float = 0.0
+    """Standard deviation of a constant torque of each log [N m or N]; 0 for none."""
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
+    """Free quantities that vary between logs (a payload), with the standard deviation of the difference."""
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
+    """Further sensors to compare (`core.description.sensors`), by name; they add to those that the robot declares, of
+    which the ones in the data are compared."""
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
+    """Drives, by joint or pattern, that follow the targets of a log; empty for those in its column map. Laws are
+    evaluated once a frame unless `updates` is given."""
     optimiser: Optimiser = "levenberg-marquardt"
+    """"levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population without
+    derivatives: for roll-outs over several impacts, from initial states as logged."""
     starts: int | UnsetType = UNSET
+    """Starting points of the search; unset for 1, and 8 if contact quantities are free and the fit from one ends at a
+    bound, or with errors well above the noise."""
     search: str = "basin-hopping"
+    """Global search from several starts: "basin-hopping", or another one of `identify.population_search.SEARCHES`."""
     rounds: int = 6
+    """Rounds of this search."""
     round_iterations: int = 10
+    """Iterations of the local optimiser in a round."""
     horizons: tuple[float, ...] = ()
+    """Shorter horizons to fit first, each from the previous solution [s]."""
     iterations: int = 60
+    """Maximum iterations of the final local optimiser."""
     prior: dict[str, float | str] = msgspec.field(default_factory=dict)
+    """Standard deviations of normal priors around nominal values, by name or pattern of free quantities: in their unit,
+    or as a share of the nominal value ("20%")."""
     bootstrap: int = 0
+    """Resamples of the logs for intervals; 0 for the sandwich covariance."""
     profile: int = 0
+    """Points of the profile likelihood of each quantity on the page; 0 for none."""
     start: StartKind = "auto"
+    """Initial states of held-out windows: as "logged", or estimated from "past" positions alone, if the log's
+    velocities were smoothed with a look ahead; "auto" uses the past if velocities are differences."""
     context: int = 10
+    """Past frames for estimating an initial state."""
     history: int = 16
+    """Past frames that initialise memories of drives and networks, if there are any."""
     substeps: int | UnsetType = UNSET
+    """Engine steps per frame; unset for the simulator's if contacts are soft, else for 4."""
     contact: str | UnsetType | None = UNSET
+    """Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for MuJoCo,
+    else none."""
     network: NetworkTrainingSettings = NetworkTrainingSettings()
+    """Settings of the networks' training."""
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
+    """Horizons of held-out errors [s]."""
     rollouts: int = 4000
+    """Maximum held-out windows."""
     parameter_share: float = 0.3
+    """Share of a time budget for the parameter stage if networks follow."""
     minutes: float | None = None
+    """Time budget [min]; None for iterations and steps, where everything depends on the seed alone."""
     clock: Clock = "wall"
+    """Clock of the minutes: "wall" time, or "cpu" time of the process."""
     threads: int | None = None
+    """CPU threads; None for those of the available cores. Results do not depend on it."""
     seed: int = 0
+    """Seed of all random numbers."""
 
     def __post_init__(self) -> None:
         self._require_certainty()

@@ -13,17 +13,14 @@ from neurodyn.learn.optimiser import Schedule, require_scheduled
 
 
 class TrainingPhase(Config, frozen=True, kw_only=True):
-    """One phase of a training.
-
-    Attributes:
-        share: Relative share of the budget.
-        rate: Highest learning rate.
-        batch: Windows per batch.
-    """
+    """One phase of a training."""
 
     share: float
+    """Relative share of the budget."""
     rate: float
+    """Highest learning rate."""
     batch: int
+    """Windows per batch, of each member."""
 
     def __post_init__(self) -> None:
         require_numbers(self, above=("share", "rate", "batch"))
@@ -37,47 +34,44 @@ MOST_VALIDATIONS = 40
 
 
 class TrainingPlan(Config, frozen=True, kw_only=True):
-    """Settings shared by trainings of all kinds of models.
-
-    Attributes:
-        phases: Phases, in order.
-        minutes: Time budget [min]; None to train for `steps`.
-        steps: Optimiser steps; None to train for `minutes`.
-        clock: Clock of the minutes: "wall" time, or "cpu" time of the process, which stops while other processes use
-            the machine.
-        optimiser: "soap", "adam", or another one of `learn.optimiser.OPTIMISERS`.
-        weight_decay: Decoupled weight decay.
-        clip: Limit of the gradient norm.
-        warmup: Share of a phase over which the rate rises.
-        final: Rate at the end of a phase, as a share of its highest.
-        validations: Number of validations by roll-out, in place of 40 or one in 10 steps, whichever is less.
-        validation_rollouts: Held-out windows in a validation.
-        validation_frames: Frames of a validation roll-out, at most those of the longest episode.
-        keep: "best" or "last" weights, by validation.
-        conditions: Parameters of the data as inputs: names or shell patterns of quantities in which episodes differ.
-        threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit of
-            the result, depends on the number.
-        seed: Seed of weights and batches.
-    """
+    """Settings shared by trainings of all kinds of models."""
 
     budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "steps", "validations")
 
     phases: tuple[TrainingPhase, ...]
+    """Phases, in order."""
     minutes: float | None = None
+    """Time budget [min]; None to train for `steps`."""
     steps: int | None = None
+    """Optimiser steps; None to train for `minutes`."""
     clock: Clock = "wall"
+    """Clock of the minutes: "wall" time, or "cpu" time of the process, which stops while other processes use the
+    machine."""
     optimiser: str = "soap"
+    """"soap", "adam", or another one of `learn.optimiser.OPTIMISERS`."""
     weight_decay: float = 0.0
+    """Decoupled weight decay."""
     clip: float = 1.0
+    """Limit of the gradient norm."""
     warmup: float = 0.02
+    """Share of a phase over which the rate rises."""
     final: float = 0.01
+    """Rate at the end of a phase, as a share of its highest."""
     validations: int | None = None
+    """Number of validations by roll-out, in place of 40 or one in 10 steps, whichever is less."""
     validation_rollouts: int = 256
+    """Held-out windows in a validation."""
     validation_frames: int = 100
+    """Frames of a validation roll-out, at most those of the longest episode."""
     keep: Keep = "best"
+    """"best" or "last" weights, by validation."""
     conditions: tuple[str, ...] = ()
+    """Parameters of the data as inputs: names or shell patterns of quantities in which episodes differ."""
     threads: int = 1
+    """Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit of the
+    result, depends on the number."""
     seed: int = 0
+    """Seed of weights and batches."""
 
     def __post_init__(self) -> None:
         if not self.phases:

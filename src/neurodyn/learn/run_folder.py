@@ -41,61 +41,52 @@ P_co = TypeVar("P_co", bound=TrainingPlan, covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """Options of a training.
-
-    Attributes:
-        resume: Whether to continue a stopped run.
-        progress: Progress bar.
-        device: Torch device that trains.
-        callbacks: Called during the training.
-    """
+    """Options of a training."""
 
     resume: bool = False
+    """Whether to continue a stopped run."""
     progress: Progress | None = None
+    """Progress bar."""
     device: str = "cpu"
+    """Torch device that trains."""
     callbacks: Sequence[Callback] = ()
+    """Called during the training."""
 
 
 @dataclass(frozen=True)
 class TrainingJob(JobOptions, Generic[P_co]):
-    """The argument of `learn.training.TrainedKind.train`.
-
-    Attributes:
-        robot: The robot.
-        robot_name: Name or path of the robot's declaration, for the record.
-        data: Paths of the trajectories, for the record.
-        store: The trajectories, of one or several stores.
-        out: Run directory.
-        settings: Settings of the training.
-    """
+    """The argument of `learn.training.TrainedKind.train`."""
 
     robot: Robot
+    """The robot."""
     robot_name: str
+    """Name or path of the robot's declaration, for the record."""
     data: str | tuple[str, ...]
+    """Paths of the trajectories, for the record."""
     store: Store | Mixture
+    """The trajectories, of one or several stores."""
     out: Path
+    """Run directory."""
     settings: P_co
+    """Settings of the training."""
 
 
 @dataclass(frozen=True)
 class FinetuningJob(JobOptions, Generic[P_co]):
-    """The argument of `learn.training.TrainedKind.finetune`.
-
-    Attributes:
-        base: Run of the model to adapt, or "pretrained:NAME"; the settings have the same network.
-        data: Paths of the trajectories, for the record.
-        store: The trajectories, of one or several stores.
-        out: Run directory.
-        settings: Settings of the training.
-        actors: Policies that acted in the data, for settings with roll-outs of them (`learn.neural.policy_rollouts`).
-    """
+    """The argument of `learn.training.TrainedKind.finetune`."""
 
     base: str
+    """Run of the model to adapt, or "pretrained:NAME"; the settings have the same network."""
     data: str | tuple[str, ...]
+    """Paths of the trajectories, for the record."""
     store: Store | Mixture
+    """The trajectories, of one or several stores."""
     out: Path
+    """Run directory."""
     settings: P_co
+    """Settings of the training."""
     actors: Sequence[Any] = ()
+    """Policies that acted in the data, for settings with roll-outs of them (`learn.neural.policy_rollouts`)."""
 
 
 _FREE = ("data", "versions")

@@ -22,29 +22,26 @@ from neurodyn.nets.networks import TRUNKS, require_size
 
 
 class EnsembleConfig(Config, frozen=True):
-    """Kind and size of an ensemble.
-
-    Attributes:
-        kind: Layers of the trunk: "gru" (recurrent) or "mlp" (no memory).
-        members: Number of members.
-        trunk: "own" for independent members, "shared" for one trunk with all heads.
-        width: Size of a hidden state or layer of the trunk.
-        depth: Number of layers of the trunk.
-        head: Size of the hidden layer of each head.
-        skip: Whether each member's mean has a linear skip connection from its inputs.
-        clip: Bound on normalised inputs in standard deviations; None for none.
-        activation: Activation of the hidden layer of each head.
-    """
+    """Kind and size of an ensemble."""
 
     kind: str = "gru"
+    """Layers of the trunk: "gru" (recurrent) or "mlp" (no memory)."""
     members: int = 5
+    """Number of members."""
     trunk: Literal["own", "shared"] = "own"
+    """"own" for independent members, "shared" for one trunk with all heads."""
     width: int = 256
+    """Size of a hidden state or layer of the trunk."""
     depth: int = 2
+    """Number of layers of the trunk."""
     head: int = 128
+    """Size of the hidden layer of each head."""
     skip: bool = True
+    """Whether each member's mean has a linear skip connection from its inputs."""
     clip: float | None = 10.0
+    """Bound on normalised inputs in standard deviations; None for none."""
     activation: str = "silu"
+    """Activation of the hidden layer of each head."""
 
     def __post_init__(self) -> None:
         TRUNKS.require(self.kind)

@@ -75,32 +75,29 @@ TRUNKS: Registry[Any] = Registry(
 
 
 class NetConfig(Config, frozen=True):
-    """Kind and size of a network.
-
-    Attributes:
-        kind: Name of a network: "mlp" (no memory), "gru" (recurrent), "transformer" (sliding-window attention).
-        width: Size of a hidden layer, hidden state or residual stream.
-        depth: Number of hidden layers, recurrent layers or blocks.
-        activation: Activation of hidden layers (GRU: of the head; a transformer's are fixed).
-        heads: Attention heads (transformer); the width must be a multiple of twice this number.
-        window: Attention window of a block in frames, including the current one (transformer).
-        head: Size of a hidden layer before the output (GRU and transformer); 0 for none.
-        warmup: Frames of history that build up the hidden state (GRU).
-        skip: Whether the predictor has a linear skip connection from input to output.
-        clip: Bound on normalised inputs in standard deviations; None for none. With contacts, inputs are zero most of
-            the time and far beyond their standard deviation otherwise.
-    """
+    """Kind and size of a network."""
 
     kind: str = "mlp"
+    """Name of a network: "mlp" (no memory), "gru" (recurrent), "transformer" (sliding-window attention)."""
     width: int = 128
+    """Size of a hidden layer, hidden state or residual stream."""
     depth: int = 3
+    """Number of hidden layers, recurrent layers or blocks."""
     activation: str = "silu"
+    """Activation of hidden layers (GRU: of the head; a transformer's are fixed)."""
     heads: int = 4
+    """Attention heads (transformer); the width must be a multiple of twice this number."""
     window: int = 10
+    """Attention window of a block in frames, including the current one (transformer)."""
     head: int = 64
+    """Size of a hidden layer before the output (GRU and transformer); 0 for none."""
     warmup: int = 10
+    """Frames of history that build up the hidden state (GRU)."""
     skip: bool = True
+    """Whether the predictor has a linear skip connection from input to output."""
     clip: float | None = None
+    """Bound on normalised inputs in standard deviations; None for none. With contacts, inputs are zero most of the time
+    and far beyond their standard deviation otherwise."""
 
     def __post_init__(self) -> None:
         net = NETWORKS[self.kind]

@@ -18,32 +18,29 @@ BEHAVIOURS = (RANDOM, STILL, SWING)
 
 
 class NetworkSettings(Config, frozen=True):
-    """The policy's network; the critic has the same.
-
-    Attributes:
-        hidden: Widths of hidden layers.
-        activation: Activation between them.
-        normalise: Whether observations are normalised by their running mean and deviation.
-        initial_std: Initial standard deviation of actions.
-        history: Frames in an observation, newest first; the critic sees them, too.
-        with_actions: Whether each frame includes the action before it.
-        recurrent: Memory, gru or lstm, between observations and hidden layers of the policy alone; None for none.
-        memory: Its width.
-        latent: Size of the encoder's latent of the randomised quantities: in policies that see these (`privileged`), or
-            in students that infer it from their history (`neurodyn policy distill`). 0 for no encoder.
-        encoder: Its hidden layers.
-    """
+    """The policy's network; the critic has the same."""
 
     hidden: tuple[int, ...] = (128, 64, 32)
+    """Widths of hidden layers."""
     activation: str = "elu"
+    """Activation between them."""
     normalise: bool = True
+    """Whether observations are normalised by their running mean and deviation."""
     initial_std: float = 1.0
+    """Initial standard deviation of actions."""
     history: int = 1
+    """Frames in an observation, newest first; the critic sees them, too."""
     with_actions: bool = False
+    """Whether each frame includes the action before it."""
     recurrent: Literal["gru", "lstm"] | None = None
+    """Memory, gru or lstm, between observations and hidden layers of the policy alone; None for none."""
     memory: int = 64
+    """Its width."""
     latent: int = 0
+    """Size of the encoder's latent of the randomised quantities: in policies that see these (`privileged`), or in
+    students that infer it from their history (`neurodyn policy distill`). 0 for no encoder."""
     encoder: tuple[int, ...] = (64, 32)
+    """Its hidden layers."""
 
     def __post_init__(self) -> None:
         require_activation(self.activation, "rsl_rl")
@@ -63,22 +60,19 @@ class NetworkSettings(Config, frozen=True):
 
 
 class CloneSettings(Config, frozen=True):
-    """Imitation of a log by the initial policy (`policy.cloning`).
-
-    Attributes:
-        steps: Optimiser steps.
-        batch: Observations in a step.
-        rate: Initial learning rate.
-        critic: Updates afterwards in which only the critic learns.
-        best: Share of the log's frames to imitate: the episodes with the highest mean reward. Logs without rewards are
-            imitated whole.
-    """
+    """Imitation of a log by the initial policy (`policy.cloning`)."""
 
     steps: int = 2000
+    """Optimiser steps."""
     batch: int = 1024
+    """Observations in a step."""
     rate: float = 1e-3
+    """Initial learning rate."""
     critic: int = 10
+    """Updates afterwards in which only the critic learns."""
     best: float = 1.0
+    """Share of the log's frames to imitate: the episodes with the highest mean reward. Logs without rewards are
+    imitated whole."""
 
     def __post_init__(self) -> None:
         require(self.best <= 1, "best", self.best, "above 0, at most 1")
@@ -86,43 +80,7 @@ class CloneSettings(Config, frozen=True):
 
 
 class TrainingSettings(Config, frozen=True):
-    """Settings of policy training that all algorithms share.
-
-    Attributes:
-        worlds: Parallel worlds.
-        horizon: Frames of each world in an update.
-        frames: Length of a training episode; None for the task's. Models of logs are best used for short episodes.
-        iterations: Updates; None if only `minutes` limits training.
-        minutes: Time budget [min]; None if only `iterations` limits training. Whichever limit comes first ends it.
-        seed: Seed of weights, actions, commands and starts.
-        task_share: Share of episodes that start from the task's states, instead of the log's, in models of logs that
-            allow it; the policy is then evaluated from the task's starts. None for none.
-        penalty: Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to
-            choose it by a model of logs (`policy.penalty`).
-        centre_penalty: Whether the penalty is centred at the log's mean uncertainty. Otherwise every frame costs, and
-            where rewards are small a failure pays.
-        failure: Learner's value of a failure, in rewards. If rewards start below 0, as in walking, a value of 0 would
-            draw the policy to fail.
-        clone: Imitation of the log by the initial policy, in models of logs; None for a random one.
-        network: The network.
-        gamma: Discount per frame.
-        lam: Lambda of the return estimates.
-        rate: Initial learning rate.
-        gradient: Limit of the gradient norm.
-        reward_scale: Factor on rewards before the learner sees them.
-        evaluations: Number of evaluations without noise during training.
-        evaluation_worlds: Episodes per evaluation.
-        keep_every: Updates between policies saved in POLICY/kept; None to save none.
-        threads: Threads of torch; None for its default.
-        randomise: Randomised quantities of the robot, drawn per world and episode: distributions such as
-            "root.mass=+0:10", or a run whose posterior is sampled (`policy.randomisation`); and disturbances such as
-            "push.velocity=0:1" (`policy.disturbances`). PPO's critic sees the values drawn per episode, the policy does
-            not.
-        privileged: Whether the policy sees them: a teacher (`neurodyn policy distill`).
-        hold_out: Judge held out: of a learned model the last of three or more members, or the base alone, used to
-            evaluate the policy but not to train it (`policy.support`).
-        stop_when_exploiting: End when exploiting, with the last policy whose imagined return is supported.
-    """
+    """Settings of policy training that all algorithms share."""
 
     algorithm: ClassVar[str]
     """Name in `policy.algorithms.ALGORITHMS`."""
@@ -139,30 +97,62 @@ class TrainingSettings(Config, frozen=True):
     """Whether its policies infer the randomised quantities that they do not see."""
 
     worlds: int = 512
+    """Parallel worlds."""
     horizon: int = 32
+    """Frames of each world in an update."""
     frames: int | None = None
+    """Length of a training episode; None for the task's. Models of logs are best used for short episodes."""
     iterations: int | None = 300
+    """Updates; None if only `minutes` limits training."""
     minutes: float | None = None
+    """Time budget [min]; None if only `iterations` limits training. Whichever limit comes first ends it."""
     seed: int = 0
+    """Seed of weights, actions, commands and starts."""
     task_share: float | None = None
+    """Share of episodes that start from the task's states, instead of the log's, in models of logs that allow it; the
+    policy is then evaluated from the task's starts. None for none."""
     penalty: float | Literal["auto"] = 0.0
+    """Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to choose it by a
+    model of logs (`policy.penalty`)."""
     centre_penalty: bool = False
+    """Whether the penalty is centred at the log's mean uncertainty. Otherwise every frame costs, and where rewards are
+    small a failure pays."""
     failure: float = 0.0
+    """Learner's value of a failure, in rewards. If rewards start below 0, as in walking, a value of 0 would draw the
+    policy to fail."""
     clone: CloneSettings | None = None
+    """Imitation of the log by the initial policy, in models of logs; None for a random one."""
     network: NetworkSettings = NetworkSettings()
+    """The network."""
     gamma: float = 0.99
+    """Discount per frame."""
     lam: float = 0.95
+    """Lambda of the return estimates."""
     rate: float = 3e-4
+    """Initial learning rate."""
     gradient: float = 1.0
+    """Limit of the gradient norm."""
     reward_scale: float = 1.0
+    """Factor on rewards before the learner sees them."""
     evaluations: int = 20
+    """Number of evaluations without noise during training."""
     evaluation_worlds: int = 64
+    """Episodes per evaluation."""
     keep_every: int | None = None
+    """Updates between policies saved in POLICY/kept; None to save none."""
     threads: int | None = None
+    """Threads of torch; None for its default."""
     randomise: tuple[str, ...] = ()
+    """Randomised quantities of the robot, drawn per world and episode: distributions such as "root.mass=+0:10", or a
+    run whose posterior is sampled (`policy.randomisation`); and disturbances such as "push.velocity=0:1"
+    (`policy.disturbances`). PPO's critic sees the values drawn per episode, the policy does not."""
     privileged: bool = False
+    """Whether the policy sees them: a teacher (`neurodyn policy distill`)."""
     hold_out: bool = True
+    """Judge held out: of a learned model the last of three or more members, or the base alone, used to evaluate the
+    policy but not to train it (`policy.support`)."""
     stop_when_exploiting: bool = False
+    """End when exploiting, with the last policy whose imagined return is supported."""
 
     def __post_init__(self) -> None:
         if self.iterations is None and self.minutes is None:
@@ -221,19 +211,7 @@ class TrainingSettings(Config, frozen=True):
 
 
 class PolicySettings(TrainingSettings, frozen=True):
-    """Training of one policy by PPO.
-
-    Attributes:
-        schedule: "adaptive" keeps the change of the policy near `desired_kl`.
-        desired_kl: Target divergence of one update.
-        clip: Range of the probability ratio.
-        epochs: Passes over an update's frames.
-        minibatches: Steps of a pass.
-        entropy: Weight of the entropy of actions.
-        value: Weight of the value loss.
-        symmetry: Whether updates also learn from mirror images (`policy.symmetry`).
-        mirror_loss: Weight of the policy's asymmetry: its actions in mirror images less its mirrored actions.
-    """
+    """Training of one policy by PPO."""
 
     algorithm: ClassVar[str] = "ppo"
     presets: ClassVar[Path | None] = PRESETS / "ppo"
@@ -241,14 +219,23 @@ class PolicySettings(TrainingSettings, frozen=True):
     positive: ClassVar[tuple[str, ...]] = ("desired_kl", "clip")
 
     schedule: Literal["adaptive", "fixed"] = "adaptive"
+    """"adaptive" keeps the change of the policy near `desired_kl`."""
     desired_kl: float = 0.008
+    """Target divergence of one update."""
     clip: float = 0.2
+    """Range of the probability ratio."""
     epochs: int = 5
+    """Passes over an update's frames."""
     minibatches: int = 4
+    """Steps of a pass."""
     entropy: float = 0.0
+    """Weight of the entropy of actions."""
     value: float = 1.0
+    """Weight of the value loss."""
     symmetry: bool = False
+    """Whether updates also learn from mirror images (`policy.symmetry`)."""
     mirror_loss: float = 0.0
+    """Weight of the policy's asymmetry: its actions in mirror images less its mirrored actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -346,24 +333,7 @@ def with_flags(settings: S, **flags: Any) -> S:
 
 
 class ShacSettings(TrainingSettings, frozen=True):
-    """Training of one policy by SHAC (Xu et al., ICLR 2022, arXiv 2204.07137).
-
-    Attributes:
-        critic_rate: Initial learning rate of the critic; that of the policy is `rate`. Both fall linearly.
-        final: Final learning rates, as a share of the initial ones.
-        betas: Decay of Adam's moments.
-        critic_epochs: Passes of the critic over the frames of a window.
-        critic_minibatches: Minibatches per pass.
-        target: Weight of the old target critic in its update, once a window.
-        average: Weight of the old running average of the policy's weights, once an update; the average is evaluated
-            and kept. 0 for the policy itself.
-        entropy: Weight of the entropy of actions in the loss, as in PPO. Noise smooths the return's discontinuities at
-            contacts; gradients alone would remove it early.
-        correlation: Correlation of action noise between frames; 0 for white noise. Lasting noise moves joints far
-            enough for a stride, and keeps a policy from shuffling at the frame rate.
-        action_gradient: Limit of the return's gradient by an action of a world, as a multiple of the median over the
-            window; larger ones are scaled down. None for no limit.
-    """
+    """Training of one policy by SHAC (Xu et al., ICLR 2022, arXiv 2204.07137)."""
 
     algorithm: ClassVar[str] = "shac"
     presets: ClassVar[Path | None] = PRESETS / "shac"
@@ -374,15 +344,29 @@ class ShacSettings(TrainingSettings, frozen=True):
     horizon: int = 32
     rate: float = 2e-3
     critic_rate: float = 2e-3
+    """Initial learning rate of the critic; that of the policy is `rate`. Both fall linearly."""
     final: float = 0.01
+    """Final learning rates, as a share of the initial ones."""
     betas: tuple[float, float] = (0.7, 0.95)
+    """Decay of Adam's moments."""
     critic_epochs: int = 16
+    """Passes of the critic over the frames of a window."""
     critic_minibatches: int = 4
+    """Minibatches per pass."""
     target: float = 0.2
+    """Weight of the old target critic in its update, once a window."""
     average: float = 0.0
+    """Weight of the old running average of the policy's weights, once an update; the average is evaluated and kept. 0
+    for the policy itself."""
     entropy: float = 0.0
+    """Weight of the entropy of actions in the loss, as in PPO. Noise smooths the return's discontinuities at contacts;
+    gradients alone would remove it early."""
     correlation: float = 0.0
+    """Correlation of action noise between frames; 0 for white noise. Lasting noise moves joints far enough for a
+    stride, and keeps a policy from shuffling at the frame rate."""
     action_gradient: float | None = None
+    """Limit of the return's gradient by an action of a world, as a multiple of the median over the window; larger ones
+    are scaled down. None for no limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,20 +7,19 @@ A verb's flags are the fields of its request (`command`).
 import contextlib
 import functools
 import inspect
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
 
-from tyro.conf import UseAppendAction
+from tyro.conf import UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.registry import Registry
-from neurodyn.core.requests import arguments_of, docstring_entries, field_docs, flag_of, with_arguments
+from neurodyn.core.requests import arguments_of, field_docs, flag_of
 
 if TYPE_CHECKING:
     from neurodyn.core.workers import Executor
@@ -77,8 +76,21 @@ def _logger(given: str) -> str:
 
 
 _Logger = Annotated[str, parsed_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)]
-LoggerFlag = _Logger | None
-"""Tracker of a training; None for TensorBoard, or the run's previous tracker."""
+ResultLogger = Annotated[
+    _Logger | None,
+    arg(help="Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard."),
+]
+"""Tracker of a result."""
+JsonFile = Annotated[Path | None, arg(help="File for the result as JSON.")]
+ClusterAddress = Annotated[
+    str | None,
+    arg(
+        help='Distribute the work over a Ray cluster (needs the extra `cluster`): "auto" for the one this machine '
+        'belongs to, HOST:PORT of its head, or "local" to start one here. Results do not depend on it.'
+    ),
+]
+Workers = Annotated[int | None, arg(help="Cluster workers, each on one core; by default one per core.")]
+WorkerMemory = Annotated[float | None, arg(help="Memory limit of a worker [GB]; by default only the machine's.")]
 
 
 MOST_THREADS = 4096
@@ -135,6 +147,7 @@ GpuIds = Annotated[
         is_instance=lambda value: isinstance(value, tuple),
         str_from_instance=lambda value: [str(one) for one in value],
     ),
+    arg(help="GPUs to train on, one process with its own share of the work per GPU: 0 1, or all."),
 ]
 """GPUs of a training, one process per GPU, numbered within CUDA_VISIBLE_DEVICES."""
 
@@ -154,7 +167,7 @@ def _base(given: str) -> str:
     raise unknown("base", given, BASES, "the run of a hybrid model")
 
 
-READERS: Mapping[str, Callable[[], Any]] = {
+FLAG_TYPES: Mapping[str, Callable[[], Any]] = {
     "device": lambda: Device,
     "threads": lambda: _Threads,
     "logger": lambda: _Logger,
@@ -209,6 +222,13 @@ def out_of_memory(error: Exception) -> InputError | None:
 
 Format = Literal["html", "mp4", "gif", "rrd"]
 """Format of a recording's file."""
+FormatFlag = Annotated[
+    Format | None,
+    arg(
+        help="html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by default "
+        "from the file's suffix, else html."
+    ),
+]
 
 _RECORD = 0.4
 """Share of the progress for computing motion; writing the file takes the rest."""
@@ -271,55 +291,34 @@ def keep_recording(
 
 S = TypeVar("S")
 
-_IN_PYTHON = re.compile(r"; in Python also [^.]*\.")
-"""Part of a request's docstring about values that cannot be typed in a shell."""
-
 
 def command(
-    request: type[S],
-    *,
-    after: Mapping[str, str] | None = None,
-    without: Collection[str] = (),
-    overriding: type | None = None,
+    request: type[S], *, settings: type | None = None, names: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that turns a function of a request into a verb.
 
     The first field is the verb's argument, the others are its flags, typed by their `core.requests.Flag`, or else by
-    the field. Further keyword arguments of the function are terminal-only flags, explained under "Flags:" in its
-    docstring.
+    the field; their help is the docstring below the field. Keyword arguments of the function are terminal-only flags,
+    whose help stands in their annotations.
 
     Args:
         request: Class of the request.
-        after: For flags out of order in the help, the flag that precedes each; the default order is that of the fields,
-            then of the terminal-only flags.
-        without: Fields that have no flag.
-        overriding: Settings whose fields that `after` lists are also flags. The function receives given values as
-            `**flags`.
+        settings: Settings, some fields of which are also flags. The function receives given values as `**flags`.
+        names: These fields.
     """
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
-        taken = list(inspect.signature(verb).parameters.values())[1:]
-        own = {one.name: one for one in taken if one.kind is one.KEYWORD_ONLY}
-        known = {name: one for name, one in _flags(request).items() if name not in without} | own
-        overrides = {} if overriding is None else _overrides(overriding, (after or {}).keys() - known.keys())
-        own, known = own | overrides, known | overrides
-        order = [name for name in known if name not in (after or {})]
-        for name, place in (after or {}).items():
-            order.insert(order.index(place) + 1, name)
-        placed = {name: known[name] for name in order}
+        own = {name: one for name, one in inspect.signature(verb).parameters.items() if one.kind is one.KEYWORD_ONLY}
+        overrides = {} if settings is None else _overrides(settings, names)
 
         @functools.wraps(verb)
         def call(*args: Any, **kwargs: Any) -> None:
             extra = {name: kwargs.pop(name) for name in own if name in kwargs}
-            given = {name: x for name, x in extra.items() if name not in overrides or x not in (None, ())}
-            verb(request(*args, **kwargs), **given)
+            given = {name: kwargs.pop(name) for name in overrides if name in kwargs}
+            verb(request(*args, **kwargs), **extra, **{name: x for name, x in given.items() if x not in (None, ())})
 
-        signature = inspect.Signature(list(placed.values()))
-        call.__dict__ |= {"request": request, "without": without, "__signature__": signature}
-        meanings = field_docs(request) | docstring_entries(verb.__doc__, "Flags")
-        meanings |= {name: _with_default(overriding, name) for name in overrides}
-        texts = {one.name: _IN_PYTHON.sub(".", meanings[name]) for name, one in placed.items()}
-        call.__doc__ = with_arguments(verb, texts)
+        flags = _flags(request) | overrides | own
+        call.__dict__ |= {"request": request, "__signature__": inspect.Signature(list(flags.values()))}
         return call
 
     return decorate
@@ -327,33 +326,32 @@ def command(
 
 def _flags(request: type) -> dict[str, inspect.Parameter]:
     """Return a request's fields as terminal parameters, by name, without Python-only fields."""
-    found: dict[str, inspect.Parameter] = {}
+    flags: dict[str, inspect.Parameter] = {}
+    meanings = field_docs(request)
     for one in arguments_of(request):
         kind, flag = terminal_type(one), flag_of(one.annotation)
         if kind is not None:
-            how = one.KEYWORD_ONLY if found else one.POSITIONAL_ONLY
+            how = one.KEYWORD_ONLY if flags else one.POSITIONAL_ONLY
             named = one.name if flag is None else flag.argument or one.name
-            found[one.name] = one.replace(name=named, annotation=kind, kind=how)
-    return found
+            explained = Annotated[kind, arg(help=meanings.get(one.name))]
+            flags[one.name] = one.replace(name=named, annotation=explained, kind=how)
+    return flags
 
 
 def _overrides(settings: type, names: Collection[str]) -> dict[str, inspect.Parameter]:
-    """Return settings fields as optional flags."""
-    found = {one.name: one.replace(kind=one.KEYWORD_ONLY) for one in arguments_of(settings) if one.name in names}
-    return {
-        name: one if one.default == () else one.replace(annotation=Optional[one.annotation], default=None)  # noqa: UP045
-        for name, one in found.items()
-    }
-
-
-def _with_default(settings: Any, name: str) -> str:
-    """Return a settings field's meaning, with its default unless the text states one."""
-    meaning = field_docs(settings)[name]
-    default = next(one.default for one in arguments_of(settings) if one.name == name)
-    if default in (None, ()) or "by default" in meaning:
-        return meaning
-    shown = f"{default:,}" if isinstance(default, int) else default
-    return f"{meaning.rstrip('.')}; by default {shown}."
+    """Return settings fields as optional flags, whose help states the default unless the field's docstring does."""
+    flags, meanings = {}, field_docs(settings)
+    for one in arguments_of(settings):
+        if one.name not in names:
+            continue
+        meaning, default = meanings.get(one.name, ""), one.default
+        if default not in (None, ()) and "by default" not in meaning:
+            meaning = f"{meaning.rstrip('.')}; by default {f'{default:,}' if isinstance(default, int) else default}."
+        kind = one.annotation if default == () else Optional[one.annotation]  # noqa: UP045
+        flags[one.name] = one.replace(
+            annotation=Annotated[kind, arg(help=meaning)], default=() if default == () else None, kind=one.KEYWORD_ONLY
+        )
+    return flags
 
 
 def terminal_type(field: inspect.Parameter) -> Any:
@@ -363,5 +361,5 @@ def terminal_type(field: inspect.Parameter) -> Any:
         return field.annotation
     if not isinstance(flag.kind, str):
         return flag.kind
-    reader = READERS[flag.kind]()
-    return Optional[reader] if field.default is None else reader  # noqa: UP045 - `|` takes no Annotated
+    kind = FLAG_TYPES[flag.kind]()
+    return Optional[kind] if field.default is None else kind  # noqa: UP045 - `|` takes no Annotated

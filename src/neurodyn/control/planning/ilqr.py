@@ -218,21 +218,18 @@ _LEAST, _FIRST, _MOST, _FACTOR = 1e-6, 1e-2, 1e6, 5.0
 
 
 class IlqrSettings(PlannerSettings, frozen=True):
-    """Settings of iterative linear-quadratic regulation.
-
-    Attributes:
-        starts: Plans that the first decision of an episode improves in parallel; one is zero, the others are drawn.
-        iterations: Iterations per decision.
-        first_iterations: Iterations of the first decision of an episode.
-        noise: Standard deviation of the drawn plans, relative to the action limit.
-        knot: Frames between the knots of drawn plans, which are piecewise linear.
-    """
+    """Settings of iterative linear-quadratic regulation."""
 
     starts: int = 8
+    """Plans that the first decision of an episode improves in parallel; one is zero, the others are drawn."""
     iterations: int = 2
+    """Iterations per decision."""
     first_iterations: int = 30
+    """Iterations of the first decision of an episode."""
     noise: float = 0.5
+    """Standard deviation of the drawn plans, relative to the action limit."""
     knot: int = 4
+    """Frames between the knots of drawn plans, which are piecewise linear."""
 
     def check(self) -> None:
         """Raise a ValueError for counts below 1 and noise that is not a finite number above 0."""

@@ -36,13 +36,10 @@ def smooth_noise(shape: tuple[int, ...], knot: int, generator: torch.Generator, 
 
 
 class MppiSettings(SamplingSettings, frozen=True):
-    """Settings of MPPI.
-
-    Attributes:
-        temperature: Difference of returns that reduces a candidate's weight by a factor of e (lambda).
-    """
+    """Settings of MPPI."""
 
     temperature: float = 1.0
+    """Difference of returns that reduces a candidate's weight by a factor of e (lambda)."""
 
     def check(self) -> None:
         """Raise a ValueError for a temperature that is not above 0."""
@@ -71,20 +68,17 @@ class Mppi(PlanOptimiser):
 
 
 class CemSettings(SamplingSettings, frozen=True):
-    """Settings of the cross-entropy method.
-
-    Attributes:
-        elites: Share of the candidates to which the distribution is fitted.
-        floor: Minimum standard deviation of the distribution, as a fraction of its initial one.
-        finest: Noise of the finest candidate, relative to the coarsest one's, with all sizes between them: a round both
-            searches and refines. 1 for noise of one size.
-    """
+    """Settings of the cross-entropy method."""
 
     samples: int = 128
     rounds: int = 3
     elites: float = 0.1
+    """Share of the candidates to which the distribution is fitted."""
     floor: float = 0.1
+    """Minimum standard deviation of the distribution, as a fraction of its initial one."""
     finest: float = 1.0
+    """Noise of the finest candidate, relative to the coarsest one's, with all sizes between them: a round both searches
+    and refines. 1 for noise of one size."""
 
     def check(self) -> None:
         """Raise a ValueError for invalid shares."""
@@ -119,21 +113,18 @@ class Cem(PlanOptimiser):
 
 
 class AnnealedSettings(SamplingSettings, frozen=True):
-    """Settings of annealed sampling.
-
-    Attributes:
-        temperature: Temperature of the weights, in standard deviations of the returns of a round.
-        round_decay: Relative time constant of the noise decay over rounds (beta 1).
-        frame_decay: Relative time constant of its growth over a plan's frames (beta 2).
-    """
+    """Settings of annealed sampling."""
 
     samples: int = 128
     rounds: int = 2
     noise: float = 1.0
     first_rounds: int = 8
     temperature: float = 0.1
+    """Temperature of the weights, in standard deviations of the returns of a round."""
     round_decay: float = 1.0
+    """Relative time constant of the noise decay over rounds (beta 1)."""
     frame_decay: float = 1.0
+    """Relative time constant of its growth over a plan's frames (beta 2)."""
 
     def check(self) -> None:
         """Raise a ValueError for a temperature and decays that are not above 0."""
@@ -172,23 +163,20 @@ _DECAYS = (0.7, 0.95)
 
 
 class GradientSettings(PlannerSettings, frozen=True):
-    """Settings of planning by gradients.
-
-    Attributes:
-        starts: Plans improved in parallel; one is the last plan, the others are drawn around it.
-        steps: Steps per decision.
-        first_steps: Steps of the first decision of an episode.
-        rate: Largest change of an action per step, relative to the action limit.
-        noise: Standard deviation of the other starts around the last plan, relative to the action limit.
-        clip: Limit of the gradient norm of a plan.
-    """
+    """Settings of planning by gradients."""
 
     starts: int = 8
+    """Plans improved in parallel; one is the last plan, the others are drawn around it."""
     steps: int = 3
+    """Steps per decision."""
     first_steps: int = 30
+    """Steps of the first decision of an episode."""
     rate: float = 0.1
+    """Largest change of an action per step, relative to the action limit."""
     noise: float = 0.5
+    """Standard deviation of the other starts around the last plan, relative to the action limit."""
     clip: float = 10.0
+    """Limit of the gradient norm of a plan."""
 
     def check(self) -> None:
         """Raise a ValueError for counts below 1, and for invalid step sizes."""

@@ -15,19 +15,16 @@ _PRESETS = Path(__file__).resolve().parent / "presets"
 
 
 class PlannerSettings(Config, frozen=True):
-    """Settings of every planner.
-
-    Attributes:
-        horizon: Planning horizon [frames].
-        discount: Discount per frame.
-        penalty: Weight of the model's epistemic uncertainty, in the unit of the task's `penalty_scale` (lambda).
-        seed: Seed of all random numbers.
-    """
+    """Settings of every planner."""
 
     horizon: int = 40
+    """Planning horizon [frames]."""
     discount: float = 1.0
+    """Discount per frame."""
     penalty: float = 0.0
+    """Weight of the model's epistemic uncertainty, in the unit of the task's `penalty_scale` (lambda)."""
     seed: int = 0
+    """Seed of all random numbers."""
 
     def __post_init__(self) -> None:
         require(self.horizon >= 2, "horizon", self.horizon, "at least 2 frames")
@@ -42,21 +39,18 @@ class PlannerSettings(Config, frozen=True):
 
 
 class SamplingSettings(PlannerSettings, frozen=True):
-    """Settings of planners that draw candidates.
-
-    Attributes:
-        samples: Candidates per round.
-        rounds: Rounds per decision.
-        noise: Standard deviation of the candidates around the plan, relative to the action limit.
-        knot: Frames between the knots of the noise, which is linear between them; 1 for white noise.
-        first_rounds: Rounds of the first decision of an episode, which has no previous plan.
-    """
+    """Settings of planners that draw candidates."""
 
     samples: int = 256
+    """Candidates per round."""
     rounds: int = 1
+    """Rounds per decision."""
     noise: float = 0.5
+    """Standard deviation of the candidates around the plan, relative to the action limit."""
     knot: int = 1
+    """Frames between the knots of the noise, which is linear between them; 1 for white noise."""
     first_rounds: int = 4
+    """Rounds of the first decision of an episode, which has no previous plan."""
 
     def check(self) -> None:
         """Raise a ValueError for counts below 1 and invalid noise."""

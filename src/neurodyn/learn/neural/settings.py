@@ -21,19 +21,16 @@ _SUITING = {"small": "mlp", "paper": "transformer"}
 
 
 class PolicyRollouts(Config, frozen=True, kw_only=True):
-    """Roll-outs in which the logged policies act on the states of the model (`learn.neural.policy_rollouts`).
-
-    Attributes:
-        frames: Frames of a roll-out.
-        cut: Frames between comparisons with the log, where gradients are cut.
-        worlds: Roll-outs per step.
-        spread: Weight of standard deviations relative to means.
-    """
+    """Roll-outs in which the logged policies act on the states of the model (`learn.neural.policy_rollouts`)."""
 
     frames: int = 64
+    """Frames of a roll-out."""
     cut: int = 8
+    """Frames between comparisons with the log, where gradients are cut."""
     worlds: int = 192
+    """Roll-outs per step."""
     spread: float = 0.25
+    """Weight of standard deviations relative to means."""
 
     def __post_init__(self) -> None:
         require_numbers(self, above=("frames", "cut"))
@@ -41,28 +38,25 @@ class PolicyRollouts(Config, frozen=True, kw_only=True):
 
 
 class Phase(TrainingPhase, frozen=True, kw_only=True):
-    """One stage of the training of neural dynamics.
-
-    Attributes:
-        forecast: Frames predicted in a row from the model's own states; 0 for teacher forcing, where every frame is
-            predicted from the true state.
-        frames: Frames of a window of teacher forcing. Windows longer than the network's context train it on exactly the
-            computation of a long roll-out.
-        context: True frames that the network reads before a forecast.
-        loss: "squared" or "absolute" error.
-        balance: Added to the motion in a window (mean change of velocity over its standard deviation), whose inverse is
-            the weight of the window, so that slow motion is learned as well as fast; None for equal weights.
-        policy_rollouts: Roll-outs of logged policies, whose gradient is added to that of the windows, each clipped
-            separately. Phases with roll-outs are left out if no log has a known policy, as in `neurodyn finetune`; in
-            `policy online` they train a copy of the model that judges policies. None for windows alone.
-    """
+    """One stage of the training of neural dynamics."""
 
     forecast: int = 0
+    """Frames predicted in a row from the model's own states; 0 for teacher forcing, where every frame is predicted from
+    the true state."""
     frames: int = 1
+    """Frames of a window of teacher forcing. Windows longer than the network's context train it on exactly the
+    computation of a long roll-out."""
     context: int = 0
+    """True frames that the network reads before a forecast."""
     loss: Literal["squared", "absolute"] = "absolute"
+    """"squared" or "absolute" error."""
     balance: float | None = None
+    """Added to the motion in a window (mean change of velocity over its standard deviation), whose inverse is the
+    weight of the window, so that slow motion is learned as well as fast; None for equal weights."""
     policy_rollouts: PolicyRollouts | None = None
+    """Roll-outs of logged policies, whose gradient is added to that of the windows, each clipped separately. Phases
+    with roll-outs are left out if no log has a known policy, as in `neurodyn finetune`; in `policy online` they train a
+    copy of the model that judges policies. None for windows alone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,32 +69,29 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
 
 
 class Settings(TrainingPlan, frozen=True, kw_only=True):
-    """Settings of the training of neural dynamics.
-
-    Attributes:
-        net: The network.
-        phases: Stages, in order.
-        velocity_products: Whether products of velocities are inputs (Coriolis and centrifugal terms).
-        object_contacts: Whether distances from contact points to objects are inputs.
-        base: Known motion that the network corrects: "free" for the robot's mechanism without contacts and limits,
-            "impulses" for the same, moved by impulses at contact points that the network outputs, "contact" for the
-            mechanism with soft contacts, limits and friction; None to learn the whole motion.
-        base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base
-            "contact" uses; None for the mechanism of simulated data, or as declared for logs.
-        members: Number of networks, whose disagreement is the epistemic uncertainty.
-        bootstrap: Whether several members draw their own episodes, with replacement.
-    """
+    """Settings of the training of neural dynamics."""
 
     presets: ClassVar[Path | None] = _GENERAL
 
     net: NetConfig
+    """The network."""
     phases: tuple[Phase, ...]
+    """Stages, in order."""
     velocity_products: bool = True
+    """Whether products of velocities are inputs (Coriolis and centrifugal terms)."""
     object_contacts: bool = True
+    """Whether distances from contact points to objects are inputs."""
     base: str | None = None
+    """Known motion that the network corrects: "free" for the robot's mechanism without contacts and limits, "impulses"
+    for the same, moved by impulses at contact points that the network outputs, "contact" for the mechanism with soft
+    contacts, limits and friction; None to learn the whole motion."""
     base_from: str | None = None
+    """Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base "contact" uses;
+    None for the mechanism of simulated data, or as declared for logs."""
     members: int = 1
+    """Number of networks, whose disagreement is the epistemic uncertainty."""
     bootstrap: bool = True
+    """Whether several members draw their own episodes, with replacement."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

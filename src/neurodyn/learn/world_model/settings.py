@@ -17,22 +17,18 @@ _FINETUNINGS = {"finetune": "finetune.yaml", "online": "finetune-online.yaml"}
 
 
 class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
-    """One stage of the training of a world model.
-
-    Attributes:
-        batch: Windows per batch and member.
-        context: Measured frames that a member reads before its forecast.
-        forecast: Frames of the forecast; 1 for one-step training.
-        loss: Loss of the mean: "likelihood", each error weighted by the predicted variance to the power of `beta`, or
-            "absolute", the absolute error in units of one frame's change. The standard deviation is trained by the
-            likelihood in both cases.
-        teach: Weight of the teacher-forced one-frame predictions along the context.
-    """
+    """One stage of the training of a world model."""
 
     context: int = 32
+    """Measured frames that a member reads before its forecast."""
     forecast: int = 8
+    """Frames of the forecast; 1 for one-step training."""
     loss: Literal["likelihood", "absolute"] = "likelihood"
+    """Loss of the mean: "likelihood", each error weighted by the predicted variance to the power of `beta`, or
+    "absolute", the absolute error in units of one frame's change. The standard deviation is trained by the likelihood
+    in both cases."""
     teach: float = 0.0
+    """Weight of the teacher-forced one-frame predictions along the context."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,33 +41,29 @@ class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
 
 
 class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
-    """Settings of the training of a world model.
-
-    Attributes:
-        net: The ensemble.
-        phases: Stages, in order.
-        context: Frames of history that the model reads in use.
-        beta: Exponent of the variance in the weight of the likelihood (Seitzer et al., arXiv 2203.09168): 0 is the
-            plain likelihood, which neglects coordinates that are hard to predict; 1 trains the mean by its squared
-            error.
-        contact_weight: Weight of the contacts' cross-entropy.
-        termination_weight: Weight of the termination's cross-entropy.
-        bootstrap: Whether members with own trunks draw own episodes, with replacement.
-        constant: Treatment of columns that are constant in the training data: "refuse" or "hold".
-        patience: Consecutive validations without improvement that end a phase; None for no limit.
-    """
+    """Settings of the training of a world model."""
 
     presets: ClassVar[Path | None] = _GENERAL
 
     net: EnsembleConfig
+    """The ensemble."""
     phases: tuple[WorldPhase, ...]
+    """Stages, in order."""
     context: int = 32
+    """Frames of history that the model reads in use."""
     beta: float = 0.5
+    """Exponent of the variance in the weight of the likelihood (Seitzer et al., arXiv 2203.09168): 0 is the plain
+    likelihood, which neglects coordinates that are hard to predict; 1 trains the mean by its squared error."""
     contact_weight: float = 1.0
+    """Weight of the contacts' cross-entropy."""
     termination_weight: float = 1.0
+    """Weight of the termination's cross-entropy."""
     bootstrap: bool = True
+    """Whether members with own trunks draw own episodes, with replacement."""
     constant: Literal["refuse", "hold"] = "refuse"
+    """Treatment of columns that are constant in the training data: "refuse" or "hold"."""
     patience: int | None = 12
+    """Consecutive validations without improvement that end a phase; None for no limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

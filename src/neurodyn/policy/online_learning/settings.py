@@ -13,65 +13,61 @@ SHORT = 64
 
 
 class OnlineSettings(Config, frozen=True, kw_only=True):
-    """Settings of the online loop.
-
-    Attributes:
-        reference: Dynamics to log: analytic, or hybrid, which is equivalent but faster if the robot's simulator is
-            MuJoCo.
-        rounds: Maximum rounds.
-        frames: Frames of random data for a new model; by default 50,000, for a hybrid model none.
-        first: Initial behaviours; for world models, as in `neurodyn policy log`: random and still by default, only
-            still with a correlation; or swing, which makes legs step.
-        log_frames: Logged frames of the policy per round, rounded up to whole episodes.
-        noise: Maximum standard deviation of action noise, in half of the episodes; the others have none.
-        correlation: Correlation of noise, from one frame to the next, in all logs. Smooth commands move a robot that
-            white noise only shakes.
-        rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
-            default 64, in a hybrid model 0.
-        task_share: Share of short roll-outs that start at the start of episodes.
-        random_share: Share of initial data, random or given, in the training data once there are logs of policies.
-        last_share: Share of the last log, among all logs of policies.
-        further: Policy updates in later rounds, as a fraction of those in the first.
-        stop_when_exploiting: End rounds early, with the last policy whose imagined return is supported by held-out data
-            or members (`policy.support`), after at most the updates of the policy's settings.
-        tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which a
-            round counts as progress.
-        patience: Rounds without progress, the last with agreement, that end the loop.
-        episodes: Evaluation episodes in the model.
-        size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
-        finetune: Settings of a neural or world model in later rounds, a file.
-        members: Networks of a new neural or world model, whose disagreement estimates its uncertainty.
-        model_minutes: Time budget of each fit [min]; by default that of its settings.
-        parameters: Quantities of a hybrid model to identify, as in `identify`; NAME=START:LOWER:UPPER.
-        seed: Seed of all random numbers.
-        policy: Settings of the policy's training.
-    """
+    """Settings of the online loop."""
 
     budget_fields: ClassVar[tuple[str, ...]] = ("rounds", "patience")
 
     reference: str = "analytic"
+    """Dynamics to log: analytic, or hybrid, which is equivalent but faster if the robot's simulator is MuJoCo."""
     rounds: int = 5
+    """Maximum rounds."""
     frames: int = 0
+    """Frames of random data for a new model; by default 50,000, for a hybrid model none."""
     first: tuple[str, ...] = ()
+    """Initial behaviours; for world models, as in `neurodyn policy log`: random and still by default, only still with a
+    correlation; or swing, which makes legs step."""
     log_frames: int = 20_000
+    """Logged frames of the policy per round, rounded up to whole episodes."""
     noise: float = 0.3
+    """Maximum standard deviation of action noise, in half of the episodes; the others have none."""
     correlation: float = 0.0
+    """Correlation of noise, from one frame to the next, in all logs. Smooth commands move a robot that white noise only
+    shakes."""
     rollout: int | None = None
+    """Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by default 64,
+    in a hybrid model 0."""
     task_share: float = 0.25
+    """Share of short roll-outs that start at the start of episodes."""
     random_share: float = 0.3
+    """Share of initial data, random or given, in the training data once there are logs of policies."""
     last_share: float = 0.5
+    """Share of the last log, among all logs of policies."""
     further: float = 0.5
+    """Policy updates in later rounds, as a fraction of those in the first."""
     stop_when_exploiting: bool = True
+    """End rounds early, with the last policy whose imagined return is supported by held-out data or members
+    (`policy.support`), after at most the updates of the policy's settings."""
     tolerance: float = 0.05
+    """Relative difference up to which returns in model and reference agree, and relative gain above which a round
+    counts as progress."""
     patience: int = 2
+    """Rounds without progress, the last with agreement, that end the loop."""
     episodes: int = 128
+    """Evaluation episodes in the model."""
     size: str | None = None
+    """Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`."""
     finetune: str | None = None
+    """Settings of a neural or world model in later rounds, a file."""
     members: int | None = None
+    """Networks of a new neural or world model, whose disagreement estimates its uncertainty."""
     model_minutes: float | None = None
+    """Time budget of each fit [min]; by default that of its settings."""
     parameters: tuple[str, ...] = ()
+    """Quantities of a hybrid model to identify, as in `identify`; NAME=START:LOWER:UPPER."""
     seed: int = 0
+    """Seed of all random numbers."""
     policy: PolicySettings = PolicySettings()
+    """Settings of the policy's training."""
 
     def __post_init__(self) -> None:
         counts = ("rounds", "log_frames", "episodes", "patience", "rollout", "members")
