@@ -2,7 +2,7 @@
 """`neurodyn train`, `finetune`, `reproduce`, `sweep`, `identify`, `discover`, `adapt`: models from data."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from neurodyn.cli.terminal.flags import (
     ClusterAddress,
@@ -17,9 +17,6 @@ from neurodyn.cli.terminal.flags import (
 from neurodyn.core.config import replaced
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest
 from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
-
-if TYPE_CHECKING:
-    from neurodyn.cluster.sweeps.trials import TrialOutcome
 
 
 @command(TrainRequest)
@@ -95,14 +92,14 @@ def sweep(
     json: Path | None = None,
     resume: bool = False,
 ) -> None:
-    """Train with many settings and seeds (Ray Tune), and report which are best on validation data.
+    """Train with many settings and seeds (Optuna, Ray), and report which are best on validation data.
 
     Every trial is its own run folder, usable with evaluate, compare and reproduce. Needs the extra `cluster`.
 
     Args:
         spec: File with the training (train, finetune, identify, discover or policy train, and its arguments), the
             settings to vary (space), the search (grid, random or optuna), and the seeds.
-        out: Folder to write: trials, sweep.json, comparison.html.
+        out: Folder to write: trials, sweep.json.
         cluster: "local" for this machine's cores, "auto" for the Ray cluster it belongs to, or HOST:PORT of its head.
         workers: Maximum parallel trials; by default as many as the cores allow.
         worker_memory: Memory limit of a trial [GB]; by default only the machine's.
@@ -114,28 +111,25 @@ def sweep(
         neurodyn sweep sweep.yaml --out sweeps/width --cluster auto --resume
     """
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.cli.terminal.results import print_tables
-    from neurodyn.cluster.sweeps.sweep import PAGE, RESULT
-    from neurodyn.cluster.sweeps.sweep import sweep as run
+    from neurodyn.cluster.sweeps import RESULT
+    from neurodyn.cluster.sweeps import sweep as run
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.report import comparison_tables
-    from neurodyn.report.run_comparison import LEAD, broken_lines
 
     require_writable(json, text=True)
-    with ProgressBar(f"sweep {spec.name}") as bar:
-
-        def told(done: int, total: int, outcome: "TrialOutcome") -> None:
-            figure = outcome.figure
-            what = outcome.failed or f"{'nan' if figure is None or figure.value is None else f'{figure.value:.4g}'}"
-            bar.update(done / total, f"{done} of {total} trials; the last: {what}")
-
-        result = run(spec, out, cluster=cluster, workers=workers, memory=worker_memory, resume=resume, told=told)
-    print_tables(LEAD, comparison_tables(result.comparison), *broken_lines(result.comparison))
+    with ProgressBar(f"sweep {spec.name}"):
+        result = run(spec, out, cluster=cluster, workers=workers, memory=worker_memory, resume=resume)
+    for name, trial in result.trials.items():
+        figure = trial.failed if trial.figure is None else f"{trial.figure.value:.4g}"
+        print(f"{name}: {_varied(trial.values)}: {figure}")
     if json is not None:
         write_json(json, result.plain())
-    best, own = result.best, ", ".join(f"{name} {value}" for name, value in result.best.values.items())
-    print(f"figures: {out / RESULT}; report: {out / PAGE}")
-    print(f"best by {result.figure}: {best.mean:.4g} with {own}; run: {best.run}")
+    best = result.best
+    print(f"figures: {out / RESULT}")
+    print(f"best by {result.figure}: {best.mean:.4g} with {_varied(best.values)}; run: {best.run}")
+
+
+def _varied(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 @command(IdentifyRequest)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-from .sweeps.sweep import SweepResult as SweepResult, sweep as sweep
+from .sweeps import SweepResult as SweepResult, sweep as sweep
 from .workers import Cluster as Cluster

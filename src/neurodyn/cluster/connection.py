@@ -34,9 +34,6 @@ _ENVIRONMENT = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
     "RAY_worker_niceness": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_WARN_THRESHOLD_S": "1e9",
 }
 """Defaults: no telemetry, no output, and workers at the priority of the waiting command."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Function calls on the workers of a Ray cluster: results in order, calls of lost workers repeated.
+"""Function calls on the workers of a Ray cluster: results in order, calls of lost workers repeated by Ray.
 
 A worker is one process on one core for as long as the cluster is open. It keeps its last function, with anything the
 function builds in its first call. Results do not depend on the worker that makes a call.
@@ -7,10 +7,8 @@ function builds in its first call. Results do not depend on the worker that make
 
 import contextlib
 import os
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -39,6 +37,7 @@ class Cluster:
 
     Attributes:
         count: Number of workers.
+        crew: Ray's handles of them, while the cluster is open.
     """
 
     def __init__(self, address: str = "auto", *, workers: int | None = None, memory: float | None = None) -> None:
@@ -60,9 +59,9 @@ class Cluster:
         self._ray = require_ray()
         self._address, self._asked, self._memory = address, workers, memory
         self._context = contextlib.ExitStack()
-        self._crew: list[_Worker] = []
         self._keys = count()
         self.count = workers or 1
+        self.crew: list[Any] = []
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as context:
@@ -79,7 +78,7 @@ class Cluster:
 
     def workers(self, function: Callable[[T], R]) -> "ClusterCalls[T, R]":
         """Return calls of a module-level function or of a picklable object, copied to each worker."""
-        return ClusterCalls(self, next(self._keys), self._ray.put(function), self.count)
+        return ClusterCalls(self, next(self._keys), self._ray.put(function))
 
     def _enlist(self) -> None:
         there = self._ray.cluster_resources()
@@ -94,52 +93,17 @@ class Cluster:
         if not cores:
             raise InputError("the cluster has no cores for workers; valid: `ray start` with --num-cpus above 0")
         self.count = self._asked or cores
-        self._crew = [self._hire() for _ in range(self.count)]
-
-    def _hire(self) -> "_Worker":
-        """Start a worker, which takes calls once it has replied."""
-        ray = self._ray
-        options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
+        options: dict[str, Any] = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": _TRIES - 1}
         if self._memory is not None:
             options["memory"] = int(self._memory * 1e9)
-        actor = ray.remote(**options)(Server).remote(self._memory)
-        return _Worker(actor, actor.hello.remote())
-
-    def replace(self, worker: "_Worker") -> None:
-        """Start a worker in place of a lost one."""
-        if worker in self._crew:
-            self._crew[self._crew.index(worker)] = self._hire()
-
-    def ready(self) -> list["_Worker"]:
-        """Return the workers that are ready for a call, least busy first."""
-        return sorted((w for w in self._crew if w.answered and w.calls < _QUEUED), key=lambda worker: worker.calls)
-
-    def starting(self) -> dict[Any, "_Worker"]:
-        """Return the workers that have not replied yet, by Ray's reference to the reply."""
-        return {worker.answer: worker for worker in self._crew if not worker.answered}
+        server = self._ray.remote(**options)(Server)
+        self.crew = [server.remote(self._memory) for _ in range(self.count)]
 
     def _dismiss(self) -> None:
-        crew, self._crew = self._crew, []
+        crew, self.crew = self.crew, []
         for worker in crew:
             with contextlib.suppress(Exception):  # the worker or the head is gone
-                self._ray.kill(worker.actor)
-
-
-@dataclass(eq=False)
-class _Worker:
-    """A worker, as seen by its caller.
-
-    Attributes:
-        actor: Ray's handle.
-        answer: Ray's reference to the first reply.
-        answered: Whether the first reply has arrived.
-        calls: Unfinished calls.
-    """
-
-    actor: Any
-    answer: Any
-    answered: bool = False
-    calls: int = 0
+                self._ray.kill(worker)
 
 
 class Server:
@@ -151,19 +115,15 @@ class Server:
         self._key: int | None = None
         self._function: Any = None
 
-    def hello(self) -> str:
-        """Return this process's version of neurodyn."""
-        return __version__
-
-    def call(self, key: int, function: list[Any], argument: Any) -> tuple[bool, Any]:
-        """Return whether a call succeeded, and its result or its error.
+    def call(self, key: int, function: list[Any], argument: Any) -> tuple[str, bool, Any]:
+        """Return this process's version of neurodyn, whether a call succeeded, and its result or its error.
 
         `key` is the number of the function, and `function` holds Ray's reference to it.
         """
         if key != self._key:
             self._function = require_ray().get(function[0])
             self._key = key
-        return outcome_of(self._function, argument)
+        return __version__, *outcome_of(self._function, argument)
 
 
 def limit_process(memory: float | None, cores: int = 1) -> None:
@@ -185,8 +145,8 @@ class ClusterCalls(Generic[T, R]):
         count: Number of workers.
     """
 
-    def __init__(self, cluster: Cluster, key: int, function: Any, workers: int) -> None:
-        self.count = workers
+    def __init__(self, cluster: Cluster, key: int, function: Any) -> None:
+        self.count = cluster.count
         self._cluster, self._key, self._function = cluster, key, function
 
     def __enter__(self) -> Self:
@@ -203,99 +163,59 @@ class ClusterCalls(Generic[T, R]):
         Raises:
             InputError: Several workers were lost at one call, a worker cannot run this package, or the head is dead.
         """
-        run = _Run(self._cluster, self._key, self._function, arguments)
-        run.hand_out()
-        return run.results()
+        results = self._results(arguments)
+        next(results)
+        return results
 
-
-class _Run(Generic[T, R]):
-    """Calls for some arguments: those in progress, lost workers, and results that wait for earlier ones."""
-
-    def __init__(self, cluster: Cluster, key: int, function: Any, arguments: Sequence[T]) -> None:
-        self._cluster, self._key, self._function, self._arguments = cluster, key, function, arguments
-        self._ray = require_ray()
-        self._left = deque(range(len(arguments)))
-        self._given = 0
-        self._running: dict[Any, tuple[int, _Worker]] = {}
-        self._outcomes: dict[int, tuple[bool, Any]] = {}
-        self._losses: Counter[int] = Counter()
-        self._failed_starts = 0
-
-    def results(self) -> Iterator[R]:
-        """Yield all results in order."""
-        while self._given < len(self._arguments):
-            self.hand_out()
-            if self._given not in self._outcomes:
-                self._wait()
-                continue
-            fine, value = self._outcomes.pop(self._given)
-            self._given += 1
-            if not fine:
-                raise value
-            yield value
-
-    def hand_out(self) -> None:
-        """Give calls to the workers that can take one."""
-        ahead = self._given + AHEAD * self._cluster.count
-        while self._left and self._left[0] < ahead and (ready := self._cluster.ready()):
-            worker, number = ready[0], self._left.popleft()
-            worker.calls += 1
-            argument = self._arguments[number]
-            self._running[worker.actor.call.remote(self._key, [self._function], argument)] = number, worker
-
-    def _wait(self) -> None:
-        """Wait until a call is done, or a worker has started or is lost."""
-        starting, begin = self._cluster.starting(), time.monotonic()
-        done, _ = self._ray.wait([*self._running, *starting], num_returns=1, timeout=_SILENCE)
-        if not done and not self._running and time.monotonic() - begin >= _SILENCE:
-            notice(
-                f"no worker has started after {_SILENCE:.0f} s: other jobs hold the cluster's cores or memory (see "
-                "`ray status`); this one goes on as soon as some are free"
-            )
-        for reference in done:
-            if reference in starting:
-                self._admit(starting[reference])
+    def _results(self, arguments: Sequence[T]) -> Iterator[Any]:
+        """Yield None once the first calls have started, then all results in order."""
+        ray, crew = require_ray(), self._cluster.crew
+        running: dict[Any, tuple[int, int]] = {}
+        outcomes: dict[int, tuple[bool, Any]] = {}
+        calls, begun, given, started = Counter(dict.fromkeys(range(len(crew)), 0)), 0, -1, False
+        while given < len(arguments):
+            ahead = min(len(arguments), given + AHEAD * self.count)
+            while begun < ahead and calls[worker := min(calls, key=lambda one: calls[one])] < _QUEUED:
+                call = crew[worker].call.remote(self._key, [self._function], arguments[begun])
+                running[call] = begun, worker
+                calls[worker] += 1
+                begun += 1
+            if given < 0:
+                yield None
+                given = 0
+            elif given in outcomes:
+                fine, value = outcomes.pop(given)
+                given += 1
+                if not fine:
+                    raise value
+                yield value
             else:
-                self._collect(reference)
+                done, _ = ray.wait(list(running), num_returns=1, timeout=_SILENCE)
+                if not done and not started:
+                    notice(
+                        f"no worker has answered after {_SILENCE:.0f} s: its work is long, or other jobs hold the "
+                        "cluster's cores or memory (see `ray status`); this one goes on as soon as some are free"
+                    )
+                for call in done:
+                    started = True
+                    number, worker = running.pop(call)
+                    calls[worker] -= 1
+                    outcomes[number] = self._outcome(ray, call, number)
 
-    def _admit(self, worker: _Worker) -> None:
+    def _outcome(self, ray: Any, call: Any, number: int) -> tuple[bool, Any]:
         try:
-            version = self._ray.get(worker.answer)
-        except self._ray.exceptions.RayError as error:
-            self._failed_starts += 1
-            if self._failed_starts >= _TRIES:
-                last = (str(error).strip().splitlines() or ["no reason given"])[-1]
-                raise InputError(
-                    f"workers of the cluster do not start ({last}); valid: neurodyn installed on each machine, and "
-                    "memory for it"
-                ) from None
-            self._cluster.replace(worker)
-            return
+            version, fine, value = ray.get(call)
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            last = (str(error).strip().splitlines() or ["no reason given"])[-1]
+            raise InputError(
+                f"{_TRIES} workers of the cluster ended at the same piece of work (number {number}), for lack of "
+                f"memory as a rule ({last}); valid: fewer workers on a machine, smaller pieces"
+            ) from None
         if version != __version__:
             raise InputError(
                 f"a worker of the cluster runs neurodyn {version}, and this is {__version__}; valid: the same version "
                 "on each machine"
             )
-        worker.answered = True
-
-    def _collect(self, reference: Any) -> None:
-        number, worker = self._running.pop(reference)
-        worker.calls -= 1
-        try:
-            self._outcomes[number] = self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError:
-            raise
-        except self._ray.exceptions.RayError:
-            self._record_loss(number, worker)
-
-    def _record_loss(self, number: int, worker: _Worker) -> None:
-        """Queue the call of a lost worker again, and start another worker."""
-        self._losses[number] += 1
-        if self._losses[number] >= _TRIES:
-            raise InputError(
-                f"{_TRIES} workers of the cluster ended at the same piece of work (number {number}), for lack of "
-                "memory as a rule; valid: fewer workers on a machine, or smaller pieces"
-            )
-        notice("a worker of the cluster was lost; what it was at is done again")
-        self._left = deque(sorted((number, *self._left)))
-        self._cluster.replace(worker)
+        return fine, value
