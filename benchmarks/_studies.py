@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,8 +19,8 @@ from neurodyn.core import (
     StateSpec,
     select_parameters,
 )
+from neurodyn.data.windows import Origin, Windows
 from neurodyn.dynamics import HybridDynamics, State
-from neurodyn.learn import FitWindows
 from neurodyn.multibody import EngineConfig, nominal
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -55,7 +54,7 @@ class Study:
         nv = self.robot.spec.nv
         return torch.tensor([self.noise[0]] * nv + [self.noise[1]] * nv, dtype=torch.float64)
 
-    def draw(self, logs: int, seed: int) -> FitWindows:
+    def draw(self, logs: int, seed: int) -> Windows:
         """Return the windows of new logs of the robot, with measurement noise."""
         generator = torch.Generator().manual_seed(seed)
         q, qd = self.start(logs, generator)
@@ -72,10 +71,10 @@ class Study:
             return rows.unfold(1, frames, self.frames).permute(0, 1, 3, 2).flatten(0, 1).contiguous()
 
         log = torch.arange(logs).repeat_interleave(self.windows)
-        places = np.stack([log.numpy(), np.tile(np.arange(self.windows) * self.frames, logs)], 1)
-        names = tuple(f"log {k}" for k in range(logs))
+        places = torch.stack([log, self.frames * torch.arange(self.windows).repeat(logs)], 1)
+        origin = Origin.of_logs(log, [f"log {k}" for k in range(logs)], places)
         parts = cut(q, self.frames + 1), cut(qd, self.frames + 1), cut(control, self.frames)
-        return FitWindows(*parts, None, log, names, places)
+        return Windows(*parts, origin=origin)
 
 
 def smooth(logs: int, frames: int, count: int, dt: float, generator: torch.Generator) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from _common import require, single_thread, write_result
 from _studies import STUDIES, Study
-from neurodyn.data import Split, Store
+from neurodyn.data import Split, Store, Windows
 from neurodyn.identify import (
     IdentificationSettings,
     ResidualOptions,
@@ -35,7 +35,6 @@ from neurodyn.identify import (
     identify,
     load_identification,
 )
-from neurodyn.learn import FitWindows
 from neurodyn.robots import load as load_robot
 from neurodyn.robots import open_robot_data
 
@@ -95,7 +94,7 @@ def main() -> None:
     write_result(options.json, "coverage", figures, {})
 
 
-def fit(study: Study, windows: FitWindows) -> Fit:
+def fit(study: Study, windows: Windows) -> Fit:
     """Fit a study's model as `identify` does."""
     noise = estimate_noise(study.model.spec, windows)
     residuals = Residuals(study.model, windows, noise, ResidualOptions(huber=3.0))

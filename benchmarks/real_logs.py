@@ -27,6 +27,7 @@ from _common import require, single_thread, write_result
 from _film import calibrated
 from neurodyn.core import Blueprint, read_config, read_json, write_json
 from neurodyn.data import Split, Store, import_logs, read_column_map
+from neurodyn.data.windows import select_windows
 from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
@@ -34,7 +35,6 @@ from neurodyn.identify.held_out import Forecast, forecast_errors, hybrid_forecas
 from neurodyn.identify.readings import given_noise
 from neurodyn.identify.starts import start_of
 from neurodyn.learn import load_settings, with_budget
-from neurodyn.learn.fit_windows import fit_windows
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -175,7 +175,7 @@ def measured(
                     found |= {f"torque_{name}_{joint}_nm": size for joint, size in misses.items()}
         model = declared(robot, settings) if kind == "nominal" else load(out / "run")
         assert isinstance(model, HybridDynamics)
-        windows = fit_windows(store, Split.TRAIN, past, most=200)
+        windows = select_windows(store, Split.TRAIN, past, most=200)
         noise = given_noise(robot.spec, settings.noise_q, settings.noise_qd, windows)
         forecast = hybrid_forecast(model, start, settings.context if start == "past" else 0, noise, environments)
     found["cpu_s"] = time.process_time() - begin
@@ -201,7 +201,7 @@ def errors(
     spec = store.header.spec
     longest = int(store.lengths[store.episodes(split)].max())
     seconds = tuple(s for s in horizons if past + round(s / spec.dt) < longest)
-    windows = fit_windows(store, split, past + round(seconds[-1] / spec.dt), most=most)
+    windows = select_windows(store, split, past + round(seconds[-1] / spec.dt), most=most)
     name = split.name.lower()
     found: dict[str, float] = {}
     for mark, entry in forecast_errors({"it": forecast}, spec, windows, past, seconds).by_model["it"].items():

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from _common import compare, require, single_thread, write_result
 from neurodyn.core import Channel, JointSpec, StateSpec
-from neurodyn.data import Batch
+from neurodyn.data import Windows
 from neurodyn.dynamics import WorldModel
 from neurodyn.learn.optimiser import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
@@ -55,12 +55,12 @@ def build(members: int, trunk: str, width: int = 256, head: int = 128) -> WorldM
     return model
 
 
-def windows(streams: int, batch: int, dtype: torch.dtype = torch.float32) -> Batch:
+def windows(streams: int, batch: int, dtype: torch.dtype = torch.float32) -> Windows:
     """Return random windows with the members as their first axis."""
     generator = torch.Generator().manual_seed(1)
     frames = CONTEXT + FORECAST
     draw = lambda *size: torch.randn(*size, generator=generator).to(dtype)  # noqa: E731
-    return Batch(
+    return Windows(
         draw(streams, batch, frames + 1, 12), draw(streams, batch, frames + 1, 12), draw(streams, batch, frames, 12),
         channels=draw(streams, batch, frames + 1, 21), contacts=(draw(streams, batch, frames + 1, 8) > 0).to(dtype),
         failed=draw(streams, batch, frames + 1) > 2,
@@ -101,7 +101,7 @@ class Plain(nn.Module):
         middle = functional.silu(top @ first.weight[m] + first.bias[m, 0])
         return middle @ last.weight[m] + last.bias[m, 0]
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Windows) -> Tensor:
         """Return the member's loss."""
         m, model = self.member, self.model
         states = torch.cat([batch.q[m], batch.qd[m], batch.channels[m]], -1)  # type: ignore[index]
@@ -146,7 +146,7 @@ def check() -> None:
             require(torch.allclose(layer.weight.grad[member], theirs, rtol=1e-7, atol=1e-12), "a gradient")
 
 
-def step(model: WorldModel, batch: Batch):
+def step(model: WorldModel, batch: Windows):
     """Return one training step: loss, gradients, optimiser."""
     parameters = MemberParameters(model, model.members)
     optimiser = torch.optim.AdamW(parameters.views, lr=1e-6, fused=True)
@@ -161,7 +161,7 @@ def step(model: WorldModel, batch: Batch):
     return run
 
 
-def plain_step(model: WorldModel, batch: Batch):
+def plain_step(model: WorldModel, batch: Windows):
     """Return the loss and gradients of all members, one after the other."""
     members = [Plain(model, m) for m in range(model.members)]
 

@@ -29,6 +29,7 @@ from neurodyn.dynamics import BaseDynamics
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.rollouts import context_of
 from neurodyn.geometry.rotation import conjugate, rotate
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder import HeldOutErrors, held_out_windows
@@ -119,7 +120,7 @@ def left_by_noise(ant: str, log: Path) -> dict[str, float]:
     dynamics, store, settings = AntInMujoco(ant), Store.open(log), AdaptationSettings()
     dt, past = store.header.spec.dt, settings.past if ANTS[ant].stiffness is None else settings.past_of_springs
     windows, seconds = held_out_windows(store, Split.TEST, round(past / dt), (1 / 6, 1.0), settings.starts)
-    path = dynamics.rollout(windows.context(), windows.control)
+    path = dynamics.rollout(context_of(windows), windows.control)
     rows = [round(s / dt) for s in seconds]
     errors = position_difference(store.header.spec, path.q[:, rows], windows.q[:, rows])
     groups = HeldOutErrors(errors, seconds, windows).groups(store.header.spec)

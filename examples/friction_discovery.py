@@ -12,14 +12,13 @@ import argparse
 import math
 import time
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core import ChainJoint, JointSpec, Link, Mechanism, StateSpec
+from neurodyn.data import Windows
 from neurodyn.dynamics import HybridDynamics, State
 from neurodyn.identify import Discovery, DiscoverySettings, discover
-from neurodyn.learn import FitWindows
 from neurodyn.multibody import EngineConfig
 
 DT, FRAMES, LONG, FRICTION = 0.02, 15, 100, 0.3
@@ -43,15 +42,14 @@ def pendulum(friction: float) -> HybridDynamics:
     return HybridDynamics(spec, Mechanism(links=tuple(links)), EngineConfig(substeps=1))
 
 
-def record(count: int, frames: int, seed: int) -> FitWindows:
+def record(count: int, frames: int, seed: int) -> Windows:
     """Return swings of the pendulum with friction from random states."""
     generator = torch.Generator().manual_seed(seed)
     draw = torch.rand(count, 4, generator=generator, dtype=torch.float64) - 0.5
     controls = torch.zeros(count, frames, 0, dtype=torch.float64)
     with torch.no_grad():
         path = pendulum(FRICTION).rollout(State(4 * draw[:, :2], 6 * draw[:, 2:]), controls)
-    log = torch.zeros(count, dtype=torch.long)
-    return FitWindows(path.q, path.qd, controls, None, log, ("swings",), np.zeros((count, 2), int))
+    return Windows(path.q, path.qd, controls)
 
 
 def found_in(windows: int, steps: int, refit: int, kappas: tuple[float, ...] = KAPPAS) -> Discovery:
@@ -64,7 +62,7 @@ def found_in(windows: int, steps: int, refit: int, kappas: tuple[float, ...] = K
 class FeedForward(nn.Module):
     """Next state from the last one: a network for speed changes; angles are integrated from them."""
 
-    def __init__(self, data: FitWindows, width: int = 128) -> None:
+    def __init__(self, data: Windows, width: int = 128) -> None:
         super().__init__()
         self.net = nn.Sequential(
             nn.Linear(6, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2)
@@ -77,7 +75,7 @@ class FeedForward(nn.Module):
         """Return speed changes in units of their spread, shape [n, 2]."""
         return self.net(torch.cat([q.sin(), q.cos(), qd / self._speed], -1))
 
-    def fit(self, data: FitWindows, seconds: float, rate: float = 3e-3) -> None:
+    def fit(self, data: Windows, seconds: float, rate: float = 3e-3) -> None:
         """Train on all transitions for `seconds` of CPU time."""
         q, qd = data.q[:, :-1].flatten(0, 1), data.qd[:, :-1].flatten(0, 1)
         change = (data.qd[:, 1:] - data.qd[:, :-1]).flatten(0, 1) / self._change
@@ -101,7 +99,7 @@ class FeedForward(nn.Module):
         return torch.stack(path, 1)
 
 
-def error(path: Tensor, truth: FitWindows) -> float:
+def error(path: Tensor, truth: Windows) -> float:
     """Return the mean error of angles over all frames [rad]."""
     off = path - truth.q
     return float(torch.atan2(off.sin(), off.cos())[:, 1:].abs().mean())

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import ChainJoint, JointSpec, Link, Mechanism, StateSpec, select_parameters
+from neurodyn.data import Windows
 from neurodyn.dynamics import HybridDynamics, State
 from neurodyn.identify import Noise, ResidualOptions, Residuals, basin_hopping, levenberg_marquardt
-from neurodyn.learn import FitWindows
 from neurodyn.multibody import EngineConfig, nominal
 
 matplotlib.use("Agg")
@@ -79,8 +79,7 @@ def problem(dynamics: HybridDynamics, guess: tuple[float, float] = (1.0, 1.0)) -
     controls = torch.zeros(1, FRAMES, 0, dtype=torch.float64)
     with torch.no_grad():
         path = dynamics.rollout(State(start[:, :2], start[:, 2:]), controls)
-    log = torch.zeros(1, dtype=torch.long)
-    swing = FitWindows(path.q, path.qd, controls, None, log, ("swing",), np.zeros((1, 2), int))
+    swing = Windows(path.q, path.qd, controls)
     ones = torch.ones(2, dtype=torch.float64)
     space = Lengths(tuple(spec.name for spec in dynamics.physical.specs), guess)
     options = ResidualOptions(velocities=False, initial=False)

@@ -18,7 +18,7 @@ import torch
 
 import neurodyn
 from neurodyn.core import read_json
-from neurodyn.data import Split, Store
+from neurodyn.data import Split, Store, Windows, select_windows
 from neurodyn.dynamics import HybridDynamics, RecordedEnvironments
 from neurodyn.identify import (
     IdentificationSettings,
@@ -30,7 +30,6 @@ from neurodyn.identify import (
     load_identification,
     noise_floor,
 )
-from neurodyn.learn import FitWindows, fit_windows
 from neurodyn.robots import Robot, open_robot_data
 
 matplotlib.use("Agg")
@@ -66,9 +65,9 @@ def as_declared(model: HybridDynamics) -> HybridDynamics:
     return HybridDynamics(model.spec, model.mechanism, config, (), model.fingerprint)
 
 
-def held_out(store: Store, past: int, frames: int, count: int) -> FitWindows:
+def held_out(store: Store, past: int, frames: int, count: int) -> Windows:
     """Return windows of the test runs, or of all if the log does not declare any."""
-    return fit_windows(store, Split.TEST if len(store.episodes(Split.TEST)) else None, past + frames, most=count)
+    return select_windows(store, Split.TEST if len(store.episodes(Split.TEST)) else None, past + frames, most=count)
 
 
 def draw(curves: Curves, seconds: tuple[float, ...], out: Path) -> None:

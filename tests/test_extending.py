@@ -177,11 +177,11 @@ def test_an_integrator(plugin):
 def test_a_metric(plugin, plant_store):
     found = neurodyn.evaluate.beside_log(plant.PlantDynamics(), load("cartpole"), plant_store, split=None, horizon=5)
     assert found.plain()["by_horizon"]["5"]["speed_error"] == 0.0
-    from neurodyn.evaluate.metrics import Compared
+    from neurodyn.evaluate.metrics import summarise
 
     truth = neurodyn.Trajectory(torch.zeros(2, 4, 2), torch.zeros(2, 4, 2))
     fast = neurodyn.Trajectory(torch.zeros(2, 4, 2), torch.full((2, 4, 2), 0.5))
-    assert Compared(load("cartpole"), fast, truth).summary(3).means["speed_error"] == 0.5
+    assert summarise(neurodyn.dynamics.RolloutErrors.of(load("cartpole"), fast, truth), 3).means["speed_error"] == 0.5
 
 
 def test_a_check(plugin, capsys):

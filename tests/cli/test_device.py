@@ -11,7 +11,7 @@ from neurodyn.cli import main as cli
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics import Control, State, Step
-from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
+from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.learn.devices import lacks_memory, require_device
 from tests.policy.worlds import SPEC, Mass
 

@@ -15,8 +15,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.inspection import inspect_store
 from neurodyn.data.mixture import first_frames, joined
 from neurodyn.data.store import Store
+from neurodyn.data.windows import select_windows
 from neurodyn.data.writer import StoreWriter
-from neurodyn.learn.fit_windows import fit_windows
 
 from .conftest import counting_batch, header
 
@@ -71,10 +71,10 @@ def test_readings_follow_their_episodes(path):
     both = joined([store, store])
     np.testing.assert_array_equal(both.measured[len(store.frames) :], store.measured)
     np.testing.assert_array_equal(first_frames(store, 6).measured[7:], store.measured[16 + 0 : 16 + 7])
-    windows = fit_windows(store, None, 4, stride=4, most=100)
-    for row, (episode, start) in enumerate(windows.places):
-        np.testing.assert_array_equal(windows.measured[row], readings()[episode, start : start + 5])
-    np.testing.assert_array_equal(windows.cut(2).measured, windows.measured[:, 2:])
+    windows = select_windows(store, None, 4, stride=4, most=100)
+    for row, (episode, start) in enumerate(windows.source.places):
+        np.testing.assert_array_equal(windows.readings[row], readings()[episode, start : start + 5])
+    np.testing.assert_array_equal(windows.cut(2).readings, windows.readings[:, 2:])
     bare = replace(store, header=msgspec.structs.replace(store.header, streams=()), measured=None)
     with pytest.raises(InputError, match="other streams of sensors"):
         joined([store, bare])

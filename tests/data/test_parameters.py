@@ -9,7 +9,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.data.mixture import first_frames, joined
 from neurodyn.data.store import Store
-from neurodyn.data.windows import WindowSampler, all_windows, open_windows
+from neurodyn.data.windows import WindowSampler, all_windows, windows_at
 from neurodyn.data.writer import StoreWriter
 
 from .conftest import counting_batch, header
@@ -74,7 +74,7 @@ def test_windows_have_those_of_their_episode(differing):
     batch = WindowSampler(differing, 4, batch=64, seed=0, episodes=np.array([1, 5])).draw()
     assert set(batch.parameters[:, 0].tolist()) == {1.0, 5.0}
     assert torch.equal(batch.parameters[:, 1], 0.25 * batch.parameters[:, 0])
-    assert open_windows(differing, np.array([4]), np.array([0]), 4).parameters.tolist() == [[4.0, 1.0]]
+    assert windows_at(differing, np.array([4]), np.array([0]), 4).parameters.tolist() == [[4.0, 1.0]]
 
 
 def test_episodes_keep_them_in_other_stores(differing):

@@ -70,9 +70,9 @@ def test_a_stream_covers_all_windows_of_the_split_in_bounded_memory(path):
     _, file = both(path)
     held = 100 * 20
     sampler = WindowSampler(file, 3, batch=50, seed=1, stream=held)
-    rows = sampler._source._rows
+    rows = sampler._stream._rows
     assert rows.numel() * rows.element_size() <= held
-    assert len(rows) < len(sampler._source._first)
+    assert len(rows) < len(sampler._stream._first)
     seen: dict[float, int] = {}
     for _ in range(200):
         batch = sampler.draw()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurodyn.data.store import Store
-from neurodyn.data.windows import failing_episodes, open_windows, windows_along
+from neurodyn.data.windows import failing_episodes, windows_along, windows_at
 from tests import worlds
 
 
@@ -22,7 +22,7 @@ def store(request, tmp_path) -> Store:
 
 
 def test_a_window_repeats_the_last_state_beyond_the_end(store: Store):
-    found = open_windows(store, np.array([0, 1, 8]), np.array([15, 0, 20]), 8)
+    found = windows_at(store, np.array([0, 1, 8]), np.array([15, 0, 20]), 8)
     assert found.valid.sum(1).tolist() == [6, 9, 1]
     whole = worlds.make_store(episodes=9, frames=20).q.reshape(9, 21, 2)
     np.testing.assert_array_equal(found.q[0, :6], whole[0, 15:])

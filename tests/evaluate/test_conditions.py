@@ -9,8 +9,9 @@ import torch
 from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.evaluate.logged import beside_log
-from neurodyn.evaluate.metrics import ABOVE, BELOW, THIRDS, Compared, drawn_conditions, errors_by_condition
+from neurodyn.evaluate.metrics import ABOVE, BELOW, THIRDS, drawn_conditions, errors_by_condition
 from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.evaluate.simulated import by_condition
 from neurodyn.report.accuracy import by_condition as tables_by_condition
@@ -86,7 +87,7 @@ def test_a_log_that_has_them_says_how_errors_depend_on_them():
     narrow = tuple(msgspec.structs.replace(one, upper=0.5 * (one.lower + one.upper)) for one in plant.CONDITIONS)
     numbers = torch.from_numpy(np.repeat(store.parameters, 2, 0))
     path = Trajectory(torch.zeros(80, 4, 2), torch.zeros(80, 4, 2))
-    bins = errors_by_condition(narrow, numbers, Compared(plant.robot(), path, path), 3)[0].bins
+    bins = errors_by_condition(narrow, numbers, RolloutErrors.of(plant.robot(), path, path), 3)[0].bins
     own = numbers[numbers[:, 1] <= narrow[1].upper, 0]
     assert bins[ABOVE].rollouts == int((own > narrow[0].upper).sum())
     assert not bins[ABOVE].inside

@@ -10,9 +10,9 @@ from msgspec import UNSET
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Trajectory
+from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate import beside_log
-from neurodyn.evaluate.calibration import MemberErrors, coverage_at, member_calibration, ranks_at
-from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
+from neurodyn.evaluate.calibration import ColumnErrors, coverage_at, member_calibration, ranks_at
 from neurodyn.report.accuracy import member_tables
 from tests import plant
 
@@ -23,7 +23,7 @@ def members(count: int = 3):
     return plant.make_model("mlp", torch.float32, members=count).requires_grad_(False)
 
 
-def errors(scale: float) -> MemberErrors:
+def errors(scale: float) -> ColumnErrors:
     """Errors drawn from a known deviation, which differs from start to start, and is said to be `scale` as large."""
     deviation = 0.5 * torch.rand(STARTS, 1, 1).expand(-1, FRAMES, 4) + 0.05
     error = torch.zeros(STARTS, FRAMES + 1, 4)
@@ -31,7 +31,7 @@ def errors(scale: float) -> MemberErrors:
     turns = torch.zeros(STARTS, FRAMES + 1, 2)
     turns[..., 1] = 2 * torch.pi  # of the angle, which make no difference
     path = Trajectory(error[..., :2] + turns, error[..., 2:], epistemic=scale * deviation)
-    return MemberErrors(members(), path, Trajectory(torch.zeros_like(turns), torch.zeros_like(turns)))
+    return ColumnErrors.of(members(), path, Trajectory(torch.zeros_like(turns), torch.zeros_like(turns)))
 
 
 def test_coverage_and_ranks_are_those_of_the_drawn_errors():
@@ -42,7 +42,8 @@ def test_coverage_and_ranks_are_those_of_the_drawn_errors():
     assert narrow.two_sigma < 0.45
     found = errors(1.0)
     assert (ranks_at(found, 3).epistemic_rank or 0) > 0.5
-    other = replace(found, path=replace(found.path, epistemic=found.epistemic.flip(0)))
+    path = replace(found.compared.predicted, epistemic=found.epistemic.flip(0))
+    other = ColumnErrors.of(members(), path, found.compared.truth)
     assert abs(ranks_at(other, 3).epistemic_rank or 1) < 0.1
 
 

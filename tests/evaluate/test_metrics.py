@@ -10,23 +10,26 @@ import torch
 from neurodyn.cli.terminal.results import print_evaluation
 from neurodyn.data.header import Split
 from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.rollout_errors import RolloutErrors, horizons_up_to
 from neurodyn.evaluate import METRICS, Metric
 from neurodyn.evaluate.logged import beside_log
-from neurodyn.evaluate.metrics import Compared, horizons_up_to, percentiles
+from neurodyn.evaluate.metrics import percentiles, summarise
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.write import render_report
 from neurodyn.robots import Robot
 from tests.evaluate.test_tosses import CUBE, Coasting, coasting_store
 
 
-def compared(robot: Robot, errors: torch.Tensor) -> Compared:
+def compared(robot: Robot, errors: torch.Tensor) -> RolloutErrors:
     """Roll-outs of a cartpole that are off by `errors`, shape [worlds, T, 2]."""
     q = torch.cat([torch.zeros(len(errors), 1, 2), errors], 1)
-    return Compared(robot, Trajectory(q, torch.zeros_like(q)), Trajectory(torch.zeros_like(q), torch.zeros_like(q)))
+    return RolloutErrors.of(
+        robot, Trajectory(q, torch.zeros_like(q)), Trajectory(torch.zeros_like(q), torch.zeros_like(q))
+    )
 
 
 def test_a_summary_is_the_mean_over_frames_up_to_the_horizon_and_over_worlds(cartpole: Robot):
-    found = compared(cartpole, torch.arange(24.0).view(2, 6, 2) / 100).summary(3).plain()
+    found = summarise(compared(cartpole, torch.arange(24.0).view(2, 6, 2) / 100), 3).plain()
     joint = (0.01 + 0.03 + 0.05 + 0.13 + 0.15 + 0.17) / 6
     assert found["base_position_m"] == pytest.approx((0.00 + 0.02 + 0.04 + 0.12 + 0.14 + 0.16) / 6)
     assert found["joint_rad"] == pytest.approx(joint)
@@ -37,7 +40,7 @@ def test_a_summary_is_the_mean_over_frames_up_to_the_horizon_and_over_worlds(car
 
 
 def test_no_world_has_no_error_instead_of_a_good_one(cartpole: Robot):
-    found = compared(cartpole, torch.full((2, 6, 2), torch.nan)).summary(3).plain()
+    found = summarise(compared(cartpole, torch.full((2, 6, 2), torch.nan)), 3).plain()
     assert found["joint_rad"] is None
     assert found["joint_rad_percentiles"] == {"10": None, "50": None, "90": None}
     assert percentiles(torch.zeros(0)) == {"10": None, "50": None, "90": None}
@@ -54,7 +57,7 @@ def test_horizons_go_as_far_as_the_rollout(frames: int, marks: list[int]):
 def spin() -> Iterator[None]:
     """A metric of one's own: how far the angular velocity of a base is off."""
 
-    def compute(c: Compared) -> torch.Tensor:
+    def compute(c: RolloutErrors) -> torch.Tensor:
         return (c.predicted.qd - c.truth.qd)[:, 1:, 3:].norm(dim=-1, keepdim=True)
 
     METRICS.add("base_spin_rad_s", Metric("rad/s", "Base spin", compute))

@@ -182,5 +182,5 @@ def test_touching_a_limit_is_seen_within_the_horizon_only(cartpole: Robot):
     q = torch.zeros(3, 11, 2)
     q[0, 4, 0], q[1, 8, 0] = 4.0, -4.1
     truth = Trajectory(q, torch.zeros_like(q))
-    assert touches_limit(cartpole, truth, 10).tolist() == [True, True, False]
-    assert touches_limit(cartpole, truth, 5).tolist() == [True, False, False]
+    assert touches_limit(cartpole.spec, truth, 10).tolist() == [True, True, False]
+    assert touches_limit(cartpole.spec, truth, 5).tolist() == [True, False, False]

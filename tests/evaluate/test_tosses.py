@@ -25,7 +25,7 @@ class Coasting:
     """Dynamics of free flight without gravity, exact; `spoil` changes the prediction."""
 
     spec = SPEC
-    differentiable, conditions = False, ()
+    differentiable, measured, conditions = False, False, ()
     kind, network, caveat, device = "coasting", None, "", "cpu"
 
     def parameters(self):

@@ -12,8 +12,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.ensemble import between_marks
-from neurodyn.evaluate.calibration import Forecasts, chance_above, rank_correlation, ranks
-from neurodyn.evaluate.rollouts import Recorded
+from neurodyn.evaluate.calibration import chance_above, forecast_along, rank_correlation, ranks
+from neurodyn.evaluate.rollouts import log_starts
 from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.learn.neural.validation import calibrate, coverage, fit_scales
 from tests import worlds
@@ -45,18 +45,17 @@ def test_a_control_that_is_off_by_one_frame_is_clearly_seen(frames: int):
 
 def test_the_first_prediction_is_of_the_frame_after_the_history():
     store = worlds.make_store()
-    starts = Recorded.along(store, Split.TEST, 4, 5)
-    found = Forecasts.along(worlds.exact_model(), starts)
-    windows = starts.windows
-    truth = np.concatenate([w.q[:, 5:] for w in windows]) - np.concatenate([w.q[:, 4:5] for w in windows])
-    np.testing.assert_allclose(-found.persistence[..., 0], truth[..., 0], atol=1e-6)
+    starts, _ = log_starts(store, Split.TEST, 4, 5)
+    found = forecast_along(worlds.exact_model(), store, starts)
+    np.testing.assert_allclose(
+        -found.compared.persistence.columns[..., 0], (starts.q[:, 1:] - starts.q[:, :1])[..., 0], atol=1e-6
+    )
     assert found.error.abs().max() < 1e-4
 
 
 def test_windows_never_cross_episodes():
     store = worlds.make_store(frames=30)
-    for windows in Recorded.along(store, None, 5, 20).windows:
-        assert (windows.start + 25 <= 30).all()
+    assert (log_starts(store, None, 5, 20)[0].start + 25 <= 30).all()
 
 
 def test_a_rollout_that_runs_away_is_counted_and_left_out():

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A double pendulum whose parameters are known, and windows of its motion with noise, for tests of identification."""
 
-import numpy as np
 import torch
 
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.data.windows import Origin, Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.readings import Noise
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.multibody.machines import joint
 
@@ -41,7 +40,7 @@ def dynamics(*asked: str, gravity: float = 9.81) -> HybridDynamics:
 def windows(
     model: HybridDynamics, truth: dict[str, float], *, count: int = 24, frames: int = 25, seed: int = 0,
     noise: tuple[float, float] = NOISE, turn: bool = False, logs: int = 1, torque: float = 1.0,
-) -> FitWindows:  # fmt: skip
+) -> Windows:  # fmt: skip
     """Noisy motions from random states under constant torques; angles are wrapped where they `turn`."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -56,9 +55,8 @@ def windows(
     if turn:
         measured = torch.remainder(measured + torch.pi, 2 * torch.pi) - torch.pi
     speed = path.qd + noise[1] * draw(count, frames + 1, 2)
-    log = torch.arange(count) % logs
-    places = np.stack([np.arange(count), np.zeros(count, int)], 1)
-    return FitWindows(measured, speed, control, None, log, tuple(f"log {k}" for k in range(logs)), places)
+    origin = Origin.of_logs(torch.arange(count) % logs, [f"log {k}" for k in range(logs)])
+    return Windows(measured, speed, control, origin=origin)
 
 
 def values(model: HybridDynamics, truth: dict[str, float]) -> torch.Tensor:

@@ -3,20 +3,19 @@
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.data.windows import Origin, Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, sensor_quantities
 from neurodyn.geometry import rotation
 from neurodyn.identify.readings import ComparedReadings, Noise, bounded_delays
 from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.multibody.engine import EngineConfig, nominal
 
 FINE = 1e-3
@@ -82,10 +81,9 @@ def log(mechanism, truth, sensors, state, control, *, controls=(), contact=None,
     measured[:, :-1] = logged[:, (at - late).clamp(0, frames - 1)]
     generator = torch.Generator().manual_seed(5)
     measured += noise * torch.randn(measured.shape, generator=generator, dtype=F64)
-    return FitWindows(
-        path.q[:, ::PER_FRAME], path.qd[:, ::PER_FRAME], control, None, torch.arange(worlds),
-        tuple(f"log {k}" for k in range(worlds)),
-        np.stack([np.arange(worlds), np.zeros(worlds, int)], 1), measured,
+    return Windows(
+        path.q[:, ::PER_FRAME], path.qd[:, ::PER_FRAME], control, readings=measured,
+        origin=Origin.of_logs(torch.arange(worlds), [f"log {k}" for k in range(worlds)]),
     )  # fmt: skip
 
 
@@ -103,9 +101,9 @@ def residuals(mechanism, free, sensors, windows, *, controls=(), contact=None, j
     return Residuals(dynamics, windows, noise, ResidualOptions(**options), measured=measured)
 
 
-def without(windows: FitWindows, every: int) -> FitWindows:
+def without(windows: Windows, every: int) -> Windows:
     """Return windows with a reading in every n-th frame alone."""
-    assert windows.measured is not None
-    measured = windows.measured.clone()
+    assert windows.readings is not None
+    measured = windows.readings.clone()
     measured[:, torch.arange(measured.shape[1]) % every != 0] = torch.nan
-    return replace(windows, measured=measured)
+    return replace(windows, readings=measured)

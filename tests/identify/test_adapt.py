@@ -13,6 +13,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
@@ -23,7 +24,6 @@ from neurodyn.identify.default_quantities import with_lag
 from neurodyn.identify.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
 from neurodyn.identify.networks import joint_networks
 from neurodyn.identify.stages import Fitting, structures
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior
@@ -101,9 +101,8 @@ def test_networks_act_on_joints_that_the_log_has():
     """Not on springs within links, which no state has."""
     robot = with_lag(load("ant"))
     model = structures(robot, "ant")[-1]
-    windows = FitWindows(
-        torch.ones(2, 4, robot.spec.nq), torch.ones(2, 4, robot.spec.nv), torch.ones(2, 3, robot.spec.nu), None,
-        torch.zeros(2, dtype=torch.long), ("",), np.zeros((2, 2), int),
+    windows = Windows(
+        torch.ones(2, 4, robot.spec.nq), torch.ones(2, 4, robot.spec.nv), torch.ones(2, 3, robot.spec.nu)
     )  # fmt: skip
     acted = {name for one in joint_networks(model, windows, SETTINGS).augmentations for name in one.quantities}
     assert acted == {f"torque.{name}" for name in robot.spec.controls}

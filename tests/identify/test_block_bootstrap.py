@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.identify.intervals import blocks_of, bootstrap, identifiability, require_blocks
+from neurodyn.data.windows import Origin, blocks_of
+from neurodyn.identify.intervals import bootstrap, identifiability, require_blocks
 from neurodyn.identify.least_squares import Weights, fitted, levenberg_marquardt
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from tests.identify import pendulum
@@ -74,9 +75,10 @@ def test_stretches_of_logs_are_blocks_where_there_are_few_logs(model):
     for block in range(blocks.count):
         rows = blocks.of_window == block
         assert windows.log[rows].unique().numel() == 1, "a block lies within a log"
-        starts = torch.from_numpy(windows.places[rows.numpy(), 0])
+        starts = windows.episode[rows]
         assert (starts.diff() == 2).all(), "its windows follow each other"
-    assert blocks_of(dataclasses.replace(windows, log=torch.arange(24), logs=tuple(map(str, range(24))))).logs
+    many = Origin.of_logs(torch.arange(24), [str(k) for k in range(24)])
+    assert blocks_of(dataclasses.replace(windows, origin=many)).logs
 
 
 def test_too_few_windows_are_refused(model):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Discovery of augmentations: friction that a model lacks is found where it acts, and nowhere else."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -10,6 +9,7 @@ from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.discovery import (
@@ -21,7 +21,6 @@ from neurodyn.identify.discovery import (
     strengths,
     torque_sizes,
 )
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.multibody.engine import EngineConfig
 from tests.learn.callbacks import StopAt, Stopped
@@ -48,15 +47,14 @@ def pendulum(damping: float) -> HybridDynamics:
     return HybridDynamics(SPEC, Mechanism(links=tuple(links)), EngineConfig(substeps=1))
 
 
-def windows(truth: HybridDynamics, count: int, frames: int, seed: int) -> FitWindows:
+def windows(truth: HybridDynamics, count: int, frames: int, seed: int) -> Windows:
     """Return roll-outs of the truth."""
     generator = torch.Generator().manual_seed(seed)
     draw = torch.rand(count, 4, generator=generator, dtype=torch.float64) - 0.5
     controls = torch.zeros(count, frames, 0, dtype=torch.float64)
     with torch.no_grad():
         path = truth.rollout(State(4 * draw[:, :2], 6 * draw[:, 2:]), controls)
-    places = np.zeros((count, 2), int)
-    return FitWindows(path.q, path.qd, controls, None, torch.zeros(count, dtype=torch.long), ("log",), places)
+    return Windows(path.q, path.qd, controls)
 
 
 @pytest.fixture(scope="module")

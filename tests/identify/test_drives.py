@@ -13,13 +13,13 @@ from neurodyn.cli.main import run
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.run import drive_parameters, with_drives
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load
 from tests.multibody import machines
@@ -66,8 +66,7 @@ def residuals() -> Residuals:
         last = first + PAST + length
         parts.append((q[:, first : last + 1], qd[:, first : last + 1], target[:, first:last, None]))
     whole = [torch.cat(column) for column in zip(*parts, strict=True)]
-    log = torch.zeros(len(whole[0]), dtype=torch.long)
-    windows = FitWindows(*whole, None, log, ("log",), np.zeros((len(log), 2), int)).after(PAST)
+    windows = Windows(*whole).after(PAST)
     noise = Noise(torch.full((1,), count / 12**0.5, dtype=F64), torch.full((1,), 0.3, dtype=F64))
     return Residuals(made, windows, noise, ResidualOptions(velocities=False))
 

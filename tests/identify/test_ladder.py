@@ -2,13 +2,12 @@
 """What the ladder reports of errors that remain, on errors made up for the test."""
 
 import msgspec
-import numpy as np
 import torch
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.data.windows import Windows
 from neurodyn.identify.ladder import beyond_noise, unexplained_coordinates
 from neurodyn.identify.readings import Noise
-from neurodyn.learn.fit_windows import FitWindows
 
 SPEC = StateSpec(
     robot="two", joints=tuple(JointSpec(name=name, kind="revolute") for name in ("joint1", "joint10")),
@@ -18,12 +17,10 @@ NOISE = Noise(torch.full((2,), 1e-3, dtype=torch.float64), torch.full((2,), 1e-3
 WINDOWS = 40
 
 
-def windows() -> FitWindows:
+def windows() -> Windows:
     generator = torch.Generator().manual_seed(0)
     q, qd, control = (torch.randn(WINDOWS, n, 2, generator=generator, dtype=torch.float64) for n in (4, 4, 3))
-    return FitWindows(
-        q, qd, control, None, torch.zeros(WINDOWS, dtype=torch.long), ("",), np.zeros((WINDOWS, 2), int)
-    )  # fmt: skip
+    return Windows(q, qd, control)
 
 
 def test_an_error_goes_with_signals_of_its_own_joint_alone():

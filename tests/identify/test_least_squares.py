@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.windows import Origin
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.intervals import identifiability, require_seen, warning
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
@@ -210,8 +211,8 @@ def test_a_payload_of_one_log_is_found(model):
     )
     both = dataclasses.replace(
         light, q=torch.cat([light.q, heavy.q]), qd=torch.cat([light.qd, heavy.qd]),
-        control=torch.cat([light.control, heavy.control]), log=torch.arange(24) // 12, logs=("light", "heavy"),
-        places=np.concatenate([light.places, heavy.places]),
+        control=torch.cat([light.control, heavy.control]),
+        origin=Origin.of_logs(torch.arange(24) // 12, ("light", "heavy")),
     )  # fmt: skip
     residuals, point = solved(model, both, per_log={"elbow.mass": 0.1})
     masses = found_values(residuals, point)["elbow.mass"] + 0.1 * point.local[0, :, 0]

@@ -92,7 +92,7 @@ def test_contact_forces_find_friction():
     plate = {"plate": Sensor(kind="contact_force", axes="world", noise=0.5)}
     truth = {"contact.friction": 0.45}
     windows = sensed.log(machine, truth, plate, sensed.State(q, qd), torch.zeros(3, 15, 0, dtype=F64), contact="force")
-    forces = windows.measured[:, 5:-1]
+    forces = windows.readings[:, 5:-1]
     assert forces[..., 2].mean() > 4.0
     assert forces[..., :2].norm(dim=-1).mean() > 1.0, "the test needs something that slides"
     residuals = sensed.residuals(

@@ -12,5 +12,11 @@ from .readers.raw import RawRun as RawRun
 from .readers.rows import import_rows as import_rows
 from .row_layout import RowLayout as RowLayout
 from .store import Store as Store
-from .windows import Batch as Batch, Windows as Windows, WindowSampler as WindowSampler, all_windows as all_windows
+from .windows import (
+    Origin as Origin,
+    Windows as Windows,
+    WindowSampler as WindowSampler,
+    all_windows as all_windows,
+    select_windows as select_windows,
+)
 from .writer import StoreWriter as StoreWriter

@@ -17,7 +17,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.split import SAMPLE, episodes_of, sample_states
 from neurodyn.data.store import Store, StoredRows, take
-from neurodyn.data.windows import Batch, WindowSampler
+from neurodyn.data.windows import Windows, WindowSampler
 
 _MOST_SHOWN = 4
 _SUM_TOLERANCE = 1e-3
@@ -159,7 +159,7 @@ class MixtureSampler:
         self._bounds = torch.tensor(mixture.shares, dtype=torch.float64).cumsum(0)[:-1]
         self._fails = any(sampler.failed is not None for sampler in self._samplers)
 
-    def draw(self) -> list[tuple[int, Batch]]:
+    def draw(self) -> list[tuple[int, Windows]]:
         """Return the next windows as the index and batch of each store that has any."""
         parts, before = [], 0
         for number, (sampler, count) in enumerate(zip(self._samplers, self._counts(), strict=True)):
@@ -172,18 +172,18 @@ class MixtureSampler:
                     parts.append((number, batch))
         return parts
 
-    def draw_rows(self) -> list[tuple[int, Batch, None]]:
+    def draw_rows(self) -> list[tuple[int, Windows, None]]:
         """Return the next windows in the format of `learn.samplers.MemberSampler`, without a member."""
         return [(number, batch, None) for number, batch in self.draw()]
 
-    def draw_joined(self) -> Batch:
+    def draw_joined(self) -> Windows:
         """Return the next windows as one batch, without grounds."""
         parts = [batch for _, batch in self.draw()]
         if len(self._samplers) == 1:
             return parts[0]
         failed = [torch.zeros(part.q.shape[:2], dtype=torch.bool).to(part.q.device) if part.failed is None
                   else part.failed for part in parts]  # fmt: skip
-        return Batch(
+        return Windows(
             *(torch.cat([getattr(part, name) for part in parts]) for name in ("q", "qd", "control")),
             channels=_joined([part.channels for part in parts]),
             contacts=_joined([part.contacts for part in parts]),

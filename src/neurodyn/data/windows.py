@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of L consecutive frames: drawn at random, iterated in order, or extending past an episode's end."""
+"""Windows of T consecutive frames of a store: drawn at random, in order, spread evenly, or beyond an episode's end."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,22 +17,76 @@ from neurodyn.data.split import episodes_in, episodes_of
 from neurodyn.data.store import IN_MEMORY, Store, StoredRows, take
 from neurodyn.data.writer import widths
 
+Combine = Callable[[list[Tensor]], Tensor]
+"""How tensors of several windows become one: torch.cat or torch.stack."""
+
 
 @dataclass(frozen=True)
-class Batch:
-    """Windows of L frames.
+class Origin:
+    """Where windows come from.
 
     Attributes:
-        q: Positions [rad or m], shape [B, L + 1, nq].
-        qd: Velocities [rad/s or m/s], shape [B, L + 1, nv].
-        control: Torques during the frames [N m or N], shape [B, L, nu].
-        ground: Pose of the store's scene in each window (position [m], quaternion xyzw), shape [B, 7]; None without
-            a scene.
-        channels: Channels of the spec, shape [B, L + 1, nx]; None if it has none.
-        contacts: Whether each contact of the spec is closed, shape [B, L + 1, nc]; None if it has none.
-        failed: Whether a state is the last of an episode that ended in failure, shape [B, L + 1], bool; None if no
+        places: Episode in the store and first state (of the past, if there is one) within it, int64, shape [W, 2].
+        log: Index in `logs`, int64, shape [W].
+        logs: Names of the logs.
+        group: Group of the episode, -1 for none, int64, shape [W].
+    """
+
+    places: Tensor
+    log: Tensor
+    logs: tuple[str, ...]
+    group: Tensor
+
+    @classmethod
+    def of(cls, store: Store, episodes: np.ndarray, starts: np.ndarray) -> Self:
+        """Return the origin of windows from states `starts` [W] of `episodes` [W]; logs are numbered as they come."""
+        some, first, inverse = np.unique(episodes, return_index=True, return_inverse=True)
+        names = [store.run_name(int(episode)) for episode in some]
+        logs = tuple(dict.fromkeys(names[k] for k in np.argsort(first)))
+        log = np.array([logs.index(name) for name in names], np.int64)[inverse]
+        places = np.stack([episodes, starts], 1).astype(np.int64)
+        group = store.group[episodes].astype(np.int64)
+        return cls(torch.from_numpy(places), torch.from_numpy(log), logs, torch.from_numpy(group))
+
+    @classmethod
+    def of_logs(cls, log: Tensor, logs: Sequence[str], places: Tensor | None = None) -> Self:
+        """Return the origin of windows that are not from a store; without `places`, window k is episode k."""
+        if places is None:
+            places = torch.stack([torch.arange(len(log)), torch.zeros(len(log), dtype=torch.long)], 1)
+        return cls(places, log, tuple(logs), torch.full((len(log),), -1))
+
+    def rows(self, index: Any) -> Self:
+        """Return the origin of some of the windows; logs stay, also those without a window."""
+        return replace(self, places=self.places[index], log=self.log[index], group=self.group[index])
+
+    @classmethod
+    def combine(cls, parts: Sequence[Self], combine: Combine) -> Self:
+        """Combine origins; logs of the same name are one."""
+        logs = tuple(dict.fromkeys(name for part in parts for name in part.logs))
+        log = combine([torch.tensor([logs.index(name) for name in part.logs])[part.log] for part in parts])
+        places, group = (combine([getattr(part, name) for part in parts]) for name in ("places", "group"))
+        return cls(places, log, logs, group)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of T frames, all of one dtype: that of the store (float32), or the caller's choice.
+
+    Attributes:
+        q: Positions [rad or m], shape [W, T + 1, nq].
+        qd: Velocities [rad/s or m/s], shape [W, T + 1, nv].
+        control: Controls during the frames (`StateSpec.control_kind`), shape [W, T, nu].
+        ground: Pose of the store's scene (position [m], quaternion xyzw), shape [W, 7]; None without a scene.
+        channels: Channels of the spec, shape [W, T + 1, nx]; None if it has none.
+        contacts: Whether each contact of the spec is closed, shape [W, T + 1, nc]; None if it has none.
+        failed: Whether a state is the last of an episode that ended in failure, shape [W, T + 1], bool; None if no
             episode of the store did.
-        parameters: Values of the header's parameters in each window, shape [B, parameters]; None without any.
+        valid: Whether a state belongs to the episode, shape [W, T + 1], bool; None if all do.
+        parameters: Values of the header's parameters, shape [W, parameters]; None without any.
+        readings: Readings of the store's streams, NaN without a reading, shape [W, T + 1, columns]; None without
+            streams.
+        past: The frames before the windows; their last state is the windows' first. None without them.
+        origin: Where the windows come from; None for drawn ones.
     """
 
     q: Tensor
@@ -42,39 +96,302 @@ class Batch:
     channels: Tensor | None = field(default=None, kw_only=True)
     contacts: Tensor | None = field(default=None, kw_only=True)
     failed: Tensor | None = field(default=None, kw_only=True)
+    valid: Tensor | None = field(default=None, kw_only=True)
     parameters: Tensor | None = field(default=None, kw_only=True)
+    readings: Tensor | None = field(default=None, kw_only=True)
+    past: "Windows | None" = field(default=None, kw_only=True)
+    origin: Origin | None = field(default=None, kw_only=True)
+
+    @property
+    def count(self) -> int:
+        """Number of windows."""
+        return self.q.shape[0]
+
+    @property
+    def frames(self) -> int:
+        """Frames in a window."""
+        return self.control.shape[1]
+
+    @property
+    def source(self) -> Origin:
+        """`origin`; of windows without one, one episode each of a single log."""
+        return self.origin or Origin.of_logs(torch.zeros(self.count, dtype=torch.long), ("log",))
+
+    @property
+    def episode(self) -> Tensor:
+        """Episode of each window, int64, shape [W]."""
+        return self.source.places[:, 0]
+
+    @property
+    def start(self) -> Tensor:
+        """First state of each window (of its past, if it has one) within its episode, int64, shape [W]."""
+        return self.source.places[:, 1]
+
+    @property
+    def log(self) -> Tensor:
+        """Index in `logs` of each window, int64, shape [W]."""
+        return self.source.log
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Names of the logs."""
+        return self.source.logs
 
     @classmethod
-    def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
-        """Combine batches with the same fields, field by field with `combine` (torch.cat, torch.stack)."""
-        found: dict[str, Any] = {}
+    def combine(cls, parts: Sequence["Windows"], combine: Combine) -> "Windows":
+        """Combine windows with the same fields, field by field with `combine` (torch.cat, torch.stack)."""
+        fields: dict[str, Any] = {}
         for name, first in vars(parts[0]).items():
-            found[name] = None if first is None else combine([getattr(part, name) for part in parts])
-        return cls(**found)
+            values: list[Any] = [getattr(part, name) for part in parts]
+            if isinstance(first, Windows | Origin):
+                fields[name] = type(first).combine(values, combine)
+            else:
+                fields[name] = None if first is None else combine(values)
+        return cls(**fields)
 
-    def rows(self, index: Any) -> Self:
+    def rows(self, index: Any) -> "Windows":
         """Return the windows selected by an index of their first axis, or by a tuple of indices of the first axes."""
-        return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
+        fields: dict[str, Any] = {
+            name: value.rows(index) if isinstance(value, Windows | Origin) else value[index]
+            for name, value in vars(self).items()
+            if value is not None
+        }
+        return replace(self, **fields)
+
+    def to(self, target: torch.device | torch.dtype | str) -> "Windows":
+        """Return the windows on another device, or with numbers of another dtype; the origin stays on the CPU."""
+        cast = isinstance(target, torch.dtype)
+        fields: dict[str, Any] = {
+            name: value.to(target)
+            for name, value in vars(self).items()
+            if isinstance(value, Windows) or (isinstance(value, Tensor) and (value.is_floating_point() or not cast))
+        }
+        return replace(self, **fields)
+
+    def cut(self, first: int, last: int | None = None) -> "Windows":
+        """Return the frames from state `first` to state `last` (None: the last one), without a past."""
+        end = self.frames if last is None else last
+        states = ("q", "qd", "channels", "contacts", "failed", "valid", "readings")
+        parts = {name: value[:, first : end + 1] for name in states if (value := getattr(self, name)) is not None}
+        return replace(self, **parts, control=self.control[:, first:end], past=None)
+
+    def until(self, frames: int) -> "Windows":
+        """Return the first frames of the windows, with their past."""
+        return replace(self.cut(0, frames), past=self.past)
+
+    def after(self, frames: int) -> "Windows":
+        """Return the windows without their first frames, which become their past."""
+        return replace(self.cut(frames), past=self.cut(0, frames)) if frames else self
+
+    def batches(self, size: int | None) -> Iterator["Windows"]:
+        """Yield the windows in order, at most `size` at once (None: all)."""
+        size = self.count if size is None else size
+        yield from (self.rows(slice(begin, begin + size)) for begin in range(0, self.count, size))
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
-    """Concatenate the windows of several batches of one store."""
-    return batches[0] if len(batches) == 1 else Batch.combined(batches, torch.cat)
+def concatenate(parts: Sequence[Windows]) -> Windows:
+    """Concatenate windows with the same fields."""
+    return parts[0] if len(parts) == 1 else Windows.combine(parts, torch.cat)
+
+
+def select_windows(
+    store: Store,
+    split: int | None,
+    frames: int,
+    *,
+    stride: int | None = None,
+    most: int | None = None,
+    moving: float | None = None,
+    seed: int | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Windows:
+    """Return windows that are spread evenly over the episodes of a split, with their origin.
+
+    Args:
+        store: The trajectories.
+        split: Split of the episodes; None for all episodes.
+        frames: Length of a window.
+        stride: States between the starts of neighbouring windows; None for a stride that gives `most` windows before
+            the selection by `moving`.
+        most: Largest number of windows; None for all.
+        moving: Least mean joint speed of a window [rad/s or m/s]; None to keep all.
+        seed: With a stride, seed of the first window of each episode and of the selection of `most` windows; None for
+            the first state and an even selection.
+        dtype: Type of the numbers; fits need the default.
+
+    Raises:
+        InputError: No episode is long enough, or no window moves.
+    """
+    episodes, skip = episodes_in(store, split), None
+    if stride is not None and seed is not None:
+        room = np.clip(store.lengths[episodes] - frames, 0, stride - 1)
+        skip = generator(seed, "windows", "first").integers(0, room + 1)
+    if stride is None:
+        stride = 1 if most is None else max(1, WindowIndex(store, episodes, frames).count // most)
+    index = WindowIndex(store, episodes, frames, stride, skip)
+    numbers = np.arange(index.count)
+    if moving is not None:
+        parts = all_windows(store, frames, split=split, stride=stride, skip=skip)
+        numbers = numbers[torch.cat([part.qd.double().abs().mean((1, 2)) for part in parts]).numpy() > moving]
+        if not len(numbers):
+            raise InputError(
+                f"data of {store.header.robot!r}: no window of {frames} frames moves faster than {moving:g} (mean "
+                "joint speed); valid: data that move, or another `moving`"
+            )
+    if most is not None and len(numbers) > most:
+        rows = torch.linspace(0, len(numbers) - 1, most).round().long()
+        if seed is not None:  # one in each of `most` equal parts
+            drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
+            rows = ((torch.arange(most) + drawn) * len(numbers) / most).long().clamp_max(len(numbers) - 1)
+        numbers = numbers[rows.numpy()]
+    first, own = index.rows(numbers), index.episodes(numbers)
+    windows = replace(windows_at(store, own, first - store.offsets[own], frames), valid=None).to(dtype)
+    readings = None
+    if store.measured is not None:
+        readings = torch.from_numpy(store.measured[first[:, None] + np.arange(frames + 1)]).to(dtype)
+    failed = windows.failed if (store.status == Status.TERMINATED).any() else None
+    return replace(windows, readings=readings, failed=failed, origin=Origin.of(store, own, first - store.offsets[own]))
+
+
+def all_windows(
+    store: Store,
+    length: int,
+    *,
+    split: int | None = None,
+    stride: int = 1,
+    batch: int = 4096,
+    skip: np.ndarray | None = None,
+) -> Iterator[Windows]:
+    """Iterate in order over all windows of L = `length` frames in a split (None: in all episodes), with their origin.
+
+    Windows start `stride` states apart, after the first `skip` states of each episode. At most `batch` windows are
+    yielded at once.
+
+    Raises:
+        InputError: No episode is long enough.
+    """
+    index = WindowIndex(store, episodes_in(store, split), length, stride, skip)
+    failed = store.status == Status.TERMINATED
+    for begin in range(0, index.count, batch):
+        numbers = np.arange(begin, min(begin + batch, index.count))
+        rows, episode = index.rows(numbers), index.episodes(numbers)
+        first = int(rows.min())
+        block = torch.from_numpy(store.frames[first : int(rows.max()) + length + 1])
+        frames = _overlapping(block, length).index_select(0, torch.from_numpy(rows - first))
+        fields = _fields(frames, length, store.header.spec)
+        for name, values in (("ground", store.ground), ("parameters", store.parameters)):
+            if values is not None:
+                fields[name] = torch.from_numpy(values[episode])
+        if failed.any():
+            fields["failed"] = _ended(store, failed, episode, rows, length)
+        yield Windows(**fields, origin=Origin.of(store, episode, rows - store.offsets[episode]))
+
+
+def windows_at(store: Store, episodes: np.ndarray, starts: np.ndarray, length: int) -> Windows:
+    """Return windows of `length` frames from states `starts` [W] of episodes [W].
+
+    They may extend past the end of their episode: the last state is repeated, and `valid` marks the episode's states.
+    """
+    first, last = store.offsets[episodes] + starts, store.offsets[episodes + 1] - 1
+    count = min(length + 1, len(store.frames))
+    base = np.minimum(first, len(store.frames) - count)
+    steps = first[:, None] + np.arange(length + 1)
+    rows = take(store.frames, base, count)
+    if not (steps[:, -1] <= last).all():
+        rows = np.take_along_axis(rows, (np.minimum(steps, last[:, None]) - base[:, None])[..., None], 1)
+    failed = (store.status[episodes] == Status.TERMINATED)[:, None] & (steps == last[:, None])
+    return Windows(
+        **_fields(torch.from_numpy(rows), length, store.header.spec),
+        ground=None if store.ground is None else torch.from_numpy(store.ground[episodes]),
+        failed=torch.from_numpy(failed),
+        valid=torch.from_numpy(steps <= last[:, None]),
+        parameters=None if store.parameters is None else torch.from_numpy(store.parameters[episodes]),
+    )
+
+
+def windows_along(
+    store: Store, episodes: np.ndarray, context: int, frames: int, most: int, batch: int = 512
+) -> Iterator[Windows]:
+    """Yield about `most` windows (`windows_at`) that start evenly spread over all states with enough frames before.
+
+    Each has `context` frames before its start and `frames` after it; at most `batch` are yielded at once.
+    """
+    counts = np.maximum(0, store.lengths[episodes] - context)
+    ends, total = np.cumsum(counts), int(counts.sum())
+    numbers = np.arange(0, total, max(1, -(-total // most)))
+    for first in range(0, len(numbers), batch):
+        some = numbers[first : first + batch]
+        places = np.searchsorted(ends, some, side="right")
+        yield windows_at(store, episodes[places], some - (ends - counts)[places], context + frames)
+
+
+def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarray:
+    """Return which of the episodes ended in failure after at least `least` frames."""
+    return episodes[(store.status[episodes] == Status.TERMINATED) & (store.lengths[episodes] >= least)]
+
+
+def _overlapping(frames: Tensor, length: int) -> Tensor:
+    """Return the overlapping windows of all rows as a view, shape [N - L, (L + 1) * width]."""
+    rows, width = frames.shape
+    return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
+
+
+def _fields(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
+    """Return the fields of windows as views of their rows, shape [W, L + 1, width] or [W, (L + 1) * width]."""
+    q, qd, control, channels, contacts = frames.view(len(frames), length + 1, -1).split(list(widths(spec).values()), -1)
+    named = {"q": q, "qd": qd, "control": control[:, :-1]}
+    return named | {"channels": channels if spec.nx else None, "contacts": contacts if spec.nc else None}
+
+
+def _ended(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarray, length: int) -> Tensor:
+    """Return whether each state is the last of a failed episode, shape [W, L + 1], bool."""
+    left = store.offsets[episode + 1] - 1 - rows
+    return torch.from_numpy(failed[episode][:, None] & (left[:, None] == np.arange(length + 1)))
+
+
+ENOUGH_LOGS = 10
+"""Number of logs from which on each log is one block."""
 
 
 @dataclass(frozen=True)
-class Windows(Batch):
-    """Windows of L frames with their origin.
+class Blocks:
+    """A partition of windows into independent blocks.
 
     Attributes:
-        episode: Episode of each window, shape [B].
-        start: Start state of each window within its episode, shape [B].
-        group: Group of each episode, shape [B]; -1 for none.
+        of_window: Block of each window, int64, shape [W].
+        count: Number of blocks.
+        logs: Whether blocks are whole logs.
     """
 
-    episode: np.ndarray
-    start: np.ndarray
-    group: np.ndarray
+    of_window: Tensor
+    count: int
+    logs: bool
+
+    @property
+    def text(self) -> str:
+        """Number and kind, for example "12 logs"."""
+        return f"{self.count} {'logs' if self.logs else 'stretches of logs'}"
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """Return the sums over the blocks of values by window, [W, n] to [blocks, n]."""
+        return rows.new_zeros(self.count, rows.shape[1]).index_add(0, self.of_window, rows)
+
+
+def blocks_of(windows: Windows) -> Blocks:
+    """Return the blocks of windows: whole logs if there are enough, else stretches of about cbrt(W) windows."""
+    origin = windows.source
+    if len(origin.logs) >= ENOUGH_LOGS:
+        return Blocks(origin.log, len(origin.logs), True)
+    length = max(1, round(windows.count ** (1.0 / 3.0)))
+    log, places = origin.log.numpy(), origin.places.numpy()
+    order = np.lexsort((places[:, 1], places[:, 0], log))
+    block, of_window = -1, torch.zeros(windows.count, dtype=torch.long)
+    for number in range(len(origin.logs)):
+        rows = order[log[order] == number]
+        for stretch in np.array_split(rows, max(1, round(len(rows) / length))):
+            block += 1
+            of_window[torch.from_numpy(stretch)] = block
+    return Blocks(of_window, block + 1, False)
 
 
 class WindowSampler:
@@ -106,7 +423,7 @@ class WindowSampler:
 
         Windows have L = `length` frames and come from a split (see `data.split.episodes_of`) or from `episodes`, where
         repeated ones are drawn more often. `stream` is the number of bytes of a file's rows held in memory while
-        streaming through it (`StreamedWindows`), for many draws; None reads each window from the file when drawn, with
+        streaming through it (`RowStream`), for many draws; None reads each window from the file when drawn, with
         the same draws as for rows in memory. `rows` selects windows of each batch if other processes take the rest.
 
         Raises:
@@ -127,140 +444,50 @@ class WindowSampler:
         self.failed = failed if failed.any() else None
         self.batch, self._index = batch, WindowIndex(store, self._episodes, length)
         self.count = self._index.count
-        if isinstance(store.frames, np.ndarray):
-            self._source = PlainWindows(torch.from_numpy(store.frames).to(device), self._index)
-        elif stream is None:
-            self._source = PlainWindows(store.frames, self._index)
-        else:
-            self._source = StreamedWindows(store.frames, self._index, seed, stream)
+        self._rows = store.frames if isinstance(store.frames, StoredRows) else torch.from_numpy(store.frames).to(device)
+        self._stream = None
+        if isinstance(self._rows, StoredRows) and stream is not None:
+            self._stream = RowStream(self._rows, self._index, seed, stream)
 
-    def draw(self) -> Batch:
+    def draw(self) -> Windows:
         """Return the next batch."""
-        picked, length = self._source.pick(self._generator, self.batch).part(self.rows), self._index.length
-        frames = _windows(picked.rows, length).index_select(0, picked.starts).to(self._device)
-        fields = fields_of(frames, length, self._store.header.spec)
+        numbers, rows, starts = self._pick()
+        length = self._index.length
+        frames = _overlapping(rows, length).index_select(0, starts).to(self._device)
+        fields = _fields(frames, length, self._store.header.spec)
         if self.failed is not None or self._of_episodes:
-            episode = self._index.episodes(picked.numbers)
+            episode = self._index.episodes(numbers)
             if self.failed is not None:
-                ended = _ended(self._store, self.failed, episode, self._index.rows(picked.numbers), length)
+                ended = _ended(self._store, self.failed, episode, self._index.rows(numbers), length)
                 fields["failed"] = ended.to(self._device)
             if self._of_episodes:
-                rows = torch.from_numpy(episode).to(self._device)
-                fields |= {name: values.index_select(0, rows) for name, values in self._of_episodes.items()}
-        return Batch(**fields)
+                chosen = torch.from_numpy(episode).to(self._device)
+                fields |= {name: values.index_select(0, chosen) for name, values in self._of_episodes.items()}
+        return Windows(**fields)
+
+    def _pick(self) -> tuple[np.ndarray, Tensor, Tensor]:
+        """Draw windows: their numbers in the index [B], rows of the store [N, width], and the first row of each [B]."""
+        if self._stream is not None:
+            numbers, rows, starts = self._stream.pick(self._generator, self.batch)
+            return numbers[self.rows], rows, starts[self.rows]
+        numbers = torch.randint(self._index.count, (self.batch,), generator=self._generator).numpy()
+        starts = self._index.rows(numbers)
+        if isinstance(self._rows, Tensor):
+            return numbers[self.rows], self._rows, torch.from_numpy(starts[self.rows]).to(self._rows.device)
+        states = self._index.length + 1
+        rows = torch.from_numpy(take(self._rows, starts, states))
+        return numbers[self.rows], rows.flatten(0, 1), states * torch.arange(self.batch)[self.rows]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the random generator and of the source."""
-        return {"generator": self._generator.get_state(), **self._source.state()}
+        """Return the state of the random generator and of the stream."""
+        drawn = {} if self._stream is None else {"drawn": self._stream.drawn}
+        return {"generator": self._generator.get_state(), **drawn}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the draws from a saved state."""
-        self._source.load(state)
+        if self._stream is not None:
+            self._stream.resume(int(state["drawn"]))
         self._generator.set_state(state["generator"])
-
-
-def all_windows(
-    store: Store,
-    length: int,
-    *,
-    split: int | None = None,
-    stride: int = 1,
-    batch: int = 4096,
-    skip: np.ndarray | None = None,
-) -> Iterator[Windows]:
-    """Iterate in order over all windows of L = `length` frames in a split (None: in all episodes).
-
-    Windows start `stride` states apart, after the first `skip` states of each episode. At most `batch` windows are
-    yielded at once.
-
-    Raises:
-        InputError: No episode is long enough.
-    """
-    episodes = episodes_in(store, split)
-    index = WindowIndex(store, episodes, length, stride, skip)
-    failed = store.status == Status.TERMINATED
-    for begin in range(0, index.count, batch):
-        numbers = np.arange(begin, min(begin + batch, index.count))
-        rows, episode = index.rows(numbers), index.episodes(numbers)
-        first = int(rows.min())
-        block = torch.from_numpy(store.frames[first : int(rows.max()) + length + 1])
-        frames = _windows(block, length).index_select(0, torch.from_numpy(rows - first))
-        fields = fields_of(frames, length, store.header.spec)
-        for name, values in (("ground", store.ground), ("parameters", store.parameters)):
-            if values is not None:
-                fields[name] = torch.from_numpy(values[episode])
-        if failed.any():
-            fields["failed"] = _ended(store, failed, episode, rows, length)
-        yield Windows(**fields, episode=episode, start=rows - store.offsets[episode], group=store.group[episode])
-
-
-def _windows(frames: Tensor, length: int) -> Tensor:
-    """Return the overlapping windows of all rows as a view, shape [N - L, (L + 1) * width]."""
-    rows, width = frames.shape
-    return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
-
-
-def fields_of(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
-    """Return the fields of a batch as views of its rows, shape [B, L + 1, width] or [B, (L + 1) * width]."""
-    picked = frames.view(len(frames), length + 1, -1)
-    q, qd, control, channels, contacts = picked.split(list(widths(spec).values()), -1)
-    named = {"q": q, "qd": qd, "control": control[:, :-1]}
-    return named | {"channels": channels if spec.nx else None, "contacts": contacts if spec.nc else None}
-
-
-def _ended(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarray, length: int) -> Tensor:
-    """Return whether each state is the last of a failed episode, shape [B, L + 1], bool."""
-    left = store.offsets[episode + 1] - 1 - rows
-    return torch.from_numpy(failed[episode][:, None] & (left[:, None] == np.arange(length + 1)))
-
-
-@dataclass(frozen=True)
-class OpenWindows(Batch):
-    """Windows that may extend past the end of their episode; `valid` [B, L + 1], bool, marks the episode's states."""
-
-    valid: Tensor
-
-    def to(self, device: str | torch.device) -> Self:
-        """Return the windows on a device."""
-        return self.combined([self], lambda parts: parts[0].to(device))
-
-
-def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length: int) -> OpenWindows:
-    """Return windows of `length` frames from states `starts` [B] of episodes [B]; the last state is repeated."""
-    first, last = store.offsets[episodes] + starts, store.offsets[episodes + 1] - 1
-    count = min(length + 1, len(store.frames))
-    base = np.minimum(first, len(store.frames) - count)
-    steps = first[:, None] + np.arange(length + 1)
-    block = take(store.frames, base, count)
-    rows = np.take_along_axis(block, (np.minimum(steps, last[:, None]) - base[:, None])[..., None], 1)
-    failed = (store.status[episodes] == Status.TERMINATED)[:, None] & (steps == last[:, None])
-    return OpenWindows(
-        **fields_of(torch.from_numpy(rows), length, store.header.spec),
-        failed=torch.from_numpy(failed),
-        parameters=None if store.parameters is None else torch.from_numpy(store.parameters[episodes]),
-        valid=torch.from_numpy(steps <= last[:, None]),
-    )
-
-
-def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarray:
-    """Return which of the episodes ended in failure after at least `least` frames."""
-    return episodes[(store.status[episodes] == Status.TERMINATED) & (store.lengths[episodes] >= least)]
-
-
-def windows_along(
-    store: Store, episodes: np.ndarray, context: int, frames: int, most: int, batch: int = 512
-) -> Iterator[OpenWindows]:
-    """Yield about `most` windows, spread evenly over all states with enough frames before and after.
-
-    Each has `context` frames before its start and `frames` after it; at most `batch` are yielded at once.
-    """
-    counts = np.maximum(0, store.lengths[episodes] - context)
-    ends, total = np.cumsum(counts), int(counts.sum())
-    numbers = np.arange(0, total, max(1, -(-total // most)))
-    for first in range(0, len(numbers), batch):
-        some = numbers[first : first + batch]
-        places = np.searchsorted(ends, some, side="right")
-        yield open_windows(store, episodes[places], some - (ends - counts)[places], context + frames)
 
 
 _BLOCK = 1 << 15
@@ -306,49 +533,15 @@ class WindowIndex:
         return np.searchsorted(self._ends, numbers, side="right")
 
 
-@dataclass(frozen=True)
-class DrawnWindows:
-    """Drawn windows: numbers in the index [B], all rows of the source [N, width], and each window's start row [B]."""
-
-    numbers: np.ndarray
-    rows: Tensor
-    starts: Tensor
-
-    def part(self, windows: slice) -> "DrawnWindows":
-        """Return a slice of the windows."""
-        return DrawnWindows(self.numbers[windows], self.rows, self.starts[windows])
-
-
-class PlainWindows:
-    """Windows of rows held in memory, or, for few draws, read one by one from the file."""
-
-    def __init__(self, rows: Tensor | StoredRows, index: WindowIndex) -> None:
-        self._rows, self._index = rows, index
-
-    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw `count` windows with replacement."""
-        numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
-        starts = self._index.rows(numbers)
-        if isinstance(self._rows, Tensor):
-            return DrawnWindows(numbers, self._rows, torch.from_numpy(starts).to(self._rows.device))
-        states = self._index.length + 1
-        rows = torch.from_numpy(take(self._rows, starts, states))
-        return DrawnWindows(numbers, rows.flatten(0, 1), states * torch.arange(count))
-
-    def state(self) -> dict[str, Any]:
-        """Return an empty state."""
-        return {}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Do nothing."""
-
-
-class StreamedWindows:
-    """Windows from the part of a file held in memory, whose blocks are replaced one by one.
+class RowStream:
+    """The part of a file that is held in memory, whose blocks are replaced one by one, for draws of windows.
 
     Windows are cut into blocks in file order; blocks are read in random order, each once per pass. Memory holds as many
     blocks as fit, and draws are uniform over their windows. After as many draws as a block has windows, the oldest
     block is replaced, so each window is drawn once on average while in memory.
+
+    Attributes:
+        drawn: Number of windows drawn so far.
     """
 
     def __init__(self, rows: StoredRows, index: WindowIndex, seed: int, memory: int = IN_MEMORY) -> None:
@@ -362,11 +555,11 @@ class StreamedWindows:
         held = max(1, min(blocks, memory // (4 * self._size * rows.shape[1])))
         self._rows = torch.empty(held, self._size, rows.shape[1])
         self._held = np.zeros(held, np.int64)
-        self._loaded, self._drawn = 0, 0
+        self._loaded, self.drawn = 0, 0
         self._read_until(held)
 
-    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw `count` windows with replacement, after replacing the blocks that are due."""
+    def pick(self, random: torch.Generator, count: int) -> tuple[np.ndarray, Tensor, Tensor]:
+        """Draw `count` windows with replacement, after replacing the blocks that are due; see `WindowSampler._pick`."""
         self._read_until(self._blocks_due())
         place = torch.randint(len(self._held), (count,), generator=random).numpy()
         share = torch.randint(1 << 30, (count,), generator=random).numpy()
@@ -374,24 +567,19 @@ class StreamedWindows:
         first = self._bounds[block]
         numbers = first + (share * (self._bounds[block + 1] - first) >> 30)
         starts = torch.from_numpy(place * self._size + self._index.rows(numbers) - self._first[block])
-        picked = DrawnWindows(numbers, self._rows.flatten(0, 1), starts)
-        self._drawn += count
-        return picked
+        self.drawn += count
+        return numbers, self._rows.flatten(0, 1), starts
 
-    def state(self) -> dict[str, Any]:
-        """Return how many windows were drawn."""
-        return {"drawn": self._drawn}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; rereads the blocks that were in memory."""
-        self._drawn = int(state["drawn"])
+    def resume(self, drawn: int) -> None:
+        """Continue after `drawn` windows; rereads the blocks that were in memory."""
+        self.drawn = drawn
         self._loaded = self._blocks_due() - len(self._held)
         self._read_until(self._blocks_due())
 
     def _blocks_due(self) -> int:
         """Return how many blocks should have been read in total."""
         held, blocks = len(self._held), len(self._first)
-        return held + self._drawn * blocks // self._index.count if held < blocks else held
+        return held + self.drawn * blocks // self._index.count if held < blocks else held
 
     def _read_until(self, loaded: int) -> None:
         """Read the next blocks in random order until `loaded` have been read in total."""

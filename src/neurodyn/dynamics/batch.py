@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from neurodyn.data.store import Store
-    from neurodyn.data.windows import Batch
+    from neurodyn.data.windows import Windows
 
 
 def new_figure(**options: Any) -> "Figure":
@@ -493,9 +493,19 @@ def device_generator(device: torch.device, seed: int) -> torch.Generator:
 class RecordedEnvironments:
     """Gravity and ground of the episodes in a store, and quantities of the robot in which they differ."""
 
-    def __init__(self, store: "Store", device: torch.device | str = "cpu", names: Sequence[str] = ()) -> None:
-        """Read a store; those of its parameters that are in `names` become parameters of the worlds."""
-        scene, own = store.header.scene, store.header.fingerprint
+    def __init__(
+        self,
+        store: "Store",
+        device: torch.device | str = "cpu",
+        names: Sequence[str] = (),
+        *,
+        surroundings: bool = True,
+    ) -> None:
+        """Read a store; those of its parameters that are in `names` become parameters of the worlds.
+
+        Without `surroundings`, gravity and ground are left out.
+        """
+        scene, own = (store.header.scene, store.header.fingerprint) if surroundings else (None, None)
         self._ground = None if scene is None else Ground(scene)
         self._gravity = None if own is None else torch.tensor(own.gravity, device=device)
         self._device, known = device, list(store.header.parameters)
@@ -510,9 +520,9 @@ class RecordedEnvironments:
         found._names, found._columns = (), []
         return found
 
-    def of(self, batch: "Batch") -> Environment:
-        """Return the environment of a batch of windows, one world each."""
-        return self.at(batch.ground, batch.parameters)
+    def of(self, windows: "Windows") -> Environment:
+        """Return the environment of windows, one world each."""
+        return self.at(windows.ground, windows.parameters)
 
     def at(self, pose: Tensor | None, parameters: Tensor | None = None) -> Environment:
         """Return the environment of worlds with the scene at `pose` and values of the store's parameters.

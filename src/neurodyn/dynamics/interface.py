@@ -33,7 +33,6 @@ from neurodyn.dynamics.guard import (
     report,
     widened,
 )
-from neurodyn.dynamics.measures import ComparedRollouts, compared
 from neurodyn.dynamics.quantities import (
     Quantities,
     StateReader,
@@ -41,6 +40,7 @@ from neurodyn.dynamics.quantities import (
     declared_end_effector,
     gravity_direction,
 )
+from neurodyn.dynamics.rollout_errors import RolloutErrors, compare_rollouts
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
@@ -333,7 +333,7 @@ class Dynamics(ABC):
         context: State | Window,
         controls: Controls,
         environment: Environment | None = None,
-    ) -> ComparedRollouts:
+    ) -> RolloutErrors:
         """Compare a roll-out with other dynamics of the robot, or with a recorded trajectory, without gradients.
 
         Args:
@@ -356,7 +356,7 @@ class Dynamics(ABC):
                     raise MismatchError(f"dynamics of {truth.spec.robot!r} differ: {'; '.join(differences)}")
                 label = truth.kind if truth.kind != self.kind else f"other {truth.kind}"
                 truth = truth.rollout(context, controls, environment)
-        return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
+        return compare_rollouts(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
 
     def with_drives(self, drives: Mapping[str, Drive]) -> "Dynamics | None":
         """Return the same dynamics with drives inside, by joint, whose commands are then the controls.

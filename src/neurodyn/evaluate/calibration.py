@@ -4,23 +4,24 @@
 Coverage, rank correlation, behaviour out of distribution and with noise.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, TypeVar
 
 import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.progress import counted, tracked
-from neurodyn.dynamics.batch import State, Trajectory, Window, present_state
-from neurodyn.dynamics.coordinates import coordinate_difference
+from neurodyn.core.progress import tracked
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
+from neurodyn.dynamics.batch import State, Trajectory, present_state
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import RolloutBatch, context_of, truth_of
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.evaluate.records import (
     ColumnMeans,
     Coverage,
@@ -30,150 +31,105 @@ from neurodyn.evaluate.records import (
     OutOfDistribution,
     RankCorrelation,
 )
-from neurodyn.evaluate.rollouts import Recorded, RolloutBatch, roll_out
-
-M = TypeVar("M", WorldModel, NeuralDynamics)
+from neurodyn.evaluate.rollouts import roll_along_log
 
 
 @dataclass(frozen=True)
-class ColumnErrors(Generic[M]):
-    """Predicted and true motion from the same starts, by state column, in the columns' units.
+class ColumnErrors:
+    """Errors of a model's roll-outs by state column, in the columns' units, with its predicted standard deviations.
 
     Attributes:
-        model: The model, which predicts an epistemic standard deviation.
-        path: Predicted motion.
-        truth: Measured or simulated motion.
+        compared: The roll-outs, with an epistemic standard deviation, and the measured or simulated motion.
+        scale: Standard deviation of each column over the training data, shape [size].
+        varying: Whether each column varies in the training data, shape [size].
     """
 
-    model: M
-    path: Trajectory
-    truth: Trajectory
+    compared: RolloutErrors
+    scale: Tensor
+    varying: Tensor
+
+    @classmethod
+    def of(cls, model: WorldModel | NeuralDynamics, path: Trajectory, truth: Trajectory) -> "ColumnErrors":
+        """Compare roll-outs of a model with the truth."""
+        scale = model.state_scale
+        varying = model.varying if isinstance(model, WorldModel) else torch.ones_like(scale, dtype=torch.bool)
+        return cls(RolloutErrors(model.spec, path, truth), scale, varying)
+
+    @property
+    def error(self) -> Tensor:
+        """Predicted minus true state, shape [starts, T, size]."""
+        return self.compared.columns
 
     @property
     def epistemic(self) -> Tensor:
         """Epistemic standard deviation, shape [starts, T, size]."""
-        assert self.path.epistemic is not None  # see `model`
-        return self.path.epistemic
-
-    @property
-    def scale(self) -> Tensor:
-        """Standard deviation of each column over the training data, shape [size]."""
-        return self.model.state_scale
-
-    @property
-    def dt(self) -> float:
-        """Frame time [s]."""
-        return self.model.spec.dt
-
-
-class Forecasts(ColumnErrors[WorldModel]):
-    """Forecasts of a world model and the measured motion."""
-
-    @classmethod
-    def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[RolloutBatch] | None = None) -> "Forecasts":
-        """Forecast from all starts, or from `batches` instead."""
-        batches = measured_starts(model, starts) if batches is None else batches
-        return cls(model, roll_out(model, counted(iter(batches), len(starts.windows))).path, starts.truth)
-
-    @cached_property
-    def error(self) -> Tensor:
-        """Predicted minus measured state, shape [starts, T, size]."""
-        observation = self.model.observation
-        states, truth = (observation.join(x.q, x.qd, x.channels)[:, 1:] for x in (self.path, self.truth))
-        return difference(observation, states, truth)
-
-    @cached_property
-    def persistence(self) -> Tensor:
-        """Errors of the persistence baseline, shape [starts, T, size]."""
-        truth = self.model.observation.join(self.truth.q, self.truth.qd, self.truth.channels)
-        return difference(self.model.observation, truth[:, :1].expand_as(truth[:, 1:]), truth[:, 1:])
+        assert self.compared.predicted.epistemic is not None  # see `compared`
+        return self.compared.predicted.epistemic
 
     @cached_property
     def std(self) -> Tensor:
-        """Calibrated total standard deviation, shape [starts, T, size]."""
-        assert self.path.aleatoric is not None  # a world model predicts it
-        return torch.hypot(self.path.aleatoric, self.epistemic)
+        """Total standard deviation, shape [starts, T, size]."""
+        aleatoric = self.compared.predicted.aleatoric
+        return self.epistemic if aleatoric is None else torch.hypot(aleatoric, self.epistemic)
 
     @cached_property
     def finite(self) -> Tensor:
-        """Whether each forecast is finite, shape [starts]."""
-        return torch.isfinite(self.error).all(-1).all(-1)
+        """Whether errors and standard deviations of each roll-out are finite, shape [starts]."""
+        return torch.isfinite(torch.cat([self.error, self.std], -1)).all(-1).all(-1)
 
-    @property
-    def varying(self) -> Tensor:
-        """Whether each column varies in the training data, shape [size]."""
-        return self.model.varying
-
-    def means(self, errors: Tensor) -> ColumnMeans:
-        """Return mean absolute errors over the starts from errors of shape [starts, size]."""
-        if not len(errors):
-            return ColumnMeans(columns=None, q_mean=None, qd_mean=None, scaled=None)
-        columns = errors.abs().double().mean(0)
-        columns = columns.nan_to_num(posinf=torch.finfo(torch.float64).max)
-        nq, nv = self.model.spec.nq, self.model.spec.nv
-        return ColumnMeans(
-            columns=columns.tolist(),
-            q_mean=float(columns[:nq].mean()),
-            qd_mean=float(columns[nq : nq + nv].mean()),
-            scaled=float((columns / self.model.state_scale)[self.model.varying].mean()),
-        )
+    def scaled(self, values: Tensor) -> Tensor:
+        """Return the means over the columns of absolute values in units of `scale`, [..., size] to [...]."""
+        return (values.abs() / self.scale)[..., self.varying].mean(-1)
 
 
-class MemberErrors(ColumnErrors[NeuralDynamics]):
-    """Errors of a neural-dynamics ensemble."""
-
-    @cached_property
-    def error(self) -> Tensor:
-        """Predicted minus true state, shape [starts, T, size]."""
-        path, truth = self.path, self.truth
-        q = coordinate_difference(self.model.spec, path.q[:, 1:], truth.q[:, 1:])
-        return torch.cat([q, path.qd[:, 1:] - truth.qd[:, 1:]], -1)
-
-    @property
-    def std(self) -> Tensor:
-        """Total standard deviation, equal to the epistemic one."""
-        return self.epistemic
-
-    @cached_property
-    def finite(self) -> Tensor:
-        """Whether each roll-out is finite, shape [starts]."""
-        return torch.isfinite(torch.cat([self.error, self.epistemic], -1)).all(-1).all(-1)
-
-    @property
-    def varying(self) -> Tensor:
-        """All columns, shape [size]."""
-        return torch.ones_like(self.scale, dtype=torch.bool)
+def forecast_along(model: WorldModel, store: Store, starts: Windows) -> ColumnErrors:
+    """Forecast along windows of a log, and compare with what was measured."""
+    return ColumnErrors.of(model, roll_along_log(model, store, starts, BATCH), truth_of(starts))
 
 
-def measured_starts(model: WorldModel, starts: Recorded) -> Iterator[RolloutBatch]:
-    """Yield starts of a world model's forecasts; of the log's environments it only gets its conditions."""
-    names = tuple(one.name for one in model.conditions)
-    return starts.batches(model.spec.context, environments=False, names=names)
+def column_means(errors: RolloutErrors, frame: int, rows: Tensor, scale: Tensor, varying: Tensor) -> ColumnMeans:
+    """Return the mean absolute errors at a frame over the finite roll-outs among `rows`, with the share of them.
+
+    Args:
+        errors: The roll-outs.
+        frame: The frame, from 1.
+        rows: Roll-outs to consider, bool, shape [starts].
+        scale: Standard deviation of each column over the training data, shape [size].
+        varying: Whether each column varies in the training data, shape [size].
+    """
+    kept = rows & errors.finite
+    if not bool(kept.any()):
+        return ColumnMeans(columns=None, q_mean=None, qd_mean=None, scaled=None, finite_fraction=0.0)
+    columns, nq, nv = errors.columns[kept, frame - 1].abs().double().mean(0), errors.spec.nq, errors.spec.nv
+    return ColumnMeans(
+        columns=columns.tolist(),
+        q_mean=float(columns[:nq].mean()),
+        qd_mean=float(columns[nq : nq + nv].mean()),
+        scaled=float((columns / scale)[varying].mean()),
+        finite_fraction=float(kept.sum() / rows.sum()),
+    )
 
 
-def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[RolloutBatch]:
-    """Yield starts with transformed histories, as vectors of measured columns, shape [worlds, T + 1, size]."""
-    for batch in measured_starts(model, starts):
-        past = _history(batch.past)
-        q, qd, channels = model.observation.split(change(model.observation.join(past.q, past.qd, past.channels)))
-        yield replace(batch, past=Window(q, qd, past.torque, channels))
+def transform_history(model: WorldModel, starts: Windows, change: Callable[[Tensor], Tensor]) -> Windows:
+    """Return windows with a transformed history, as vectors of measured columns, shape [starts, T + 1, size]."""
+    past, split = context_of(starts, model.spec.context), model.observation.split
+    states = model.observation.of_state(past)
+    if isinstance(past, State):
+        q, qd, channels = split(change(states[:, None]))
+        history = None
+    else:
+        q, qd, channels = split(change(states))
+        history = Windows(q, qd, past.torque, channels=channels)
+    later = None if channels is None or starts.channels is None else (channels, starts.channels)
+    q, qd, channels = (
+        None if pair is None else torch.cat([pair[0][:, -1:], pair[1][:, 1:]], 1)
+        for pair in ((q, starts.q), (qd, starts.qd), later)
+    )
+    return replace(starts, q=q, qd=qd, channels=channels, past=history)
 
 
-def _history(past: State | Window) -> Window:
-    if isinstance(past, Window):
-        return past
-    none = past.q.new_empty(past.worlds, 0, 0)
-    return Window(past.q[:, None], past.qd[:, None], none, None if past.channels is None else past.channels[:, None])
-
-
-def difference(observation: WorldObservation, x: Tensor, reference: Tensor) -> Tensor:
-    """Return x - reference with continuous angles modulo 2 pi, shape [..., size]."""
-    error = x - reference
-    for column in observation.continuous.tolist():
-        error[..., column] = torch.remainder(error[..., column] + torch.pi, 2 * torch.pi) - torch.pi
-    return error
-
-
+BATCH = 1024
+"""Forecasts of a world model at once."""
 _NOISE = (0.01, 0.03, 0.1)
 FACTORS = (1.5, 2.0, 3.0)
 """Factors that scale states away from their mean, out of the data's distribution."""
@@ -207,11 +163,7 @@ def chance_above(a: Tensor, b: Tensor) -> float:
     return (float(joined[:n].sum()) - n * (n + 1) / 2) / (n * m)
 
 
-CalibrationErrors = Forecasts | MemberErrors
-"""Errors with predicted standard deviations."""
-
-
-def coverage_at(errors: CalibrationErrors, mark: int) -> Coverage:
+def coverage_at(errors: ColumnErrors, mark: int) -> Coverage:
     """Return the fraction of true values within one and two standard deviations (.683 and .954 for a normal)."""
     error, std = errors.error[errors.finite, mark - 1], errors.std[errors.finite, mark - 1]
     means, columns = [], []
@@ -220,32 +172,29 @@ def coverage_at(errors: CalibrationErrors, mark: int) -> Coverage:
         means.append(float(within[errors.varying].mean()) if len(error) else None)
         columns.append(within.tolist() if len(error) else None)
     return Coverage(
-        seconds=mark * errors.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
+        seconds=mark * errors.compared.spec.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
         two_sigma_columns=columns[1],
     )  # fmt: skip
 
 
-def ranks_at(errors: CalibrationErrors, mark: int) -> RankCorrelation:
+def ranks_at(errors: ColumnErrors, mark: int) -> RankCorrelation:
     """Return the rank correlation of error and standard deviation at a horizon."""
-    rows, scale = errors.finite, errors.scale
-    error, epistemic, std = (
-        (x[rows, mark - 1].abs() / scale)[:, errors.varying].mean(-1)
-        for x in (errors.error, errors.epistemic, errors.std)
-    )
+    parts = (errors.error, errors.epistemic, errors.std)
+    error, epistemic, std = (errors.scaled(x[errors.finite, mark - 1]) for x in parts)
     if len(error) < 3:
         return RankCorrelation(epistemic_rank=None, total_rank=None)
     return RankCorrelation(
-        seconds=mark * errors.dt,
+        seconds=mark * errors.compared.spec.dt,
         epistemic_rank=rank_correlation(epistemic, error),
         total_rank=rank_correlation(std, error),
         mean=float(epistemic.mean()),
     )
 
 
-def out_of_distribution(model: WorldModel, starts: Recorded) -> OutOfDistribution:
+def out_of_distribution(model: WorldModel, store: Store, starts: Windows) -> OutOfDistribution:
     """Return a world model's epistemic standard deviation on states scaled away from their mean."""
-    in_distribution = _epistemic(model, starts, 1.0)
-    return drawn_out(in_distribution, {factor: _epistemic(model, starts, factor) for factor in FACTORS})
+    in_distribution = _epistemic(model, store, starts, 1.0)
+    return drawn_out(in_distribution, {factor: _epistemic(model, store, starts, factor) for factor in FACTORS})
 
 
 def drawn_out(in_distribution: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
@@ -260,7 +209,7 @@ def drawn_out(in_distribution: Tensor, beyond: Mapping[float, Tensor]) -> OutOfD
     return OutOfDistribution(usual_median=float(in_distribution.median()), by_factor=by_factor)
 
 
-def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int) -> dict[str, Noisy]:
+def with_noise(model: WorldModel, store: Store, starts: Windows, marks: list[int], seed: int) -> dict[str, Noisy]:
     """Return errors with noise on the history, by noise level in standard deviations of the columns."""
     by_level = {}
     for size in tracked((0.0, *_NOISE)):
@@ -269,26 +218,27 @@ def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int)
         def noisy(x: Tensor, size: float = size, generator: torch.Generator = generator) -> Tensor:
             return x + size * model.state_scale * torch.randn(x.shape, generator=generator) if size else x
 
-        done = Forecasts.along(model, starts, changed(model, starts, noisy))
+        path = roll_along_log(model, store, transform_history(model, starts, noisy), BATCH)
+        done = RolloutErrors(model.spec, path, truth_of(starts))
         by_level[f"{size:g}"] = Noisy(
             finite_fraction=float(done.finite.double().mean()),
-            marks={str(m): done.means(done.error[done.finite, m - 1]) for m in marks},
+            marks={str(m): column_means(done, m, done.finite, model.state_scale, model.varying) for m in marks},
         )
     return by_level
 
 
-def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
+def _epistemic(model: WorldModel, store: Store, starts: Windows, factor: float) -> Tensor:
     """Return the epistemic standard deviation after one frame, mean over scaled columns, shape [finite starts].
 
     States are scaled away from their mean by `factor`.
     """
 
-    def drawn(states: Tensor) -> Tensor:
+    def draw_out(states: Tensor) -> Tensor:
         mean = states.mean((0, 1))
         return mean + factor * (states - mean)
 
-    once = (replace(batch, drive=batch.drive.until(1)) for batch in changed(model, starts, drawn))
-    path = roll_out(model, once).path
+    once = transform_history(model, starts, draw_out).until(1)
+    path = roll_along_log(model, store, once, BATCH)
     assert path.epistemic is not None  # a world model predicts it
     values = (path.epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1)
     return values[values.isfinite()]
@@ -303,7 +253,7 @@ def member_calibration(
     """
     if path.epistemic is None or not isinstance(model, NeuralDynamics):
         return UNSET
-    errors, frames = MemberErrors(model, path, truth), path.epistemic.shape[1]
+    errors, frames = ColumnErrors.of(model, path, truth), path.epistemic.shape[1]
     marks = sorted({mark for mark in MARKS if mark <= frames} | {frames})
     return MemberCalibration(
         members=model.members,

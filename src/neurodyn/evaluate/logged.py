@@ -8,27 +8,19 @@ separately.
 
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
-from neurodyn.core.progress import counted
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
-from neurodyn.dynamics.batch import Trajectory
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.measures import (
-    MOVING,
-    constant_velocity,
-    error_names,
-    error_units,
-    finite_worlds,
-    joint_distance,
-    persistence,
-)
+from neurodyn.dynamics.measures import MOVING, error_names, error_units, finite_worlds
+from neurodyn.dynamics.rollout_errors import RolloutErrors, horizons_up_to
+from neurodyn.dynamics.rollouts import recorded_environments, starts_of, truth_of
 from neurodyn.evaluate.calibration import member_calibration
-from neurodyn.evaluate.metrics import Compared, compare, errors_by_condition, horizons_up_to, percentiles
+from neurodyn.evaluate.metrics import compare, errors_by_condition, percentiles, summaries
 from neurodyn.evaluate.records import (
     ConditionErrors,
     ErrorSummary,
@@ -41,7 +33,7 @@ from neurodyn.evaluate.records import (
     Tossed,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import Recorded, about, roll_out, split_name
+from neurodyn.evaluate.rollouts import about, groups_of, log_starts, parameters_of, roll_along_log, split_name, timed
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)
@@ -79,24 +71,18 @@ def beside_log(
     frames = horizon or round(SECONDS[-1] / robot.dt)
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
     context = model.spec.context
-    starts = Recorded.along(store, split, context, frames, rollouts)
-    names = tuple(one.name for one in model.conditions)
-    batches = counted(starts.batches(context, names=names), len(starts.windows), "log")
-    truth, predicted = starts.truth, roll_out(model, batches).path
-    compared = Compared(robot, predicted, truth)
+    starts, _ = log_starts(store, split, context, frames, rollouts)
+    compared = RolloutErrors.of(robot, roll_along_log(model, store, starts), truth_of(starts))
+    finite, by_horizon = finite_worlds(compared.predicted), summaries(compared, marks)
     paths = {
-        "model": predicted,
-        "persistence": persistence(truth),
-        "constant_velocity": constant_velocity(truth, robot.dt, robot.spec),
-    }
-    finite = finite_worlds(predicted).numpy()
+        "model": compared, "persistence": compared.persistence, "constant_velocity": compared.constant_velocity,
+    }  # fmt: skip
 
-    def section(rows: np.ndarray) -> LogSection:
-        kept = torch.from_numpy(np.flatnonzero(rows & finite))
-        by_horizon = {str(m): _at(robot, paths, truth, kept, m) for m in marks} if len(kept) else {}
-        return LogSection(starts=len(kept), marks=by_horizon)
+    def section(rows: Tensor) -> LogSection:
+        kept = torch.nonzero(rows & finite)[:, 0]
+        return LogSection(starts=len(kept), marks={str(m): _at(paths, kept, m) for m in marks} if len(kept) else {})
 
-    moving = (truth.qd.abs().mean((1, 2)) > MOVING).numpy()
+    moving = starts.qd.abs().mean((1, 2)) > MOVING
     return Logged(
         about=about(model, frames, len(finite), seed),
         context_frames=context,
@@ -104,80 +90,82 @@ def beside_log(
         episodes=len(episodes_in(store, split)),
         notes=store.header.notes,
         moving_above=MOVING,
-        summary=compared.summary(frames),
-        by_horizon=compared.by_horizon(marks),
-        finite_fraction=float(finite.mean()),
-        at_horizon={"all": section(np.ones(len(finite), bool)), "moving": section(moving)},
-        groups={name: section(rows) for name, rows in starts.groups().items()},
+        summary=by_horizon[str(frames)],
+        by_horizon=by_horizon,
+        finite_fraction=compared.finite_fraction,
+        at_horizon={"all": section(torch.ones_like(finite)), "moving": section(moving)},
+        groups={name: section(rows) for name, rows in groups_of(starts, store).items()},
         q_names=list(error_names(robot.spec)),
         q_units=list(error_units(robot.spec)),
         qd_names=list(robot.spec.qd_names),
-        calibration=_calibration(model, predicted, starts, context),
-        declared=_declared(declared, robot, starts, context, marks),
-        conditions=_by_condition(model, starts, compared, frames),
+        calibration=_calibration(model, compared, store, starts),
+        declared=_declared(declared, robot, store, starts, marks),
+        conditions=_by_condition(model, store, starts, compared),
     )
 
 
 def _declared(
-    declared: Dynamics | None, robot: Robot, starts: Recorded, seen: int, marks: Iterable[int]
+    declared: Dynamics | None, robot: Robot, store: Store, starts: Windows, marks: Iterable[int]
 ) -> dict[str, ErrorSummary] | UnsetType:
     """Return the errors of the declared simulator up to each horizon; UNSET for none."""
     if declared is None:
         return UNSET
-    return Compared(robot, roll_out(declared, starts.batches(seen)).path, starts.truth).by_horizon(list(marks))
+    path = roll_along_log(declared, store, starts)
+    return summaries(RolloutErrors.of(robot, path, truth_of(starts)), list(marks))
 
 
-def _at(robot: Robot, paths: dict[str, Trajectory], truth: Trajectory, rows: Tensor, mark: int) -> LogMark:
+def _at(errors: dict[str, RolloutErrors], rows: Tensor, mark: int) -> LogMark:
     """Return errors of the model and the baselines at a horizon over some of the starts."""
-    summaries = {}
-    for name, path in paths.items():
-        q = joint_distance(robot.spec, path.q[rows, mark], truth.q[rows, mark]).double()
-        qd = (path.qd[rows, mark] - truth.qd[rows, mark]).abs().double()
-        summaries[name] = StateErrors(
+    by_model, frame = {}, mark - 1
+    for name, one in errors.items():
+        q, qd = one.errors[rows, frame].double(), one.velocities[rows, frame].abs().double()
+        by_model[name] = StateErrors(
             q=q.mean(0).tolist(), qd=qd.mean(0).tolist(), q_mean=float(q.mean()), qd_mean=float(qd.mean()),
             q_percentiles=percentiles(q.mean(1)), qd_percentiles=percentiles(qd.mean(1)),
         )  # fmt: skip
-    baselines = summaries["persistence"], summaries["constant_velocity"]
+    baselines = by_model["persistence"], by_model["constant_velocity"]
     better = {
-        what: min(getattr(b, what) for b in baselines) / max(getattr(summaries["model"], what), 1e-12)
+        what: min(getattr(b, what) for b in baselines) / max(getattr(by_model["model"], what), 1e-12)
         for what in ("q_mean", "qd_mean")
     }
-    return LogMark(seconds=mark * robot.dt, better_than_baselines=better, **summaries)
+    return LogMark(seconds=mark * errors["model"].spec.dt, better_than_baselines=better, **by_model)
 
 
 def _tossed(
     model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int,
     declared: Dynamics | None,
 ) -> Tossed:  # fmt: skip
-    starts = Recorded.along(store, split, 0, frames, rollouts, _TOSSES)
-    names = tuple(one.name for one in model.conditions)
-    batches = counted(starts.batches(0, names=names), len(starts.windows), "log")
-    done, truth, released = roll_out(model, batches), starts.truth, torch.from_numpy(starts.released)
-    first = compare(robot, done.path.rows(released), truth.rows(released), simulated=False)
+    starts, stride = log_starts(store, split, 0, frames, rollouts)
+    done = timed(lambda: roll_along_log(model, store, starts, _TOSSES))
+    compared, released = RolloutErrors.of(robot, done.path, truth_of(starts)), starts.start == 0
     return Tossed(
-        about=about(model, frames, len(released), seed),
+        about=about(model, frames, starts.count, seed),
         context_frames=0,
         split=split_name(split),
         episodes=len(episodes_in(store, split)),
-        env_steps_per_second=len(released) * frames / done.seconds,
+        env_steps_per_second=starts.count * frames / done.seconds,
         notes=store.header.notes,
-        stride=starts.stride,
-        comparison=compare(robot, done.path, truth, simulated=False),
-        releases=PartialComparison(rollouts=int(released.sum()), comparison=first),
-        calibration=_calibration(model, done.path, starts, 0),
-        declared=_declared(declared, robot, starts, 0, horizons_up_to(frames)),
-        conditions=_by_condition(model, starts, Compared(robot, done.path, truth), frames),
+        stride=stride,
+        comparison=compare(compared, simulated=False),
+        releases=PartialComparison(
+            rollouts=int(released.sum()), comparison=compare(compared.rows(released), simulated=False)
+        ),
+        calibration=_calibration(model, compared, store, starts),
+        declared=_declared(declared, robot, store, starts, horizons_up_to(frames)),
+        conditions=_by_condition(model, store, starts, compared),
     )
 
 
-def _calibration(model: Dynamics, path: Trajectory, starts: Recorded, context: int) -> MemberCalibration | UnsetType:
-    names = tuple(one.name for one in model.conditions)
-    return member_calibration(model, path, starts.truth, next(iter(starts.batches(context, names=names))))
+def _calibration(
+    model: Dynamics, compared: RolloutErrors, store: Store, starts: Windows
+) -> MemberCalibration | UnsetType:
+    first = starts_of(next(starts.batches(_TOSSES)), model, recorded_environments(store, model))
+    return member_calibration(model, compared.predicted, compared.truth, first)
 
 
 def _by_condition(
-    model: Dynamics, starts: Recorded, compared: Compared, frames: int
+    model: Dynamics, store: Store, starts: Windows, compared: RolloutErrors
 ) -> list[ConditionErrors] | UnsetType:
     """Return errors by a model's conditions; UNSET without any, or if the log lacks one of them."""
-    numbers = starts.parameters([one.name for one in model.conditions])
-    return UNSET if numbers is None else errors_by_condition(model.conditions, numbers, compared, frames)
+    numbers = parameters_of(starts, store, [one.name for one in model.conditions])
+    return UNSET if numbers is None else errors_by_condition(model.conditions, numbers, compared, compared.frames)

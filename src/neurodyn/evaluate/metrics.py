@@ -3,18 +3,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.registry import Registry
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.conditions import Condition
-from neurodyn.dynamics.measures import ErrorColumns, constant_velocity, finite_worlds, persistence, position_errors
+from neurodyn.dynamics.measures import finite_worlds
+from neurodyn.dynamics.rollout_errors import RolloutErrors, horizons_up_to
 from neurodyn.evaluate.records import (
     Baselines,
     ConditionBin,
@@ -26,9 +27,7 @@ from neurodyn.evaluate.records import (
     Percentiles,
     RolloutComparison,
 )
-from neurodyn.robots import Robot
 
-HORIZONS = (10, 100, 500, 1000)
 PERCENTILES = (10, 50, 90)
 
 
@@ -44,83 +43,58 @@ class Metric:
 
     unit: str
     title: str
-    compute: Callable[["Compared"], Tensor | None]
+    compute: Callable[[RolloutErrors], Tensor | None]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Predicted and true roll-outs from the same starts.
-
-    Attributes:
-        robot: The robot.
-        predicted: Predicted motion.
-        truth: True motion.
-    """
-
-    robot: Robot
-    predicted: Trajectory
-    truth: Trajectory
-
-    @cached_property
-    def columns(self) -> ErrorColumns:
-        """Groups of position errors."""
-        return ErrorColumns.of(self.robot)
-
-    @cached_property
-    def position_errors(self) -> Tensor:
-        """Position errors of all frames except the first, shape [worlds, T, errors]."""
-        return position_errors(self.robot.spec, self.predicted, self.truth)
-
-    @cached_property
-    def finite(self) -> Tensor:
-        """Whether each roll-out is finite, in prediction and truth, shape [worlds]."""
-        return finite_worlds(self.predicted) & finite_worlds(self.truth)
-
-    @cached_property
-    def errors(self) -> dict[str, Tensor]:
-        """Errors by metric."""
-        by_metric = {name: metric.compute(self) for name, metric in METRICS.items()}
-        return {name: errors for name, errors in by_metric.items() if errors is not None}
-
-    def summary(self, horizon: int, rows: Tensor | None = None) -> ErrorSummary:
-        """Return mean errors up to a horizon over the roll-outs `rows` (None: all finite ones)."""
-        rows = self.finite if rows is None else rows
-        means: dict[str, float | None] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
-        spread: dict[str, Percentiles] = {}
-        for name, errors in self.errors.items():
-            by_world = errors[rows][:, :horizon].double().mean((1, 2))
-            means[name] = float(by_world.mean()) if len(by_world) else None
-            spread[name] = percentiles(by_world)
-        kept = self.position_errors[rows][:, :horizon]
-        single = kept.double().mean((0, 1)).tolist() if len(kept) else None
-        joints: dict[str, float | None] = {
-            name: None if single is None else single[i] for name, i in self.columns.joints().items()
-        }
-        return ErrorSummary(means=means, percentiles=spread, joints=joints)
-
-    def by_horizon(self, marks: list[int], rows: Tensor | None = None) -> dict[str, ErrorSummary]:
-        """Return mean errors up to each horizon."""
-        return {str(mark): self.summary(mark, rows) for mark in marks}
-
-    def curves(self, points: int = 200) -> ErrorCurves:
-        """Return mean and percentiles of the errors at about `points` frames, for plots."""
-        length = self.truth.q.shape[1] - 1
-        frames = torch.linspace(1, length, min(points, length)).long().unique()
-        found = {}
-        for name, errors in self.errors.items():
-            at_end = errors[self.finite][:, frames - 1].double().mean(-1)
-            found[name] = ErrorCurve(
-                mean=at_end.mean(0).tolist() if len(at_end) else [],
-                median=at_end.median(0).values.tolist() if len(at_end) else [],
-                p90=torch.quantile(at_end, 0.9, dim=0).tolist() if len(at_end) else [],
-            )
-        return ErrorCurves(frame=frames.tolist(), by_metric=found)
+def errors_by_metric(compared: RolloutErrors) -> dict[str, Tensor]:
+    """Return the errors of roll-outs by metric, shape [worlds, T, n] each."""
+    by_metric = {name: metric.compute(compared) for name, metric in METRICS.items()}
+    return {name: errors for name, errors in by_metric.items() if errors is not None}
 
 
-def _of_columns(part: str) -> Callable[[Compared], Tensor | None]:
-    def picked(compared: Compared) -> Tensor | None:
-        columns = getattr(compared.columns, part)
-        return compared.position_errors[..., list(columns)] if columns else None
+def summarise(compared: RolloutErrors, horizon: int, rows: Tensor | None = None) -> ErrorSummary:
+    """Return mean errors up to a horizon over the roll-outs `rows` (None: all finite ones)."""
+    return summaries(compared, [horizon], rows)[str(horizon)]
+
+
+def summaries(compared: RolloutErrors, horizons: Sequence[int], rows: Tensor | None = None) -> dict[str, ErrorSummary]:
+    """Return mean errors up to each horizon over the roll-outs `rows` (None: all finite ones)."""
+    rows = compared.finite if rows is None else rows
+    by_metric = {name: errors[rows] for name, errors in errors_by_metric(compared).items()}
+    joints, errors = compared.groups.joints(), compared.errors[rows]
+    return {str(horizon): _summary(by_metric, errors, joints, horizon) for horizon in horizons}
+
+
+def _summary(by_metric: dict[str, Tensor], positions: Tensor, columns: dict[str, int], horizon: int) -> ErrorSummary:
+    means: dict[str, float | None] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
+    spread: dict[str, Percentiles] = {}
+    for name, errors in by_metric.items():
+        by_world = errors[:, :horizon].double().mean((1, 2))
+        means[name] = float(by_world.mean()) if len(by_world) else None
+        spread[name] = percentiles(by_world)
+    single = positions[:, :horizon].double().mean((0, 1)).tolist() if len(positions) else None
+    joints: dict[str, float | None] = {name: None if single is None else single[i] for name, i in columns.items()}
+    return ErrorSummary(means=means, percentiles=spread, joints=joints)
+
+
+def error_curves(compared: RolloutErrors, points: int = 200) -> ErrorCurves:
+    """Return mean and percentiles of the errors at about `points` frames, for plots."""
+    frames = torch.linspace(1, compared.frames, min(points, compared.frames)).long().unique()
+    curves = {}
+    for name, errors in errors_by_metric(compared).items():
+        at_end = errors[compared.finite][:, frames - 1].double().mean(-1)
+        curves[name] = ErrorCurve(
+            mean=at_end.mean(0).tolist() if len(at_end) else [],
+            median=at_end.median(0).values.tolist() if len(at_end) else [],
+            p90=torch.quantile(at_end, 0.9, dim=0).tolist() if len(at_end) else [],
+        )
+    return ErrorCurves(frame=frames.tolist(), by_metric=curves)
+
+
+def _of_columns(part: str) -> Callable[[RolloutErrors], Tensor | None]:
+    def picked(compared: RolloutErrors) -> Tensor | None:
+        columns = getattr(compared.groups, part)
+        return compared.errors[..., list(columns)] if columns else None
 
     return picked
 
@@ -149,41 +123,33 @@ def percentiles(values: Tensor) -> Percentiles:
     return {str(p): value for p, value in zip(PERCENTILES, found, strict=True)}
 
 
-def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
-    """Return the standard horizons within `frames`, and `frames`."""
-    return sorted({mark for mark in marks if mark <= frames} | {frames})
-
-
-def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated: bool) -> RolloutComparison:
+def compare(compared: RolloutErrors, *, simulated: bool) -> RolloutComparison:
     """Return errors of roll-outs and of the baselines.
 
     With a `simulated` truth, its non-finite roll-outs and joint-limit contacts are counted too.
     """
-    compared = Compared(robot, predicted, truth)
-    end = truth.q.shape[1] - 1
-    marks, sound = horizons_up_to(end), finite_worlds(truth)
-    # Baselines average over all roll-outs with a finite truth.
-    persistence_errors, constant_velocity_errors = (
-        Compared(robot, path, truth).by_horizon(marks, sound)
-        for path in (persistence(truth), constant_velocity(truth, robot.dt, robot.spec))
-    )
+    marks, sound = horizons_up_to(compared.frames), finite_worlds(compared.truth)
+    by_horizon = summaries(compared, marks)
     return RolloutComparison(
-        summary=compared.summary(end),
-        by_horizon=compared.by_horizon(marks),
-        finite_fraction=float(finite_worlds(predicted).double().mean()),
+        summary=by_horizon[str(compared.frames)],
+        by_horizon=by_horizon,
+        finite_fraction=compared.finite_fraction,
         simulator_finite_fraction=float(sound.double().mean()) if simulated else UNSET,
-        baselines=Baselines(persistence=persistence_errors, constant_velocity=constant_velocity_errors),
+        baselines=Baselines(  # over all roll-outs with a finite truth
+            persistence=summaries(compared.persistence, marks, sound),
+            constant_velocity=summaries(compared.constant_velocity, marks, sound),
+        ),
         limits={str(mark): _split_by_limits(compared, mark) for mark in marks} if simulated else UNSET,
-        curve=compared.curves(),
+        curve=error_curves(compared),
     )
 
 
-def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
+def touches_limit(spec: StateSpec, truth: Trajectory, horizon: int) -> Tensor:
     """Return whether each true roll-out reaches a joint limit within a horizon, shape [worlds]."""
     q = truth.q[:, : horizon + 1]
     touched = torch.zeros(q.shape[0], dtype=torch.bool)
-    for joint in robot.spec.joints:
-        values = q[..., robot.spec.q_names.index(joint.q_names[0])]
+    for joint in spec.joints:
+        values = q[..., spec.q_names.index(joint.q_names[0])]
         if joint.upper is not None:
             touched |= (values >= joint.upper).any(1)
         if joint.lower is not None:
@@ -191,12 +157,12 @@ def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
     return touched
 
 
-def _split_by_limits(compared: Compared, horizon: int) -> LimitSplit:
-    touched = touches_limit(compared.robot, compared.truth, horizon)
+def _split_by_limits(compared: RolloutErrors, horizon: int) -> LimitSplit:
+    touched = touches_limit(compared.spec, compared.truth, horizon)
     return LimitSplit(
         touching_fraction=float(touched.double().mean()),
-        touching=compared.summary(horizon, compared.finite & touched),
-        not_touching=compared.summary(horizon, compared.finite & ~touched),
+        touching=summarise(compared, horizon, compared.finite & touched),
+        not_touching=summarise(compared, horizon, compared.finite & ~touched),
     )
 
 
@@ -235,7 +201,7 @@ def drawn_conditions(conditions: Sequence[Condition], seed: int) -> Tensor:
 
 
 def errors_by_condition(
-    conditions: Sequence[Condition], numbers: Tensor, compared: Compared, frames: int
+    conditions: Sequence[Condition], numbers: Tensor, compared: RolloutErrors, frames: int
 ) -> list[ConditionErrors]:
     """Return mean errors up to a horizon by thirds of the range of each condition, and beyond it.
 
@@ -249,7 +215,7 @@ def errors_by_condition(
     """
     lower, upper = (torch.tensor([getattr(condition, end) for condition in conditions]) for end in ("lower", "upper"))
     inside = (numbers >= lower) & (numbers <= upper)
-    errors = {name: values[:, :frames].double().mean((1, 2)) for name, values in compared.errors.items()}
+    errors = {name: values[:, :frames].double().mean((1, 2)) for name, values in errors_by_metric(compared).items()}
     by_condition = []
     for column, one in enumerate(conditions):
         others = torch.cat([inside[:, :column], inside[:, column + 1 :]], 1).all(1) & compared.finite

@@ -15,7 +15,7 @@ from neurodyn.core.config import read_config
 from neurodyn.core.description.scene import Plane, Scene, Shape, Terrain
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.batch import Environment, State
-from neurodyn.evaluate.rollouts import ControlSequence
+from neurodyn.dynamics.rollouts import ControlSequence
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 

@@ -397,7 +397,7 @@ class Tossed(LogEvaluation, frozen=True):
 
 
 class ColumnMeans(Result, frozen=True):
-    """Mean absolute errors of a world model; None if no forecast is finite.
+    """Mean absolute errors of a world model's finite forecasts, and the share of these; None if there are none.
 
     `scaled` is the mean over all columns, each in units of its training standard deviation.
     """
@@ -406,6 +406,7 @@ class ColumnMeans(Result, frozen=True):
     q_mean: float | None
     qd_mean: float | None
     scaled: float | None
+    finite_fraction: float
 
 
 class WorldMark(Result, frozen=True):

@@ -29,14 +29,15 @@ from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import displace, finite_worlds
+from neurodyn.dynamics.rollout_errors import RolloutErrors, horizons_up_to
+from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.calibration import member_calibration
 from neurodyn.evaluate.metrics import (
-    Compared,
     compare,
     drawn_conditions,
     errors_by_condition,
-    horizons_up_to,
     percentiles,
+    summaries,
 )
 from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
 from neurodyn.evaluate.records import (
@@ -49,7 +50,7 @@ from neurodyn.evaluate.records import (
     Simulated,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
+from neurodyn.evaluate.rollouts import RolloutResult, about, timed
 from neurodyn.learn.devices import threads
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
@@ -144,7 +145,7 @@ class _Simulate:
             if size not in self._warm:  # compile kernels and fill caches before timing
                 self._warm.add(size)
                 follow(dynamics, replace(asked.batch, drive=asked.batch.drive.until(2)))
-            return roll_out(dynamics, [asked.batch])
+            return timed(lambda: follow(dynamics, asked.batch))
 
     @cached_property
     def _declared(self) -> AnalyticDynamics:
@@ -194,7 +195,7 @@ def reference_errors(robot: Robot, rollouts: Mapping[str, RolloutResult]) -> Ref
     truth = rollouts["passive"].path.rows(slice(0, count))
 
     def errors(name: str) -> dict[str, ErrorSummary]:
-        return Compared(robot, rollouts[name].path, truth).by_horizon(marks)
+        return summaries(RolloutErrors.of(robot, rollouts[name].path, truth), marks)
 
     return ReferenceErrors(rollouts=count, half_step=errors("half_step"), perturbed=errors("perturbed"))
 
@@ -283,7 +284,7 @@ def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
         with torch.no_grad():
             follow(model, RolloutBatch(batch.past, batch.drive.until(2), batch.environment))
     with threads(1):
-        return roll_out(model, tracked(batches))
+        return timed(lambda: Trajectory.joined([follow(model, batch) for batch in tracked(batches)]))
 
 
 def beside_simulator(
@@ -343,9 +344,11 @@ def beside_simulator(
     if wild is not None and found_driven is not None:
         path, true = found_driven.path, truths["driven"].path
         motion = PartialComparison(
-            rollouts=path.worlds, seed=seed + 1, comparison=compare(robot, path, true, simulated=True),
+            rollouts=path.worlds,
+            seed=seed + 1,
+            comparison=compare(RolloutErrors.of(robot, path, true), simulated=True),
             calibration=member_calibration(model, path, true, wild.rows(slice(0, _DRAWN_OUT))),
-        )  # fmt: skip
+        )
     # Contacts and controllers change the energy.
     conserves = robot.fixed_base and not where.grounded and drive.target is None
     return Simulated(
@@ -353,7 +356,7 @@ def beside_simulator(
         ground=where.name,
         starts=where.starts,
         hold=None if drive.kp is None or drive.kd is None else [float(x[0, 0]) for x in (drive.kp, drive.kd)],
-        comparison=compare(robot, found.path, truth.path, simulated=True),
+        comparison=compare(RolloutErrors.of(robot, found.path, truth.path), simulated=True),
         reference_errors=reference_errors(robot, truths) if count else None,
         energy=energy_drift(robot, found.path, truth.path) if conserves else None,
         driven=motion,
@@ -432,8 +435,9 @@ def by_condition(
     parameters = WorldParameters(tuple(one.name for one in conditions), numbers)
     batch = starts.rows(slice(None))
     batch = RolloutBatch(batch.past, batch.drive, replace(starts.environment, parameters=parameters))
-    paths = [roll_out(dynamics, [batch]).path for dynamics in (model, truth)]
-    return errors_by_condition(conditions, numbers, Compared(robot, *paths), frames)
+    with torch.no_grad():
+        paths = [follow(dynamics, batch) for dynamics in (model, truth)]
+    return errors_by_condition(conditions, numbers, RolloutErrors.of(robot, *paths), frames)
 
 
 def _simulator_of(robot: Robot, conditions: Sequence[Condition]) -> Dynamics | None:

@@ -19,9 +19,9 @@ from neurodyn.core.seeds import generator
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.guard import Fault, state_fault
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.rollouts import ControlSequence
 from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
 from neurodyn.evaluate.records import LongRun, Stability
-from neurodyn.evaluate.rollouts import ControlSequence
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds

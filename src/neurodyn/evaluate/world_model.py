@@ -12,14 +12,18 @@ from neurodyn.core.progress import stage, tell, tracked
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.conditions import known_conditions
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import RolloutBatch, recorded_environments, starts_of
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.dynamics.world_model.termination import FRAMES, Alarms, alarms_along
 from neurodyn.evaluate import calibration
-from neurodyn.evaluate.calibration import Forecasts
+from neurodyn.evaluate.calibration import BATCH, ColumnErrors, forecast_along
 from neurodyn.evaluate.records import (
     PERSISTENCE,
+    ColumnMeans,
     ErrorSummary,
     EventScores,
     Failures,
@@ -28,24 +32,23 @@ from neurodyn.evaluate.records import (
     WorldMark,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import MOST, Recorded, RolloutBatch, about, roll_out, split_name
+from neurodyn.evaluate.rollouts import MOST, about, groups_of, log_starts, roll_along_log, split_name, thin, timed
 
 _VALUES = 40_000_000  # errors in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)
 _SUBSET = 1000
-_BATCH = 1024
 
 
 @torch.no_grad()
-def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores]:
+def contact_scores(model: WorldModel, store: Store, starts: Windows) -> dict[str, EventScores]:
     """Return scores of each contact over all frames of labelled windows, at a probability threshold of one half."""
     if not model.spec.nc:
         return {}
-    chances, labels, context = [], [], starts.context
-    for windows, batch in zip(starts.windows, calibration.measured_starts(model, starts), strict=True):
-        assert windows.contacts is not None  # a model with contacts has a log with labels
-        labels.append(windows.contacts[:, context + 1 :].flatten(0, 1))
-        chances.append(_chances(model, batch).flatten(0, 1))
+    chances, labels, environments = [], [], recorded_environments(store, model)
+    for part in starts.batches(BATCH):
+        assert part.contacts is not None  # a model with contacts has a log with labels
+        labels.append(part.contacts[:, 1:].flatten(0, 1))
+        chances.append(_chances(model, starts_of(part, model, environments)).flatten(0, 1))
     raised, is_so = torch.cat(chances) > 0.5, torch.cat(labels) > 0.5
     return {name: _scores(raised[:, i], is_so[:, i]) for i, name in enumerate(model.spec.contacts)}
 
@@ -113,23 +116,23 @@ def forecast_log(
     context = max([model.spec.context, *(other.spec.context for other in others.values())])
     frames = horizon or _horizon(model, store, split, context)
     most = min(rollouts or MOST, max(100, _VALUES // (frames * model.observation.size)))
-    starts = Recorded.along(store, split, context, frames, most, _BATCH)
+    starts, _ = log_starts(store, split, context, frames, most)
     with stage(0.0, 0.4, "forecasts"):
-        forecasts = Forecasts.along(model, starts)
-    by_model = {"model": forecasts.error, PERSISTENCE: forecasts.persistence}
+        forecasts = forecast_along(model, store, starts)
+    by_model = {"model": forecasts.compared, PERSISTENCE: forecasts.compared.persistence}
     with stage(0.4, 0.7):
         for name, other in tracked(others.items(), "forecasts beside it"):
-            by_model[name] = Forecasts.along(other, starts).error.nan_to_num(torch.inf)
+            by_model[name] = forecast_along(other, store, starts).compared
     seconds = {round(s / model.spec.dt) for s in _SECONDS}
     marks = sorted({m for m in (*seconds, *calibration.MARKS) if 0 < m <= frames} | {frames})
-    few = starts.thinned(_SUBSET)
+    few = thin(starts, _SUBSET)
     kept = forecasts.error[forecasts.finite].abs()
     tell(0.7, "contacts and failures")
-    events, failures = contact_scores(model, few), UNSET
+    events, failures = contact_scores(model, store, few), UNSET
     if model.terminates:
         events["termination"], failures = failure_scores(model, store, split, context)
     with stage(0.8, 0.95, "noise"):
-        noise = calibration.with_noise(model, few, marks, seed)
+        noise = calibration.with_noise(model, store, few, marks, seed)
     tell(0.95, "out of distribution")
     nothing: dict[str, float | None] = {"base_position_m": 0.0, "base_orientation_rad": 0.0}
     return ForecastEvaluation(
@@ -138,7 +141,7 @@ def forecast_log(
         context_frames=context,
         split=split_name(split),
         episodes=len(episodes_in(store, split)),
-        env_steps_per_second=_speed(model, few, frames),
+        env_steps_per_second=few.count * frames / timed(lambda: roll_along_log(model, store, few, BATCH)).seconds,
         notes=store.header.notes,
         summary=ErrorSummary(means={**nothing, **_joint_means(model, kept)}),
         by_horizon={str(m): ErrorSummary(means=_joint_means(model, kept[:, :m])) for m in marks},
@@ -151,15 +154,15 @@ def forecast_log(
             str(m): WorldMark(
                 seconds=m * model.spec.dt,
                 starts=int(forecasts.finite.sum()),
-                by_model={name: forecasts.means(errors[forecasts.finite, m - 1]) for name, errors in by_model.items()},
+                by_model=_means(forecasts, by_model, m, forecasts.finite),
             )
             for m in marks
         },
-        groups=_by_group(forecasts, starts, marks),
+        groups=_by_group(forecasts, groups_of(starts, store), marks),
         by_frame=_by_frame(forecasts, by_model),
         coverage={str(m): calibration.coverage_at(forecasts, m) for m in marks},
         epistemic={str(m): calibration.ranks_at(forecasts, m) for m in marks},
-        out_of_distribution=calibration.out_of_distribution(model, few),
+        out_of_distribution=calibration.out_of_distribution(model, store, few),
         noise=noise,
         events=events,
         failures=failures,
@@ -187,32 +190,30 @@ def _joint_means(model: WorldModel, errors: Tensor) -> dict[str, float | None]:
     return means
 
 
-def _by_group(forecasts: Forecasts, starts: Recorded, marks: list[int]) -> dict[str, WorldGroup]:
-    both = {"model": forecasts.error, PERSISTENCE: forecasts.persistence}
+def _means(
+    forecasts: ColumnErrors, by_model: Mapping[str, RolloutErrors], frame: int, rows: Tensor
+) -> dict[str, ColumnMeans]:
+    return {
+        name: calibration.column_means(errors, frame, rows, forecasts.scale, forecasts.varying)
+        for name, errors in by_model.items()
+    }
+
+
+def _by_group(forecasts: ColumnErrors, members: Mapping[str, Tensor], marks: list[int]) -> dict[str, WorldGroup]:
+    both = {"model": forecasts.compared, PERSISTENCE: forecasts.compared.persistence}
     groups = {}
-    for name, members in starts.groups().items():
-        rows = torch.from_numpy(members) & forecasts.finite
-        groups[name] = WorldGroup(
-            starts=int(rows.sum()),
-            marks={str(m): {who: forecasts.means(errors[rows, m - 1]) for who, errors in both.items()} for m in marks},
-        )
+    for name, rows in members.items():
+        kept = rows & forecasts.finite
+        by_mark = {str(m): _means(forecasts, both, m, kept) for m in marks}
+        groups[name] = WorldGroup(starts=int(kept.sum()), marks=by_mark)
     return groups
 
 
-def _by_frame(forecasts: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    """Return the mean error over all columns in their standard deviations, by frame."""
+def _by_frame(forecasts: ColumnErrors, by_model: Mapping[str, RolloutErrors]) -> dict[str, list[float]]:
+    """Return the mean error over all columns in their standard deviations, by frame, of finite forecasts."""
     curves: dict[str, list[float]] = {}
-    if not bool(forecasts.finite.any()):
-        return curves
     for name, errors in by_model.items():
-        picked = errors[forecasts.finite].abs().double().mean(0) / forecasts.model.state_scale
-        curves[name] = (
-            picked[:, forecasts.model.varying].mean(-1).nan_to_num(posinf=torch.finfo(torch.float64).max).tolist()
-        )
+        rows = forecasts.finite & errors.finite
+        if bool(rows.any()):
+            curves[name] = forecasts.scaled(errors.columns[rows].double()).mean(0).tolist()
     return curves
-
-
-def _speed(model: WorldModel, starts: Recorded, frames: int) -> float:
-    """Return forecast frames per second; a frame includes all members."""
-    batches = list(calibration.measured_starts(model, starts))
-    return sum(len(w.group) for w in starts.windows) * frames / roll_out(model, batches).seconds

@@ -24,6 +24,7 @@ from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -64,7 +65,6 @@ from neurodyn.identify.stages import (
     trimmed,
 )
 from neurodyn.learn.devices import threads as torch_threads
-from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.loop import other_data
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
@@ -346,7 +346,7 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
         InputError: Nothing moves, or no episode is as long as a window.
     """
     spec = store.header.spec
-    windows = fit_windows(store, Split.TRAIN, min(_WINDOW, int(store.lengths.max())), most=_MOST)
+    windows = select_windows(store, Split.TRAIN, min(_WINDOW, int(store.lengths.max())), most=_MOST)
     noise = estimate_noise(spec, windows)
     counts = tuple(
         len(episodes_of(store, split)) if split is not Split.TEST else len(store.episodes(split))
@@ -371,7 +371,7 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
     return check
 
 
-def _joint(robot: Robot, windows: FitWindows, name: str, noise: float) -> JointLog:
+def _joint(robot: Robot, windows: Windows, name: str, noise: float) -> JointLog:
     spec = robot.spec
     row, dof = spec.q_names.index(name), spec.qd_names.index(name)
     q, qd = windows.q[..., row], windows.qd[..., dof]

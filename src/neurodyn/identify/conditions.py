@@ -25,7 +25,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
-from neurodyn.data.windows import WindowIndex
+from neurodyn.data.windows import WindowIndex, select_windows
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window, WorldParameters
 from neurodyn.dynamics.coordinates import position_difference
@@ -34,7 +34,6 @@ from neurodyn.identify.adaptation_result import AdaptedQuantity
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
-from neurodyn.learn.fit_windows import fit_windows
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.reproduction import TrainingAgain
@@ -227,7 +226,7 @@ class _Fit:
         self.frames = max(1, min(round(settings.seconds / spec.dt), longest))
         total = WindowIndex(store, episodes_in(store, split), context + self.frames).count
         stride = max(self.frames, -(-total // settings.windows))
-        windows = fit_windows(store, split, context + self.frames, stride=stride, most=total)
+        windows = select_windows(store, split, context + self.frames, stride=stride, most=total)
         gravity_and_ground = RecordedEnvironments(store).at(windows.ground)
         known = store.header.fingerprint is not None or windows.ground is not None
         self._environment = gravity_and_ground if known else Environment()

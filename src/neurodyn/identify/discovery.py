@@ -17,10 +17,10 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import present_work, stage, tell, tracked
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.learner import GradientLearner, LoopView, OptimiserStep, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.manifest import RunRecord
@@ -29,7 +29,7 @@ from neurodyn.learn.plan import TrainingBudget
 from neurodyn.multibody.articulated import Tree
 
 
-def default_candidates(dynamics: HybridDynamics, windows: FitWindows, hidden: tuple[int, ...]) -> Blueprint:
+def default_candidates(dynamics: HybridDynamics, windows: Windows, hidden: tuple[int, ...]) -> Blueprint:
     """Return a network on the torque of each scalar joint, with all motions and controls as inputs."""
     spec = dynamics.spec
     single = [joint for joint in spec.joints if joint.scalar]
@@ -47,7 +47,7 @@ def default_candidates(dynamics: HybridDynamics, windows: FitWindows, hidden: tu
     )
 
 
-def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: FitWindows) -> dict[str, float]:
+def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: Windows) -> dict[str, float]:
     """Return the typical torque of each velocity coordinate in the log: inertia times acceleration."""
     nominal = mechanism.quantities()
     tree = Tree(mechanism, nominal.__getitem__)
@@ -64,7 +64,7 @@ def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: FitWindows) -> 
     return sizes
 
 
-def scaled(blueprint: Blueprint, windows: FitWindows, dynamics: HybridDynamics) -> Blueprint:
+def scaled(blueprint: Blueprint, windows: Windows, dynamics: HybridDynamics) -> Blueprint:
     """Return networks whose inputs are divided by their root mean square in the log, unless a scale is given."""
     spec = dynamics.spec
     values = {f"q.{name}": windows.q[..., i] for i, name in enumerate(spec.q_names)}
@@ -240,8 +240,8 @@ class Discovery:
 
 def discover(
     dynamics: HybridDynamics,
-    train: FitWindows,
-    held_out: FitWindows,
+    train: Windows,
+    held_out: Windows,
     settings: DiscoverySettings | None = None,
     candidates: Blueprint | None = None,
     *,
@@ -312,8 +312,8 @@ class _DiscoveryProblem:
     """Data and settings that all blueprints share."""
 
     dynamics: HybridDynamics
-    train: FitWindows
-    held_out: FitWindows
+    train: Windows
+    held_out: Windows
     settings: DiscoverySettings
 
 
@@ -375,7 +375,7 @@ class _DiscoveryNetworks(GradientLearner):
             self.weights.copy_(saved["weights"])
         self._optimiser.load_state_dict(saved["optimiser"])
 
-    def _error(self, windows: FitWindows) -> Tensor:
+    def _error(self, windows: Windows) -> Tensor:
         start = State(windows.q[:, 0], windows.qd[:, 0])
         path = self._model.simulate(start, windows.control, self._values, self.weights)
         positions = position_difference(self._model.spec, path.q[:, 1:], windows.q[:, 1:])

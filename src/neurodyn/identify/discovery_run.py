@@ -15,6 +15,7 @@ from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
+from neurodyn.data.windows import select_windows
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
@@ -22,7 +23,6 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.discovery import DiscoverySettings, discover
 from neurodyn.identify.requests import DiscoverRequest
 from neurodyn.learn.devices import threads as torch_threads
-from neurodyn.learn.fit_windows import fit_windows
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import show_results
 from neurodyn.learn.neural.train import require_data
@@ -84,8 +84,8 @@ def discover_run(
         known, seen = dynamics.training_range, training_range(store)
         dynamics.training_range = seen if known is None else known.joined(seen)
         frames = settings.horizon
-        train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
-        held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
+        train = select_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
+        held_out = select_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
         with torch_threads(1):  # keeps the order of sums; roll-outs use separate threads
             discovery = discover(
                 dynamics, train, held_out, settings, candidates, run=out, record=record, resume=going_on

@@ -19,6 +19,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory, Window
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -32,11 +33,11 @@ from neurodyn.dynamics.measures import (
     joint_distance,
     persistence,
 )
+from neurodyn.dynamics.rollouts import context_of
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.starts import Start, frames_before, started
-from neurodyn.learn.fit_windows import FitWindows, fit_windows
 
-Forecast = Callable[[FitWindows, int], Trajectory]
+Forecast = Callable[[Windows, int], Trajectory]
 """Maps windows and their number of past frames to the T + 1 states from the last past frame on."""
 
 
@@ -76,11 +77,11 @@ def hybrid_forecast(
     history = dynamics.spec.context
     before = frames_before(context, history)
 
-    def forecast(windows: FitWindows, frames: int) -> Trajectory:
+    def forecast(windows: Windows, frames: int) -> Trajectory:
         cut = windows.cut(frames - before)
         future = started(dynamics, cut, context, start, noise, environments, history=history)
         environment = environments.at(future.ground)
-        return dynamics.rollout(future.context(), future.control, environment)
+        return dynamics.rollout(context_of(future), future.control, environment)
 
     return forecast
 
@@ -88,7 +89,7 @@ def hybrid_forecast(
 def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forecast:
     """Return the forecast of another model, from the logged state and as much history as it uses."""
 
-    def forecast(windows: FitWindows, frames: int) -> Trajectory:
+    def forecast(windows: Windows, frames: int) -> Trajectory:
         context = min(model.spec.context, frames)
         part = windows.cut(frames - context)
         q, qd, control = (x.float() for x in (part.q, part.qd, part.control))
@@ -104,7 +105,7 @@ def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forec
 def baselines(spec: StateSpec) -> dict[str, Forecast]:
     """Return the persistence and constant-velocity baselines."""
 
-    def truth(windows: FitWindows, frames: int) -> Trajectory:
+    def truth(windows: Windows, frames: int) -> Trajectory:
         part = windows.cut(frames)
         return Trajectory(part.q, part.qd)
 
@@ -116,7 +117,7 @@ def baselines(spec: StateSpec) -> dict[str, Forecast]:
 
 @torch.no_grad()
 def forecast_errors(
-    models: Mapping[str, Forecast], spec: StateSpec, windows: FitWindows, context: int, seconds: tuple[float, ...]
+    models: Mapping[str, Forecast], spec: StateSpec, windows: Windows, context: int, seconds: tuple[float, ...]
 ) -> HeldOut:
     """Evaluate forecasts on windows.
 
@@ -148,7 +149,7 @@ def forecast_errors(
     )  # fmt: skip
 
 
-def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, rows: Tensor) -> CoordinateErrors:
+def _means(path: Trajectory, truth: Windows, spec: StateSpec, frame: int, rows: Tensor) -> CoordinateErrors:
     if not bool(rows.any()):
         return CoordinateErrors()
     q = joint_distance(spec, path.q[rows, frame], truth.q[rows, frame]).mean(0)
@@ -162,7 +163,7 @@ def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, row
 @torch.no_grad()
 def noise_floor(
     dynamics: HybridDynamics,
-    windows: FitWindows,
+    windows: Windows,
     past: int,
     noise: Noise,
     environments: RecordedEnvironments,
@@ -191,8 +192,8 @@ def noise_floor(
 
 
 def own_motion(
-    dynamics: HybridDynamics, windows: FitWindows, noise: Noise, environments: RecordedEnvironments, seed: int
-) -> FitWindows:
+    dynamics: HybridDynamics, windows: Windows, noise: Noise, environments: RecordedEnvironments, seed: int
+) -> Windows:
     """Return the model's own motion in windows as measured with white noise; non-finite roll-outs are left out."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
     environment = environments.at(windows.ground)
@@ -262,7 +263,7 @@ def whole_runs(
     *,
     frames: int,
     past: int,
-    perfect: tuple[Forecast, Callable[[FitWindows], FitWindows]] | None = None,
+    perfect: tuple[Forecast, Callable[[Windows], Windows]] | None = None,
 ) -> list[RunFit]:
     """Roll models out over up to three of the longest runs of a split, `frames` at a time, each after `past` frames.
 
@@ -273,7 +274,7 @@ def whole_runs(
     most = max(1, round(_SECONDS / (frames * dt)))
     runs = []
     for episode in _longest(store, episodes_in(store, split), past + frames):
-        run = fit_windows(store.select([episode]), None, past + frames, stride=frames, most=_ALL)
+        run = select_windows(store.select([episode]), None, past + frames, stride=frames, most=_ALL)
         run = run.rows(torch.arange(min(run.count, most)))
         logged, floor = run.cut(past), []
         if perfect is not None:

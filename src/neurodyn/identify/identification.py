@@ -24,6 +24,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
+from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
@@ -64,7 +65,6 @@ from neurodyn.identify.sensors import LogSensors, behind_log
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, frames_before, start_of, started
 from neurodyn.learn.devices import threads as torch_threads
-from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data
 from neurodyn.learn.metrics import MetricsLog
@@ -262,7 +262,7 @@ class _Identification:
     def _residuals(self, model: HybridDynamics) -> Residuals:
         settings, store = self.settings, self.problem.store
         past = self.history if model.memory else 0
-        windows = fit_windows(
+        windows = select_windows(
             store, Split.TRAIN, past + self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
             seed=settings.seed,
         ).after(past)  # fmt: skip
@@ -356,10 +356,10 @@ class _Identification:
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
-    def _started_windows(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
+    def _started_windows(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> Windows:
         moving = self.settings.moving if self.settings.network.moving else None
         before = frames_before(self.context, self.history)
-        windows = fit_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
+        windows = select_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
         begun = started(model, windows, self.context, self.start, noise, self.environments, history=self.history)
         return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
 
@@ -425,7 +425,9 @@ class _Identification:
         if residuals.measured is None:
             return {}
         store, fitted_noise = self.problem.store, residuals.scale[-len(residuals.measured.channels) :]
-        windows = fit_windows(store, held_out_split(store), self.frames, stride=self.frames, most=self.settings.windows)
+        windows = select_windows(
+            store, held_out_split(store), self.frames, stride=self.frames, most=self.settings.windows
+        )
         try:
             measured = self.sensing.measured(residuals.dynamics, windows)
         except InputError as error:
@@ -476,7 +478,7 @@ class _Identification:
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
-        windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
+        windows = select_windows(store, split, past + frames, most=self.settings.rollouts)
         errors = forecast_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
@@ -495,7 +497,7 @@ class _Identification:
     def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
         """Return one held-out window with motion, and the forecast of each model for it."""
         store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
-        windows = fit_windows(store, held_out_split(store), past + self.frames, most=200)
+        windows = select_windows(store, held_out_split(store), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
         row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}

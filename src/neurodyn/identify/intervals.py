@@ -4,19 +4,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.parameter import CONFIDENCE
+from neurodyn.core.description.parameter import student_t
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.windows import Blocks, blocks_of
 from neurodyn.identify.least_squares import Weights, assemble, levenberg_marquardt, moved, reduce, step
 from neurodyn.identify.residuals import Normal, Point, Residuals
-from neurodyn.learn.fit_windows import FitWindows
-
-ENOUGH_LOGS = 10
-"""Number of logs from which on each log is one block."""
 
 ILL_CONDITIONED = 1e4
 _NULL = 1e-6
@@ -24,46 +20,6 @@ _NULL = 1e-6
 _UNSEEN = 1e-2
 _INFLATED = 10.0
 """Ratio of marginal to conditional standard deviation beyond which only a combination is identified."""
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """A partition of windows into independent blocks.
-
-    Attributes:
-        of_window: Block of each window, int64, shape [W].
-        count: Number of blocks.
-        logs: Whether blocks are whole logs.
-    """
-
-    of_window: Tensor
-    count: int
-    logs: bool
-
-    @property
-    def text(self) -> str:
-        """Number and kind, for example "12 logs"."""
-        return f"{self.count} {'logs' if self.logs else 'stretches of logs'}"
-
-    def sums(self, rows: Tensor) -> Tensor:
-        """Return the sums over the blocks of values by window, [W, n] to [blocks, n]."""
-        return rows.new_zeros(self.count, rows.shape[1]).index_add(0, self.of_window, rows)
-
-
-def blocks_of(windows: FitWindows) -> Blocks:
-    """Return the blocks of windows: whole logs if there are enough, else stretches of about cbrt(W) windows."""
-    if len(windows.logs) >= ENOUGH_LOGS:
-        return Blocks(windows.log, len(windows.logs), True)
-    length = max(1, round(windows.count ** (1.0 / 3.0)))
-    order = np.lexsort((windows.places[:, 1], windows.places[:, 0], windows.log.numpy()))
-    block, of_window = -1, torch.zeros(windows.count, dtype=torch.long)
-    for log in range(len(windows.logs)):
-        rows = [int(k) for k in order if int(windows.log[k]) == log]
-        parts = max(1, round(len(rows) / length))
-        for stretch in np.array_split(np.array(rows), parts):
-            block += 1
-            of_window[torch.from_numpy(stretch)] = block
-    return Blocks(of_window, block + 1, False)
 
 
 @dataclass(frozen=True)
@@ -147,13 +103,6 @@ class _System:
     gradient: Tensor
     scores: Tensor
     by_window: Tensor
-
-
-def student_t(degrees: int) -> float:
-    """Return the half width of the confidence interval in standard deviations."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(max(1, degrees), 0.5 + 0.5 * CONFIDENCE))
 
 
 def identifiability(residuals: Residuals, point: Point) -> Identifiability:

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.parameter import student_t
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, blocks_of, select_windows
 from neurodyn.dynamics.batch import Trajectory, present_state
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.rollouts import context_of
 from neurodyn.identify.adaptation_result import UnexplainedCoordinate
-from neurodyn.identify.intervals import blocks_of, student_t
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.stages import environments_of
-from neurodyn.learn.fit_windows import FitWindows, fit_windows
 
 _FEW = 3
 """Number of blocks below which a spread is meaningless, and a rung must be better by `_CLEARLY` instead."""
@@ -41,7 +42,7 @@ class HeldOutErrors:
 
     positions: Tensor
     seconds: tuple[float, ...]
-    windows: FitWindows
+    windows: Windows
 
     def groups(self, spec: StateSpec) -> dict[str, list[float]]:
         """Return the mean error at each horizon: of the base's position and orientation, and of the joints.
@@ -76,7 +77,7 @@ class Judgement:
 
 def held_out_windows(
     store: Store, split: int, past: int, seconds: Sequence[float], each: int
-) -> tuple[FitWindows, tuple[float, ...]]:
+) -> tuple[Windows, tuple[float, ...]]:
     """Return windows of a split with `past` frames before them, and the horizons [s] that its episodes reach.
 
     `each` is the largest number of windows per episode.
@@ -90,13 +91,13 @@ def held_out_windows(
             f"log of {store.header.robot!r}: its held-out episodes are shorter than {min(frames) + past} frames; "
             "valid: longer ones, or shorter horizons in the settings"
         )
-    windows = fit_windows(store, split, past + max(fitting), most=each * len(episodes))
+    windows = select_windows(store, split, past + max(fitting), most=each * len(episodes))
     return windows.after(past), tuple(dict.fromkeys(frame * dt for frame in fitting))
 
 
 @torch.no_grad()
 def held_out_errors(
-    dynamics: HybridDynamics, store: Store, windows: FitWindows, seconds: tuple[float, ...]
+    dynamics: HybridDynamics, store: Store, windows: Windows, seconds: tuple[float, ...]
 ) -> HeldOutErrors:
     """Roll out a model along held-out windows from their states, with motors settled by the commands before."""
     path = rolled(dynamics, store, windows)
@@ -106,10 +107,10 @@ def held_out_errors(
 
 
 @torch.no_grad()
-def rolled(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Trajectory:
+def rolled(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajectory:
     """Return roll-outs along windows."""
     where = environments_of(store, dynamics).at(windows.ground)
-    context = windows.context()
+    context = context_of(windows)
     if not dynamics.memory:
         context = present_state(context)
     return dynamics.simulate(context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where)
@@ -146,9 +147,7 @@ _ENOUGH = 8
 
 
 @torch.no_grad()
-def unexplained(
-    dynamics: HybridDynamics, store: Store, windows: FitWindows, noise: Noise
-) -> list[UnexplainedCoordinate]:
+def unexplained(dynamics: HybridDynamics, store: Store, windows: Windows, noise: Noise) -> list[UnexplainedCoordinate]:
     """Return the roll-out errors over the length of the windows by coordinate, the least explained first."""
     path = rolled(dynamics, store, windows)
     errors = position_difference(dynamics.spec, path.q[:, -1], windows.q[:, -1])
@@ -156,7 +155,7 @@ def unexplained(
 
 
 def unexplained_coordinates(
-    spec: StateSpec, windows: FitWindows, errors: Tensor, touching: Tensor, noise: Noise
+    spec: StateSpec, windows: Windows, errors: Tensor, touching: Tensor, noise: Noise
 ) -> list[UnexplainedCoordinate]:
     """Describe the errors at the end of windows by coordinate, the least explained first.
 
@@ -199,7 +198,7 @@ def beyond_noise(
     return any(one.diverged > 0 or (one.error or 0.0) > times * float(explained[one.name]) for one in coordinates)
 
 
-def signals(spec: StateSpec, joint: JointSpec, windows: FitWindows) -> dict[str, Tensor]:
+def signals(spec: StateSpec, joint: JointSpec, windows: Windows) -> dict[str, Tensor]:
     """Return a joint's signals at the start of windows, which its error may depend on, by name, shape [W] each."""
     values = {f"q.{name}": windows.q[:, 0, spec.q_names.index(name)] for name in joint.q_names}
     for name in joint.qd_names:
@@ -220,7 +219,7 @@ def _correlations(errors: Tensor, inputs: dict[str, Tensor]) -> dict[str, float]
     return {name: correlations[name] for name in strong[:_MOST]}
 
 
-def _touching(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Tensor:
+def _touching(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
     """Return whether a contact point is in the ground at the start of each window, bool, shape [W]."""
     layout = dynamics.contact_points
     ground = environments_of(store, dynamics).at(windows.ground).ground

@@ -10,13 +10,13 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.progress import present_work
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.adaptation_settings import AdaptationSettings
 from neurodyn.identify.default_quantities import effort
 from neurodyn.identify.ladder import rolled
 from neurodyn.identify.stages import FitModel, environments_of
-from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog
@@ -29,7 +29,7 @@ _SIZE = 0.05
 """Scale of a network's torque, as a share of the joint's largest."""
 
 
-def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSettings) -> Blueprint:
+def joint_networks(model: FitModel, windows: Windows, settings: AdaptationSettings) -> Blueprint:
     """Return a network on the torque of each scalar joint, with the joint's motion, command and past as inputs."""
     spec, networks = model.robot.spec, []
     for index, link in enumerate(model.mechanism.links):
@@ -72,8 +72,8 @@ def with_networks(
         metrics: The metrics of the run.
     """
     frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
-    train = fit_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
-    held_out = fit_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
+    train = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
+    held_out = select_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
     config = EngineConfig(
         substeps=plain.config.substeps, contact=plain.config.contact, blueprint=joint_networks(model, train, settings),
         context=past,
@@ -100,7 +100,7 @@ def with_networks(
 
 
 @torch.no_grad()
-def residual_scale(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Tensor:
+def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
     """Return the median error of each position and velocity, shape [2 nv]."""
     path = rolled(dynamics, store, windows)
     q = position_difference(dynamics.spec, path.q[:, 1:], windows.q[:, 1:])

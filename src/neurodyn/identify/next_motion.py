@@ -21,11 +21,11 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.identify.adaptation_result import NextMotion
 from neurodyn.identify.default_quantities import effort
 from neurodyn.identify.stages import AdaptedFit, Fitting
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds
 
@@ -120,23 +120,19 @@ def _within(robot: Robot, q: Tensor, qd: Tensor) -> bool:
     return bool((1.0 - 2.0 * (x * x + y * y) > _FLAT).all())
 
 
-def _pieces(fitting: Fitting, q: Tensor, qd: Tensor, commands: Tensor) -> FitWindows:
+def _pieces(fitting: Fitting, q: Tensor, qd: Tensor, commands: Tensor) -> Windows:
     past, size = fitting.past, max(3, round(_PIECE / fitting.spec.dt))
     length = past + size
     starts = range(0, max(1, len(commands) - length + 1), size)
     rows = [slice(first, first + length + 1) for first in starts]
-    places = np.array([[0, first] for first in starts])
-    none = torch.zeros(len(rows), dtype=torch.long)
     controls = torch.stack([commands[first : first + length] for first in starts])
-    windows = FitWindows(
-        torch.stack([q[r] for r in rows]), torch.stack([qd[r] for r in rows]), controls, None, none, ("",), places
-    )
-    return windows.after(past) if past else windows
+    windows = Windows(torch.stack([q[r] for r in rows]), torch.stack([qd[r] for r in rows]), controls)
+    return windows.after(past)
 
 
-def _information(fitting: Fitting, windows: FitWindows, x: Tensor) -> Tensor:
+def _information(fitting: Fitting, windows: Windows, x: Tensor) -> Tensor:
     """Return the information of windows on the coordinates, shape [n, n], without priors."""
-    residuals = fitting.residuals(replace(windows, measured=None))
+    residuals = fitting.residuals(replace(windows, readings=None))
     return residuals.normal(residuals.start(x[None])).matrix[0].sum(0)
 
 

@@ -13,12 +13,12 @@ from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.sensors import QUATERNION, Sensors, Stream, channel_noise, stream_of
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
 from neurodyn.geometry import rotation
-from neurodyn.learn.fit_windows import FitWindows
 
 _LONGEST = 0.1
 """Default upper bound of a delay [s]."""
@@ -88,7 +88,7 @@ class ComparedReadings:
         dynamics: HybridDynamics,
         sensors: Sensors,
         streams: Sequence[Stream],
-        windows: FitWindows,
+        windows: Windows,
         free: Sequence[Parameter] = (),
     ) -> "ComparedReadings":
         """Return the readings of sensors in windows, with the sensors' `free` quantities.
@@ -100,8 +100,8 @@ class ComparedReadings:
         mounted = mounted_sensors(sensors, streams)
         observation = SensorModel(dynamics, mounted, tuple(spec.name for spec in free))
         columns = _columns(sensors, streams)
-        assert windows.measured is not None
-        readings = windows.measured[:, :-1][..., columns]
+        assert windows.readings is not None
+        readings = windows.readings[:, :-1][..., columns]
         compared, ahead = _compared(mounted, free, readings, dynamics.spec.dt)
         noises = [channel_noise(one.name, one.sensor, one.stream) for one in mounted]
         estimated = _estimated(mounted, readings)
@@ -336,7 +336,7 @@ class Noise:
         return torch.cat([self.q, self.qd])
 
 
-def estimate_noise(spec: StateSpec, windows: FitWindows) -> Noise:
+def estimate_noise(spec: StateSpec, windows: Windows) -> Noise:
     """Return the noise of windows from differences of states: at least 1e-6; 1e-3 for fewer than four frames."""
     if windows.frames < 4:
         least = torch.full((spec.nv,), 1e-3, dtype=torch.float64)
@@ -345,7 +345,7 @@ def estimate_noise(spec: StateSpec, windows: FitWindows) -> Noise:
     return Noise(_sized(steps.diff(n=3, dim=1)), _sized(windows.qd.diff(n=4, dim=1)))
 
 
-def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: FitWindows) -> Noise:
+def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: Windows) -> Noise:
     """Return the given noise, or an estimate if none is given.
 
     Raises:

@@ -26,15 +26,16 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.workers import in_threads
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
+from neurodyn.dynamics.rollouts import context_of, require_finite_path
 from neurodyn.identify.priors import Prior, UnitPrior
 from neurodyn.identify.readings import LEAST, MEDIAN, ComparedReadings, Noise
 from neurodyn.identify.search_space import BoxedSpace, SearchSpace
-from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
 _BYTES = 1 << 27
 _STEP = 1e-5
@@ -126,7 +127,7 @@ class Residuals:
     def __init__(
         self,
         dynamics: HybridDynamics,
-        windows: FitWindows,
+        windows: Windows,
         noise: Noise,
         options: ResidualOptions | None = None,
         *,
@@ -219,7 +220,7 @@ class Residuals:
         """Return these residuals with another scale and noise."""
         return self._changed(scale=scale, noise=noise)
 
-    def with_windows(self, windows: FitWindows, measured: ComparedReadings | None) -> "Residuals":
+    def with_windows(self, windows: Windows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""
         return self._changed(windows=windows, measured=measured)
 
@@ -479,7 +480,7 @@ class Residuals:
         if self._environments is not None:
             environment = self._environments.at(None if w.ground is None else w.ground[rows])
         control, quantities = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
-        context = w.context(state, rows)
+        context = context_of(w, state=state, rows=rows)
         weights = self.dynamics.weights.detach()
         return self.dynamics.simulate(context, control, quantities, weights, environment), control
 

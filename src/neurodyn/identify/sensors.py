@@ -12,11 +12,11 @@ from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import sensor_quantities
 from neurodyn.identify.readings import ComparedReadings, bounded_delays, mounted_sensors
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log
 
@@ -79,7 +79,7 @@ class LogSensors:
         """All free quantities, in the order of the search coordinates."""
         return (*self.model, *self.mounting)
 
-    def measured(self, dynamics: HybridDynamics, windows: FitWindows) -> ComparedReadings | None:
+    def measured(self, dynamics: HybridDynamics, windows: Windows) -> ComparedReadings | None:
         """Return the sensor readings in windows; None without sensors.
 
         Raises:

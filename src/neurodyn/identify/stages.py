@@ -22,6 +22,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
+from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -35,7 +36,6 @@ from neurodyn.identify.priors import UnitPrior
 from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.starts import start_of
-from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
 
@@ -232,13 +232,13 @@ class Fitting:
                 "valid: a log of this robot, in its units (neurodyn inspect shows what it holds)"
             )
 
-    def windows(self, split: Split, stage: FitStage) -> FitWindows:
+    def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
         frames = stage_frames(stage, self.spec.dt)
-        windows = fit_windows(self.store, split, self.past + frames, most=stage.windows, seed=self.settings.seed)
+        windows = select_windows(self.store, split, self.past + frames, most=stage.windows, seed=self.settings.seed)
         return windows.after(self.past)
 
-    def residuals(self, windows: FitWindows, *, one_sided: bool = True, early: bool = False) -> Residuals:
+    def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:
         """Return the residuals of windows, over all coordinates or those of `early` stages."""
         nv = self.spec.nv
         space = PartOfSpace(self.model.space, self._early) if early else self.model.space

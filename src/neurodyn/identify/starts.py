@@ -11,25 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Trajectory, Window
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.kinds import KindOperation
+from neurodyn.dynamics.rollouts import context_of
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.search_space import FixedSpace
 from neurodyn.identify.settings import IdentificationRecord
-from neurodyn.learn.fit_windows import FitWindows
 
 _ITERATIONS = 8
 
@@ -54,14 +54,14 @@ def frames_before(context: int, history: int) -> int:
 @torch.no_grad()
 def started(
     dynamics: HybridDynamics,
-    windows: FitWindows,
+    windows: Windows,
     context: int,
     start: Start,
     noise: Noise,
     environments: RecordedEnvironments | None = None,
     *,
     history: int = 0,
-) -> FitWindows:
+) -> Windows:
     """Return windows without their past, with the initial states from which forecasts start.
 
     Args:
@@ -105,6 +105,8 @@ class FromPast(nn.Module):
         spec: State of the model, with the number of past frames as context.
     """
 
+    measured = False
+
     def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
         """Wrap a model; initial states are fitted to `context` past frames, weighted by the sensor noise."""
         super().__init__()
@@ -134,15 +136,14 @@ class FromPast(nn.Module):
         if isinstance(context, Window) and context.torque.shape[1]:
             frames = context.torque.shape[1]
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
-            nobody = torch.zeros(len(q), dtype=torch.long)
             ground = None if environment is None or environment.ground is None else environment.ground.pose
             pose = None if ground is None else ground.double()
-            past = FitWindows(q, qd, control, pose, nobody, ("",), np.zeros((len(q), 2), np.int64))
+            past = Windows(q, qd, control, ground=pose)
             environments = None if environment is None else RecordedEnvironments.like(environment)
             begin = started(
                 self.dynamics, past, min(self.context, frames), "past", self.noise, environments, history=frames
             )
-            context = begin.context()
+            context = context_of(begin)
         return self.dynamics.rollout(context, controls, environment)
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 from .devices import joined as joined
-from .fit_windows import FitWindows as FitWindows, fit_windows as fit_windows
 from .hybrid import split_weights as split_weights
 from .loop import Callback as Callback
 from .manifest import RunRecord as RunRecord

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.learn.fit_windows import FitWindows, require_finite_path
+from neurodyn.dynamics.rollout_errors import Ranking
+from neurodyn.dynamics.rollouts import context_of, require_finite_path
 from neurodyn.learn.learner import GradientLearner, LoopView, Validation
 from neurodyn.learn.optimiser import OPTIMISERS, Groups, Schedule, build_optimiser
 from neurodyn.learn.plan import TrainState
@@ -77,8 +79,8 @@ class NetworkWindows:
         environments: Environments of the windows.
     """
 
-    train: FitWindows
-    held_out: FitWindows
+    train: Windows
+    held_out: Windows
     scale: Tensor
     environments: RecordedEnvironments
 
@@ -145,9 +147,9 @@ class NetworkLearner(GradientLearner):
         path = self._roll_out(windows, self._flat())
         if train_state.step == 0:
             require_finite_path(path, self._model.spec, windows)
-        error = float(self._errors(path, windows).abs().mean())
-        best = error if train_state.best is None else min(error, train_state.best)
-        return Validation(error, text=f"networks, held-out error {error:.3g} (best {best:.3g})")
+        ranking = Ranking.of(self._errors(path, windows).abs().mean((1, 2)))
+        best = "" if train_state.best is None else f" (best {train_state.best:.3g})"
+        return Validation.ranked(ranking, {}, f"networks, held-out error {ranking.error:.3g}{best}")
 
     def keep(self, train_state: TrainState) -> None:
         """Write the model to the run directory."""
@@ -166,7 +168,7 @@ class NetworkLearner(GradientLearner):
             return {}
         return {
             "stage": "networks", "loss": float(loop.last.loss), "held_out": validation.score, "best": train_state.best,
-            "seconds": train_state.seconds, "skipped": train_state.skipped,
+            **validation.values, "seconds": train_state.seconds, "skipped": train_state.skipped,
         }  # fmt: skip
 
     def state(self) -> dict[str, Any]:
@@ -198,14 +200,14 @@ class NetworkLearner(GradientLearner):
     def _flat(self) -> Tensor:
         return torch.cat([leaf.flatten() for leaf in self._leaves])
 
-    def _roll_out(self, windows: FitWindows, weights: Tensor) -> Trajectory:
+    def _roll_out(self, windows: Windows, weights: Tensor) -> Trajectory:
         """Forecast windows from their first states; differentiable in parameters and weights."""
         environment = self._windows.environments.at(windows.ground)
         return self._model.simulate(
-            windows.context(), windows.control, self._model.physical(self._raw), weights, environment
+            context_of(windows), windows.control, self._model.physical(self._raw), weights, environment
         )
 
-    def _errors(self, path: Trajectory, windows: FitWindows) -> Tensor:
+    def _errors(self, path: Trajectory, windows: Windows) -> Tensor:
         """Return scaled errors of positions and velocities, shape [W, T, 2 nv]."""
         q = position_difference(self._model.spec, path.q[:, 1:], windows.q[:, 1:])
         return torch.cat([q, path.qd[:, 1:] - windows.qd[:, 1:]], -1) / self._windows.scale

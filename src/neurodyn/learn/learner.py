@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.verdict import LEAST_STEPS, Verdict
+from neurodyn.dynamics.rollout_errors import Ranking
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.optimiser import Schedule
@@ -41,16 +42,25 @@ class Validation:
     """A measurement on held-out data.
 
     Attributes:
-        score: Figure by which the best model is chosen.
+        score: Figure by which the best model is chosen among those with the same share `broken`.
         values: Further figures for the metrics.
         text: Text for a progress bar.
         over: Whether the phase ends here.
+        broken: Share of roll-outs that are not finite; a model with a larger one is worse, whatever its score.
     """
 
     score: float
     values: dict[str, Any] = field(default_factory=dict)
     text: str = ""
     over: bool = False
+    broken: float = 0.0
+
+    @classmethod
+    def ranked(cls, ranking: Ranking, values: dict[str, Any], text: str) -> "Validation":
+        """Return a validation from the rank of roll-outs; `values` and `text` get the share that is finite."""
+        note = f"; {ranking.broken:.2g} of the roll-outs are not finite" if ranking.broken else ""
+        values = values | {"finite_fraction": 1.0 - ranking.broken}
+        return cls(ranking.error, values, text + note, broken=ranking.broken)
 
 
 class LoopView(Protocol):

@@ -329,10 +329,16 @@ class TrainingLoop:
         state.stale, state.last = state.stale + 1, validation.score
         state.first = validation.score if state.first is None else state.first
         newest = self._keep_last and math.isfinite(validation.score)
-        if newest or state.best is None or self.learner.better(validation.score, state.best):
-            state.best, state.stale, state.best_step = validation.score, 0, state.step
+        if newest or self._improves(validation):
+            state.best, state.broken, state.stale, state.best_step = validation.score, validation.broken, 0, state.step
             self.learner.keep(state)
         return validation, state
+
+    def _improves(self, validation: Validation) -> bool:
+        state = self.state
+        if state.best is None or validation.broken != state.broken:
+            return state.best is None or validation.broken < state.broken
+        return self.learner.better(validation.score, state.best)
 
     def _write(self, validation: Validation | None) -> None:
         values = self.learner.metrics(self, validation)

@@ -118,6 +118,7 @@ class TrainState:
         cpu_seconds: CPU time so far [s].
         phase_seconds: Time in this phase by the clock of the budget [s].
         best: Best validation score; None before the first validation.
+        broken: Share of the best model's validation roll-outs that were not finite.
         measured: Validations in this phase.
         first: Score of the first validation; None before it.
         last: Score of the last validation.
@@ -137,6 +138,7 @@ class TrainState:
     cpu_seconds: float = 0.0
     phase_seconds: float = 0.0
     best: float | None = None
+    broken: float = 0.0
     measured: int = 0
     first: float | None = None
     last: float | None = None

@@ -13,7 +13,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import IN_MEMORY, Store
-from neurodyn.data.windows import Batch, OpenWindows, WindowIndex, failing_episodes, joined, open_windows
+from neurodyn.data.windows import WindowIndex, Windows, concatenate, failing_episodes, windows_at
 
 
 class MemberSampler:
@@ -66,12 +66,12 @@ class MemberSampler:
             for member, own in enumerate(self.episodes)
         ]  # fmt: skip
 
-    def draw(self) -> Batch:
+    def draw(self) -> Windows:
         """Return windows with the members as an additional first axis."""
         parts = [replace(sampler.draw_joined(), ground=None) for sampler in self._samplers]
-        return Batch.combined(parts, torch.stack)
+        return Windows.combine(parts, torch.stack)
 
-    def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:
+    def draw_rows(self) -> list[tuple[int, Windows, Tensor]]:
         """Return number, batch and members (on the CPU) of each store with windows, ordered by member."""
         drawn = [(number, batch, m) for m, sampler in enumerate(self._samplers) for number, batch in sampler.draw()]
         parts = []
@@ -79,7 +79,7 @@ class MemberSampler:
             of_store = [(batch, m) for n, batch, m in drawn if n == number]
             batches, counts = [batch for batch, _ in of_store], torch.tensor([len(batch.q) for batch, _ in of_store])
             members = torch.tensor([m for _, m in of_store]).repeat_interleave(counts)
-            parts.append((number, joined(batches), members))
+            parts.append((number, concatenate(batches), members))
         return parts
 
     def state_dict(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class EndingWindows:
         weight: Number of such windows in the data for each whole window.
     """
 
-    windows: OpenWindows
+    windows: Windows
     weight: float
 
 
@@ -150,9 +150,9 @@ class EndSampler:
         if self.empty:
             return None
         members = [self._of_member(ends, random) for ends, random in zip(self._ends, self._random, strict=True)]
-        return EndingWindows(OpenWindows.combined(members, torch.stack).to(self._device), self._weight)
+        return EndingWindows(Windows.combine(members, torch.stack).to(self._device), self._weight)
 
-    def _of_member(self, ends: list[np.ndarray], random: np.random.Generator) -> OpenWindows:
+    def _of_member(self, ends: list[np.ndarray], random: np.random.Generator) -> Windows:
         numbers = random.integers(sum(map(len, ends)), size=self._count)[self._rows]
         ahead = random.integers(1, self._forecast, size=self._count)[self._rows]
         parts, before = [], 0
@@ -164,8 +164,8 @@ class EndSampler:
             left = np.minimum(ahead[mine], store.lengths[episodes] - self._context)
             starts = store.lengths[episodes] - left - self._context
             if mine.any():
-                parts.append(open_windows(store, episodes, starts, self._context + self._forecast))
-        return OpenWindows.combined(parts, torch.cat)
+                parts.append(windows_at(store, episodes, starts, self._context + self._forecast))
+        return Windows.combine(parts, torch.cat)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws."""

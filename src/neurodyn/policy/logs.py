@@ -7,7 +7,7 @@ log in coordinates can be used like generated data; it has no pushes, because no
 
 Each episode follows one of several behaviour policies, with action noise of random strength, so that the log covers
 good and bad motions. The noise is white or an Ornstein-Uhlenbeck process: smooth commands move a robot further before
-it falls. Batch k of a log depends on (seed, k) alone. Rewards and failures are computed as in every environment
+it falls. Windows k of a log depends on (seed, k) alone. Rewards and failures are computed as in every environment
 (`control.task_frames`). Implausible states are left out of the log.
 """
 

@@ -9,9 +9,9 @@ from msgspec import UNSET
 
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.evaluate.calibration import Forecasts
+from neurodyn.evaluate.calibration import ColumnErrors, forecast_along
 from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
-from neurodyn.evaluate.rollouts import Recorded
+from neurodyn.evaluate.rollouts import log_starts
 from neurodyn.report.accuracy import CALIBRATION_LEAD, coverage, out_of_distribution_table
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import digits, digits_or_dash, share, span
@@ -40,25 +40,23 @@ def cards(result: ForecastEvaluation) -> list[tuple[str, str, str]]:
 @torch.no_grad()
 def bands(model: WorldModel, store: Store, split: int | None, horizon: int) -> str:
     """Return forecasts with bands of two standard deviations and the truth, from evenly spaced starts."""
-    starts = Recorded.along(store, split, model.spec.context, horizon, _DRAWN)
-    found = Forecasts.along(model, starts)
-    count = len(found.error)
+    starts, _ = log_starts(store, split, model.spec.context, horizon, _DRAWN)
+    forecasts, count = forecast_along(model, store, starts), starts.count
     chosen = sorted({(2 * k + 1) * count // (2 * _SAMPLES) for k in range(_SAMPLES)})
     legend = legend_list([(_MEAN, PREDICTED), (_RECORDED, TRUTH), (_BAND, SECOND)])
-    places = [(e, s) for w in starts.windows for e, s in zip(w.episode, w.start, strict=True)]
     parts = []
     for world in chosen:
-        episode, start = places[world]
-        where = f"Episode {int(episode)}, from {digits((int(start) + starts.context) * model.spec.dt)} s"
-        parts.append(heading(where) + _sample(found, world))
+        episode, start = starts.source.places[world].tolist()
+        where = f"Episode {episode}, from {digits((start + model.spec.context) * model.spec.dt)} s"
+        parts.append(heading(where) + _sample(model, forecasts, world))
     lead = "Starts spread evenly over the episodes, not chosen by how well they went."
     return section("Forecasts with bands", legend, *parts, lead=lead)
 
 
-def _sample(found: Forecasts, world: int) -> str:
-    model, path, truth = found.model, found.path, found.truth
-    mean, true = (model.observation.join(x.q, x.qd, x.channels)[world, 1:] for x in (path, truth))
-    seconds, band = [(k + 1) * model.spec.dt for k in range(len(mean))], found.std[world]
+def _sample(model: WorldModel, forecasts: ColumnErrors, world: int) -> str:
+    paths = forecasts.compared.predicted, forecasts.compared.truth
+    mean, true = (model.observation.join(x.q, x.qd, x.channels)[world, 1:] for x in paths)
+    seconds, band = [(k + 1) * model.spec.dt for k in range(len(mean))], forecasts.std[world]
     plots = []
     for i in range(min(_MOST_COLUMNS, model.observation.size)):
         curves = [

@@ -22,14 +22,15 @@ from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
-from neurodyn.data.windows import all_windows
+from neurodyn.data.windows import select_windows
 from neurodyn.dynamics.artifact import load_simulator, robot_of
-from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory, Window
+from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
+from neurodyn.dynamics.rollouts import follow, recorded_environments, starts_of, truth_of
 from neurodyn.evaluate.named_scenarios import Scenario, scenario
 from neurodyn.evaluate.requests import SEED, RecordingRequest
-from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, chosen_split, follow, split_name
+from neurodyn.evaluate.rollouts import chosen_split, split_name
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
 from neurodyn.report.page import moving_picture, paragraph
@@ -157,30 +158,22 @@ def record_log(
     frames = max(1, min(frames, int(longest) - context))
     total = int(np.maximum(0, store.lengths[episodes] - context - frames + 1).sum())
     stride = max(1, total if floating else total // _CANDIDATES)
-    batches = list(all_windows(store, context + frames, split=split, stride=stride))
-    q, qd, torque = (torch.cat([getattr(b, name) for b in batches]) for name in ("q", "qd", "control"))
-    moving = np.flatnonzero((qd[:, context:].abs().mean((1, 2)) > MOVING).numpy())
-    pool = moving if len(moving) else np.arange(len(q))
-    picked = np.sort(generator(seed, "record").permutation(pool)[:worlds])
-    pose = torch.cat([b.ground for b in batches if b.ground is not None])[picked] if store.ground is not None else None
-    numbers = [b.parameters for b in batches if b.parameters is not None]
-    names = [one.name for one in model.conditions]
-    own = torch.cat(numbers)[picked] if numbers else None
-    environment = RecordedEnvironments(store, names=names).at(pose, own)
-    q, qd, torque = q[picked], qd[picked], torque[picked]
-    past = Window(q[:, : context + 1], qd[:, : context + 1], torque[:, :context])
-    episode = np.concatenate([b.episode for b in batches])[picked]
-    start = np.concatenate([b.start for b in batches])[picked] + context
-    begin, drive = past if context else past.present, ControlSequence(torque[:, context:])
+    windows = select_windows(store, split, context + frames, stride=stride, dtype=torch.float32).after(context)
+    moving = np.flatnonzero((windows.qd.abs().mean((1, 2)) > MOVING).numpy())
+    pool = moving if len(moving) else np.arange(windows.count)
+    windows = windows.rows(np.sort(generator(seed, "record").permutation(pool)[:worlds]))
+    starts = starts_of(windows, model, recorded_environments(store, model))
     return Recording(
         robot=robot,
         title="along a recorded log" if split is None else f"along a log, {split_name(split)} episodes",
-        predicted=follow(model, RolloutBatch(begin, drive, environment)),
-        truth=Trajectory(q[:, context:], qd[:, context:]),
+        predicted=follow(model, starts),
+        truth=truth_of(windows),
         predicted_label="predicted",
         truth_label="measured",
-        worlds=tuple(_where(store, int(e), int(s), robot.dt) for e, s in zip(episode, start, strict=True)),
-        ground=environment.ground,
+        worlds=tuple(
+            _where(store, episode, start + context, robot.dt) for episode, start in windows.source.places.tolist()
+        ),
+        ground=None if starts.environment is None else starts.environment.ground,
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from neurodyn.core.artifacts import read_tree
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.capture import CapturedGradient
 from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.evaluate import count_launches
@@ -77,7 +77,7 @@ def test_the_loss_reads_nothing_from_a_gpu(forecast: int):
     model = build_model(alone, known).to("meta")
     spec, frames = model.spec, max(1, forecast)
     like = torch.zeros(8, frames + 1, 1, device="meta")
-    batch = Batch(
+    batch = Windows(
         q=like.expand(-1, -1, spec.nq).clone(), qd=like.expand(-1, -1, spec.nv).clone(),
         control=like[:, :-1].expand(-1, -1, spec.nu).clone(), ground=torch.zeros(8, 7, device="meta"),
     )  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.learn.neural.settings import Phase
@@ -28,16 +28,16 @@ def coasting(request: pytest.FixtureRequest) -> NeuralDynamics:
     return model
 
 
-def make_batch(frames: int, worlds: int = 4) -> Batch:
+def make_batch(frames: int, worlds: int = 4) -> Windows:
     generator = torch.Generator().manual_seed(3)
     draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
     # The hinge sits near half a turn, so that an error that is not wrapped is a large one.
     q = 0.1 * draw(worlds, frames + 1, 2) + torch.tensor([0.0, torch.pi])
     q[..., 1] = wrap_angle(q[..., 1])
-    return Batch(q, draw(worlds, frames + 1, 2), draw(worlds, frames, 1))
+    return Windows(q, draw(worlds, frames + 1, 2), draw(worlds, frames, 1))
 
 
-def coasted(batch: Batch, start: int, end: int) -> Tensor:
+def coasted(batch: Windows, start: int, end: int) -> Tensor:
     return batch.q[:, start] + (end - start) * float(torch.tensor(plant.robot().dt)) * batch.qd[:, start]
 
 
@@ -72,7 +72,7 @@ def test_what_the_model_itself_predicted_costs_nothing(kind: str):
     with torch.no_grad():
         torques = plant.make_torques(4, 6)
         own = model.rollout(plant.make_states(4), torques)
-    batch = Batch(own.q, own.qd, torques)
+    batch = Windows(own.q, own.qd, torques)
     forecast = Phase(share=1, rate=1, batch=4, forecast=6)
     assert float(training_loss(model, [LossPart(batch)], forecast, SCALE).detach()) < 1e-12
     assert (
@@ -84,7 +84,7 @@ def test_a_forecast_uses_the_history_before_it():
     model = plant.make_model("transformer")
     batch = make_batch(8)
     phase = Phase(share=1, rate=1, batch=4, forecast=4, context=4)
-    other = Batch(batch.q.clone(), batch.qd.clone(), batch.control.clone())
+    other = Windows(batch.q.clone(), batch.qd.clone(), batch.control.clone())
     other.control[:, 1] += 3.0
     losses = [float(training_loss(model, [LossPart(b)], phase, SCALE).detach()) for b in (batch, other)]
     assert losses[0] != losses[1]
@@ -110,7 +110,7 @@ def test_a_forecast_is_differentiated_through_all_its_frames():
 def test_quiet_windows_count_as_much_as_violent_ones_where_asked_for():
     qd = torch.zeros(2, 3, 2, dtype=torch.float64)
     qd[0, 1:] = torch.tensor([[0.5, 2.0], [1.0, 4.0]])  # one spread of change in each frame; the other rests
-    batch = Batch(torch.zeros_like(qd), qd, torch.zeros(2, 2, 1, dtype=torch.float64))
+    batch = Windows(torch.zeros_like(qd), qd, torch.zeros(2, 2, 1, dtype=torch.float64))
     errors = torch.tensor([1.0, 0.1], dtype=torch.float64)
     assert float(_mean(errors, None)) == pytest.approx(0.55)
     balanced = float(_mean(errors, _weights([batch], 0.25, SCALE)))

@@ -86,7 +86,7 @@ def test_the_trained_model_beats_both_baselines_on_test_episodes(trained_run: Pa
 
 
 def test_the_model_that_is_kept_is_the_best_by_validation(trained_run: Path, plant_store: Store, quick: Settings):
-    score = RolloutValidation(plant_store, quick).measure(NEURAL.load(trained_run)).score
+    score = RolloutValidation(plant_store, quick).measure(NEURAL.load(trained_run)).ranking.error
     assert score == pytest.approx(min(scores(trained_run)), rel=1e-6)
 
 
@@ -149,9 +149,10 @@ def test_a_time_budget_is_kept(
 def test_a_model_that_never_gets_finite_is_still_written(
     cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from neurodyn.learn.neural.validation import RolloutError
+    from neurodyn.dynamics.rollout_errors import Ranking
+    from neurodyn.learn.neural.validation import RolloutScore
 
-    bad = RolloutError(float("inf"), (float("nan"),) * 2, (float("inf"),) * 2)
+    bad = RolloutScore(Ranking(1.0, float("inf")), (float("nan"),) * 2, (float("inf"),) * 2)
     monkeypatch.setattr(RolloutValidation, "measure", lambda self, model: bad)
     train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(short, steps=5))
     assert NEURAL.load(tmp_path).spec.robot == "cartpole"

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Windows
 from neurodyn.learn.optimiser import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.learn.world_model.trainer import EventWeights, negative_log_likelihood, world_model_loss
@@ -14,18 +14,18 @@ PHASE = WorldPhase(share=1.0, rate=1e-3, batch=8, context=4, forecast=3, teach=0
 WEIGHTS = EventWeights(torch.ones(2), torch.ones(2))
 
 
-def batch(streams: int = 3, frames: int = 7) -> Batch:
+def batch(streams: int = 3, frames: int = 7) -> Windows:
     store = worlds.make_store()
     rows = torch.from_numpy(store.frames).view(40, 61, 8)[:, : frames + 1]
     picked = torch.stack([rows[8 * m : 8 * m + 8] for m in range(streams)])
     failed = torch.zeros(streams, 8, frames + 1, dtype=torch.bool)
-    return Batch(
+    return Windows(
         picked[..., :2], picked[..., 2:4], picked[:, :, :-1, 4:6], channels=picked[..., 6:7], contacts=picked[..., 7:],
         failed=failed,
     )  # fmt: skip
 
 
-def losses(model, phase: WorldPhase = PHASE, given: Batch | None = None) -> torch.Tensor:
+def losses(model, phase: WorldPhase = PHASE, given: Windows | None = None) -> torch.Tensor:
     settings = WorldSettings(net=model.net.config, phases=(phase,), steps=1)
     return world_model_loss(model, given or batch(), phase, settings, torch.ones(5), WEIGHTS)
 

@@ -18,7 +18,14 @@ _SHARES = ("solimp.d0", "solimp.dwidth", "solimp.midpoint")
 
 
 CONFIDENCE = 0.95
-"""Coverage of the confidence intervals of identified quantities."""
+"""Coverage of confidence intervals."""
+
+
+def student_t(degrees: int) -> float:
+    """Return the half width of the confidence interval in standard deviations, for some degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(1, degrees), 0.5 + 0.5 * CONFIDENCE))
 
 
 class Parameter(Config, frozen=True):

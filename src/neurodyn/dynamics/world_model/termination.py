@@ -14,7 +14,7 @@ from torch import Tensor
 
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
-from neurodyn.data.windows import OpenWindows, windows_along
+from neurodyn.data.windows import Windows, windows_along
 from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -77,7 +77,7 @@ def fitted_shift(alarms: Alarms) -> float:
     return -float(peaks[last - 1] + peaks[last]) / 2.0
 
 
-def _alarms(model: WorldModel, windows: OpenWindows, context: int) -> Alarms:
+def _alarms(model: WorldModel, windows: Windows, context: int) -> Alarms:
     first, channels, control = context, windows.channels, windows.control
     past = Window(
         windows.q[:, : first + 1], windows.qd[:, : first + 1], control[:, :first],
@@ -91,7 +91,8 @@ def _alarms(model: WorldModel, windows: OpenWindows, context: int) -> Alarms:
         state = _finite(step.state)
         assert step.termination is not None  # of a model that terminates
         chances.append(step.termination)
-    assert windows.failed is not None  # of open windows
+    assert windows.failed is not None  # of windows that may extend past an episode
+    assert windows.valid is not None
     return Alarms(torch.stack(chances, 1) * windows.valid[:, first + 1 :], windows.failed[:, first + 1 :])
 
 

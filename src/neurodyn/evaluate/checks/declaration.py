@@ -4,11 +4,13 @@
 from pathlib import Path
 
 from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, judged
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.metrics import METRICS, compare
 from neurodyn.evaluate.records import Baselines, ErrorSummary
-from neurodyn.evaluate.rollouts import Recorded, chosen_split, roll_out, split_name
+from neurodyn.evaluate.rollouts import chosen_split, log_starts, roll_along_log, split_name
 from neurodyn.evaluate.run import open_robot_log
 from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
 from neurodyn.robots.data import grounded
@@ -92,9 +94,9 @@ def check_log(subject: Subject) -> CheckResult:
     robot, store = open_robot_log(subject.robot, subject.data)
     store, dynamics = grounded(robot, store), AnalyticDynamics(robot, device=subject.device)
     split, frames, context = chosen_split(store, None), max(1, round(_SECONDS / robot.dt)), dynamics.spec.context
-    starts = Recorded.along(store, split, context, frames, _STARTS)
-    truth = starts.truth
-    comparison = compare(robot, roll_out(dynamics, starts.batches(context)).path, truth, simulated=False)
+    starts, _ = log_starts(store, split, context, frames, _STARTS)
+    path = roll_along_log(dynamics, store, starts)
+    comparison = compare(RolloutErrors.of(robot, path, truth_of(starts)), simulated=False)
     horizon, words = min(comparison.by_horizon, key=int), split_name(split)
     findings = []
     for name in comparison.summary.percentiles:
@@ -110,6 +112,6 @@ def check_log(subject: Subject) -> CheckResult:
             )
         )  # fmt: skip
     figures = LogErrors(
-        split=words, rollouts=truth.worlds, by_horizon=comparison.by_horizon, baselines=comparison.baselines
+        split=words, rollouts=starts.count, by_horizon=comparison.by_horizon, baselines=comparison.baselines
     )  # fmt: skip
     return CheckResult(findings=findings, figures=figures)

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import generator
-from neurodyn.dynamics.batch import Environment, State, Trajectory
+from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.measures import finite_worlds
+from neurodyn.dynamics.measures import finite_worlds, persistence
+from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged, or_infinite
 from neurodyn.evaluate.checks.subject import SimulatedMotion, Subject, more_substeps, rolled_out, some
-from neurodyn.evaluate.metrics import METRICS, Compared
+from neurodyn.evaluate.metrics import METRICS, summaries
 from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
 from neurodyn.evaluate.records import ErrorSummary, Result
 from neurodyn.multibody.engine import EngineConfig
@@ -336,10 +337,10 @@ def check_convergence(subject: Subject) -> CheckResult:
 
 def _errors(subject: Subject, recording: SimulatedMotion, frames: int) -> StepErrors:
     half, truth = (recording.replayed(subject.finer(factor)) for factor in (2, 4))
-    still = Trajectory(truth.q[:, :1].expand_as(truth.q), truth.qd[:, :1].expand_as(truth.qd))
     marks = [mark for mark in HORIZONS if mark <= frames]
     declared, halved, moved = (
-        Compared(subject.robot, path, truth).by_horizon(marks) for path in (recording.path, half, still)
+        summaries(RolloutErrors.of(subject.robot, path, truth), marks)
+        for path in (recording.path, half, persistence(truth))
     )
     return StepErrors(declared=declared, half=halved, motion=moved)
 

@@ -15,8 +15,8 @@ from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Trajectory
 from neurodyn.dynamics.control import frame_command
+from neurodyn.dynamics.rollouts import ControlSequence
 from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, scenario
-from neurodyn.evaluate.rollouts import ControlSequence
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 

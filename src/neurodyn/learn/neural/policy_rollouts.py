@@ -30,7 +30,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, first_frames
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Batch, WindowSampler
+from neurodyn.data.windows import Windows, WindowSampler
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.neural.settings import PolicyRollouts
@@ -47,7 +47,7 @@ _FAR = 5.0
 _LEAST = 1e-3
 """Least standard deviation of a quantity, in its own unit."""
 
-Follow = Callable[[Dynamics, Batch, int, int, int], Iterator[State]]
+Follow = Callable[[Dynamics, Windows, int, int, int], Iterator[State]]
 """Rolls a model out: follow(dynamics, windows, lead, cut, seed) yields the state after each frame beyond the first
 `lead` of the windows, during which the policy only observes. Every `cut` frames, gradients are cut and worlds in
 implausible states restart from the log."""

@@ -17,7 +17,7 @@ from neurodyn.core.verdict import Verdict, of_data
 from neurodyn.data.header import Split, Status
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import IN_MEMORY, Store
-from neurodyn.data.windows import Batch, joined
+from neurodyn.data.windows import Windows, concatenate
 from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, State, Window
 from neurodyn.dynamics.capture import CapturedGradient, Recorder, cuda_graph
 from neurodyn.dynamics.coordinates import position_difference
@@ -62,7 +62,7 @@ class LossPart:
         store: Number of the store.
     """
 
-    batch: Batch
+    batch: Windows
     environment: Environment | None = None
     members: Tensor | None = None
     store: int = 0
@@ -125,7 +125,7 @@ def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase
     return _measure(torch.cat([position, velocity], dim=-1), phase).mean(-1)
 
 
-def _weights(batches: Sequence[Batch], balance: float, scale: LossScale) -> Tensor:
+def _weights(batches: Sequence[Windows], balance: float, scale: LossScale) -> Tensor:
     """Return weights of windows, larger for less motion, shape [B]."""
     qd = torch.cat([batch.qd for batch in batches])
     change = ((qd[:, 1:] - qd[:, :-1]) / scale.dqd).abs().mean((1, 2))
@@ -203,7 +203,7 @@ class NeuralLearner(WindowLearner):
             self._rollouts.draw()
         drawn = self._sampler.draw_rows()
         if len(drawn) > 1 and self._capturable and self._alike:
-            drawn = [(0, joined([batch for _, batch, _ in drawn]), None)]  # one shape in every step
+            drawn = [(0, concatenate([batch for _, batch, _ in drawn]), None)]  # one shape in every step
         self._batch = [LossPart(batch, self._environments[n].of(batch), members, n) for n, batch, members in drawn]
 
     def loss(self) -> Tensor:
@@ -258,7 +258,9 @@ class NeuralLearner(WindowLearner):
             stores.append((store.header.scene, None if own is None else own.gravity, fields))
         return all(one == stores[0] for one in stores)
 
-    def _loss_of(self, environments: Sequence[RecordedEnvironments], batches: Sequence[Batch]) -> Callable[[], Tensor]:
+    def _loss_of(
+        self, environments: Sequence[RecordedEnvironments], batches: Sequence[Windows]
+    ) -> Callable[[], Tensor]:
         """Return the loss as a function of the batches' current contents."""
         # Built only once: the checks of an environment read it, which stalls a GPU.
         parts = [LossPart(batch, where.of(batch)) for where, batch in zip(environments, batches, strict=True)]
@@ -337,7 +339,7 @@ class NeuralLearner(WindowLearner):
         if self._rollouts is not None:
             values["policy_rollouts"] = self._rollouts.mismatch
         shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(spec, error.q))
-        return Validation(error.score, values, f"held-out roll-out error: {shown}")
+        return Validation.ranked(error.ranking, values, f"held-out roll-out error: {shown}")
 
     def finish(self, train_state: TrainState) -> None:
         """Calibrate the best members on more held-out windows."""
@@ -349,8 +351,8 @@ class NeuralLearner(WindowLearner):
     def verdicts(self, train_state: TrainState) -> list[Verdict]:
         """Judge the amount of data, and the network in comparison with its base."""
         verdicts = [of_data(*self._data.amount(Split.TRAIN))]
-        base = self._validation.base_score(self._model)
-        if base is not None and train_state.best is not None and train_state.best >= base:
+        base = self._validation.base_ranking(self._model)
+        if base is not None and train_state.best is not None and (train_state.broken, train_state.best) >= base:
             verdicts.append(
                 Verdict(
                     "warning", "the network adds nothing to its base on held-out episodes: the base alone is as good",
@@ -361,8 +363,8 @@ class NeuralLearner(WindowLearner):
 
     def closing_metrics(self, train_state: TrainState) -> dict[str, Any]:
         """Return the best score and that of the base alone, if the base is whole."""
-        base = self._validation.base_score(self._model)
-        return {} if base is None else {"base_score": base, "best_score": train_state.best}
+        base = self._validation.base_ranking(self._model)
+        return {} if base is None else {"base_score": base.error, "best_score": train_state.best}
 
     def state(self) -> dict[str, Any]:
         """Return the states of model, optimiser, sampler and roll-outs."""

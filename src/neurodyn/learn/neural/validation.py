@@ -12,11 +12,13 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Batch
-from neurodyn.dynamics.batch import Environment, RecordedEnvironments, Trajectory, Window
-from neurodyn.dynamics.coordinates import coordinate_difference, position_difference
+from neurodyn.data.windows import Windows
+from neurodyn.dynamics.batch import RecordedEnvironments
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.ensemble import MARKS
 from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors
+from neurodyn.dynamics.rollouts import roll_along, truth_of
 from neurodyn.learn.neural.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,29 +61,34 @@ def calibrate(model: "WorldModel | NeuralDynamics", error: Tensor, deviation: Te
 
 _CALIBRATION = 512
 
-WORST = 10.0
-"""Largest score of a roll-out, in standard deviations of the training data."""
+SATURATION = 10.0
+"""Error of a roll-out above which a larger one is no worse, in standard deviations of the training data."""
 
 NEGLIGIBLE = 1e-3
 """Negligible error of a roll-out, in standard deviations of the training data."""
 
 
 @dataclass(frozen=True)
-class RolloutError:
-    """Errors of open-loop roll-outs, means over all frames and roll-outs.
+class RolloutScore:
+    """Errors of open-loop roll-outs, means over all frames and finite roll-outs.
 
     Attributes:
-        score: Mean absolute error of all coordinates, each over its standard deviation in the training data. The error
-            of a roll-out is clipped at `WORST`, also if it is not finite. With a whole base the score is at least that
-            of the base, times the geometric mean over roll-outs of the ratio of their errors: a model with a lower
-            score than the base is better on average and in most roll-outs.
+        ranking: Share of roll-outs that are not finite, and the mean absolute error of the others over all coordinates,
+            each over its standard deviation in the training data; the error of a roll-out saturates at `SATURATION`.
+            With a whole base the error is at least that of the base, times the geometric mean over roll-outs of the
+            ratio of their errors: a model with a lower score than the base is better on average and in most roll-outs.
         q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
     """
 
-    score: float
+    ranking: Ranking
     q: tuple[float, ...]
     qd: tuple[float, ...]
+
+
+def saturate(errors: Tensor) -> Tensor:
+    """Return the errors of roll-outs, shape [rollouts], at most `SATURATION` where they are finite."""
+    return torch.where(errors.isfinite(), errors.clamp_max(SATURATION), errors)
 
 
 class RolloutValidation:
@@ -98,45 +105,48 @@ class RolloutValidation:
         self._qd_scale = _deviation(data.sampled_columns("qd", Split.TRAIN), device)
         self._of_base: Tensor | None = None
 
-    def measure(self, model: NeuralDynamics) -> RolloutError:
+    def measure(self, model: NeuralDynamics) -> RolloutScore:
         """Roll the model out along the held-out windows."""
-        errors, q, qd = self._rolled_out(model)
-        score = score_of(errors, self._base_errors(model))
-        return RolloutError(score, tuple(q.mean((0, 1)).tolist()), tuple(qd.mean((0, 1)).tolist()))
+        scores, compared = self._roll_out(model)
+        finite = torch.cat([one.finite for one in compared])
+        q, qd = (
+            torch.cat([getattr(one, name).abs() for one in compared])[finite].mean((0, 1)).tolist()
+            for name in ("tangents", "velocities")
+        )
+        return RolloutScore(rank(scores, self._base_scores(model)), tuple(q), tuple(qd))
 
-    def base_score(self, model: NeuralDynamics) -> float | None:
-        """Return the score of the model's base alone; None without a base, or if the base is not whole."""
-        base = self._base_errors(model)
-        return None if base is None else float(base.mean())
+    def base_ranking(self, model: NeuralDynamics) -> Ranking | None:
+        """Return the rank of the model's base alone; None without a base, or if the base is not whole."""
+        base = self._base_scores(model)
+        return None if base is None else Ranking.of(base)
 
-    def _base_errors(self, model: NeuralDynamics) -> Tensor | None:
+    def _base_scores(self, model: NeuralDynamics) -> Tensor | None:
         """Return the errors of roll-outs of the base alone, shape [rollouts]."""
         if self._of_base is None and isinstance(model, NeuralDynamics) and model.encoding.base_is_whole:
-            self._of_base, _, _ = self._rolled_out(model.base_alone())
+            self._of_base, _ = self._roll_out(model.base_alone())
         return self._of_base
 
     @torch.no_grad()
-    def _rolled_out(self, model: NeuralDynamics) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the error of each roll-out [rollouts], and of its positions and velocities [rollouts, T, nv]."""
-        errors = [self._errors(model, batch, environment) for batch, environment in self._parts]
-        q, qd = (torch.cat(parts) for parts in zip(*errors, strict=True))
-        errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
-        return errors.nan_to_num(WORST, WORST).clamp_max(WORST), q, qd
+    def _roll_out(self, model: NeuralDynamics) -> tuple[Tensor, list[RolloutErrors]]:
+        """Return the error of each roll-out in standard deviations, shape [rollouts], and the roll-outs by store."""
+        compared = [_compare(model, *part) for part in self._parts]
+        scaled = [torch.cat([e.tangents / self._q_scale, e.velocities / self._qd_scale], -1) for e in compared]
+        errors = torch.cat([part.abs().mean((1, 2)) for part in scaled])
+        return saturate(errors), compared
 
     @torch.no_grad()
     def calibrate(self, model: NeuralDynamics) -> None:
         """Fit the factors of a model's epistemic standard deviation to other held-out windows."""
         model.calibration_scales.fill_(1.0)
-        errors, spreads = [], []
-        for batch, environment in self._draw(_CALIBRATION, "calibration"):
-            predicted = self._rolled(model, batch, environment)
-            assert predicted.epistemic is not None  # a model with members predicts it
-            q = coordinate_difference(model.spec, predicted.q, batch.q[:, self._context :])
-            errors.append(torch.cat([q, predicted.qd - batch.qd[:, self._context :]], -1)[:, 1:])
-            spreads.append(predicted.epistemic)
-        calibrate(model, torch.cat(errors), torch.cat(spreads))
+        errors, deviations = [], []
+        for part in self._draw(_CALIBRATION, "calibration"):
+            compared = _compare(model, *part)
+            assert compared.predicted.epistemic is not None  # a model with members predicts it
+            errors.append(compared.columns)
+            deviations.append(compared.predicted.epistemic)
+        calibrate(model, torch.cat(errors), torch.cat(deviations))
 
-    def _draw(self, count: int, name: str) -> list[tuple[Batch, Environment]]:
+    def _draw(self, count: int, name: str) -> list[tuple[Windows, RecordedEnvironments]]:
         seed = derive_seed(self._seed, name)
         sampler = MixtureSampler(
             self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
@@ -144,35 +154,32 @@ class RolloutValidation:
         environments = [
             RecordedEnvironments(part, self._device, tuple(part.header.parameters)) for part in self._data.stores
         ]
-        return [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
-
-    def _rolled(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> Trajectory:
-        first = self._context
-        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
-        return model.rollout(past if first else past.present, batch.control[:, first:], environment)
-
-    def _errors(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> tuple[Tensor, Tensor]:
-        """Return absolute errors of positions and velocities, shape [rollouts, T, nv]."""
-        first, predicted = self._context, self._rolled(model, batch, environment)
-        q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
-        return q, (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
+        return [(batch.after(self._context), environments[number]) for number, batch in sampler.draw()]
 
     def _position_scale(self, data: Mixture, device: torch.device | None) -> Tensor:
-        spec, first = data.header.spec, self._context
+        spec = data.header.spec
         if spec.nq == spec.nv:
             return _deviation(data.sampled_columns("q", Split.TRAIN), device)
         # The position of a floating base does not scale with its motion.
-        q = torch.cat([batch.q for batch, _ in self._parts])
-        moved = position_difference(spec, q[:, first + 1 :], q[:, first : first + 1])
-        return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
+        q = torch.cat([windows.q for windows, _ in self._parts])
+        motion = position_difference(spec, q[:, 1:], q[:, :1])
+        return motion.square().mean((0, 1)).sqrt().clamp_min(1e-6)
 
 
-def score_of(errors: Tensor, base: Tensor | None) -> float:
-    """Return the score (see `RolloutError`) from roll-out errors of a model and its whole base, both [rollouts]."""
+def _compare(model: NeuralDynamics, windows: Windows, environments: RecordedEnvironments) -> RolloutErrors:
+    return RolloutErrors(model.spec, roll_along(model, windows, environments), truth_of(windows))
+
+
+def rank(errors: Tensor, base: Tensor | None) -> Ranking:
+    """Return the rank (see `RolloutScore`) from roll-out errors of a model and its whole base, both [rollouts]."""
+    ranking = Ranking.of(errors)
     if base is None:
-        return float(errors.mean())
-    ratio = ((errors + NEGLIGIBLE) / (base + NEGLIGIBLE)).log().mean().exp()
-    return float(torch.maximum(errors.mean(), ratio * base.mean()))
+        return ranking
+    both = errors.isfinite() & base.isfinite()
+    if not bool(both.any()):
+        return ranking
+    ratio = ((errors[both] + NEGLIGIBLE) / (base[both] + NEGLIGIBLE)).log().mean().exp()
+    return Ranking(ranking.broken, max(ranking.error, float(ratio * base[both].mean())))
 
 
 def _deviation(values: np.ndarray, device: torch.device | None) -> Tensor:

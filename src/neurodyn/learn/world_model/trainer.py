@@ -3,7 +3,6 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,15 +13,17 @@ from neurodyn.core.verdict import Verdict, of_data
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.guard import Fault, FaultHistory, report
+from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors
+from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, context_of, follow, truth_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
-from neurodyn.learn.neural.validation import WORST, calibrate, coverage
+from neurodyn.learn.neural.validation import calibrate, coverage, saturate
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
 from neurodyn.learn.plan import TrainState
 from neurodyn.learn.samplers import EndingWindows, EpisodeSampler
@@ -44,7 +45,7 @@ class EventWeights:
 
 def world_model_loss(
     model: WorldModel,
-    batch: Batch,
+    batch: Windows,
     phase: WorldPhase,
     settings: WorldSettings,
     change: Tensor,
@@ -69,7 +70,7 @@ def world_model_loss(
 
 
 def _whole_loss(
-    model: WorldModel, batch: Batch, phase: WorldPhase, settings: WorldSettings, change: Tensor, weights: EventWeights
+    model: WorldModel, batch: Windows, phase: WorldPhase, settings: WorldSettings, change: Tensor, weights: EventWeights
 ) -> Tensor:
     """Return the losses of the members over whole windows, shape [members]."""
     states, first = model.observation.join(batch.q, batch.qd, batch.channels), phase.context
@@ -108,7 +109,7 @@ def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) ->
 def _frames_loss(
     model: WorldModel,
     forecasts: MemberForecasts,
-    batch: Batch,
+    batch: Windows,
     frames: slice,
     forecast: bool,
     phase: WorldPhase,
@@ -156,6 +157,7 @@ def _ends_loss(model: WorldModel, ends: EndingWindows, first: int, weights: Even
     logits = model.follow(hidden, states[:, :, first], windows.control[:, :, first:]).logits
     assert logits is not None  # None only for models without termination
     assert windows.failed is not None  # None only for windows without failures
+    assert windows.valid is not None  # None only for windows within an episode
     truth = windows.failed[:, :, first + 1 :].to(logits.dtype).expand(model.members, -1, -1)
     values = functional.binary_cross_entropy_with_logits(
         logits[..., -1], truth, pos_weight=weights.positive[-1], reduction="none"
@@ -165,7 +167,7 @@ def _ends_loss(model: WorldModel, ends: EndingWindows, first: int, weights: Even
     return ends.weight * weights.event[-1] * values
 
 
-def _event_loss(model: WorldModel, logits: Tensor, batch: Batch, frames: slice, weights: EventWeights) -> Tensor:
+def _event_loss(model: WorldModel, logits: Tensor, batch: Windows, frames: slice, weights: EventWeights) -> Tensor:
     labels = []
     if batch.contacts is not None:
         labels.append(batch.contacts[:, :, frames])
@@ -175,9 +177,6 @@ def _event_loss(model: WorldModel, logits: Tensor, batch: Batch, frames: slice, 
     truth = torch.cat(labels, -1).expand(model.members, -1, -1, -1)
     values = functional.binary_cross_entropy_with_logits(logits, truth, pos_weight=weights.positive, reduction="none")
     return (values.mean((1, 2)) * weights.event).sum(-1)
-
-
-AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 
 class WorldModelLearner(WindowLearner):
@@ -223,7 +222,7 @@ class WorldModelLearner(WindowLearner):
             ends = EndingWindows(self._conditioned(ends.windows), ends.weight)
         self._batch = (self._conditioned(self._sampler.draw()), ends)
 
-    def _conditioned(self, batch: AnyBatch) -> AnyBatch:
+    def _conditioned(self, batch: Windows) -> Windows:
         """Return windows with conditions appended to their controls."""
         return replace(batch, control=self._model.with_conditions(batch.control, batch.parameters))
 
@@ -281,7 +280,8 @@ class WorldModelLearner(WindowLearner):
             "rollout": dict(zip(self._model.observation.names, error.columns, strict=True)),
             "within_two_sigma": error.coverage,
         }
-        return Validation(error.score, values, f"held-out roll-out error: {error.score:.3g} standard deviations")
+        shown = f"held-out roll-out error: {error.ranking.error:.3g} standard deviations"
+        return Validation.ranked(error.ranking, values, shown)
 
     def keep(self, train_state: TrainState) -> None:
         """Write the model to the run directory."""
@@ -302,16 +302,17 @@ _MARKS = (1, 10, 50, 100)
 
 @dataclass(frozen=True)
 class WorldError:
-    """Errors of open-loop roll-outs, means over all frames and roll-outs.
+    """Errors of open-loop roll-outs, means over all frames and finite roll-outs.
 
     Attributes:
-        score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
-            counts with at most `validation.WORST`.
+        ranking: Share of roll-outs that are not finite, and the mean absolute error of the others over all coordinates,
+            each over its standard deviation in the training data; that of a roll-out saturates at
+            `validation.SATURATION`.
         columns: Mean absolute error of each coordinate, in its unit, shape [size].
         coverage: Share of the measurements within two standard deviations, by frame of the forecast.
     """
 
-    score: float
+    ranking: Ranking
     columns: tuple[float, ...]
     coverage: dict[str, float]
 
@@ -331,12 +332,13 @@ class WorldValidation:
     @torch.no_grad()
     def measure(self, model: WorldModel) -> WorldError:
         """Roll the model out along the held-out windows."""
-        error, deviation = self._errors(model, self._batch)
+        compared = self._compare(model, self._batch)
+        error, finite = compared.columns, compared.finite
         by_rollout = (error.abs() / model.state_scale)[..., model.varying].mean((1, 2))
-        within = coverage(error, deviation, 2.0)[:, model.varying].mean(-1)
+        within = coverage(error[finite], _deviation(compared)[finite], 2.0)[:, model.varying].mean(-1)
         return WorldError(
-            score=float(by_rollout.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
-            columns=tuple(error.abs().mean((0, 1)).tolist()),
+            ranking=Ranking.of(saturate(by_rollout)),
+            columns=tuple(error[finite].abs().mean((0, 1)).tolist()),
             coverage={str(mark): float(within[mark - 1]) for mark in _MARKS if mark <= len(within)},
         )
 
@@ -344,28 +346,32 @@ class WorldValidation:
     def calibrate(self, model: WorldModel) -> None:
         """Fit the factors of the standard deviations, and the shift of the termination, to more windows."""
         model.calibration_scales.fill_(1.0)
-        parts = self._draw(_CALIBRATION, "calibration")
-        calibrate(model, *self._errors(model, parts))
+        compared = self._compare(model, self._draw(_CALIBRATION, "calibration"))
+        calibrate(model, compared.columns, _deviation(compared))
         if model.terminates:
             model.termination_shift = 0.0
             alarms = alarms_along(model, self._data.stores, Split.VALIDATION, self.context)
             model.termination_shift = fitted_shift(alarms)
 
-    def _draw(self, count: int, name: str) -> Batch:
+    def _draw(self, count: int, name: str) -> Windows:
         seed = derive_seed(self._settings.seed, name)
-        return MixtureSampler(
-            self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
-        ).draw_joined()
+        return (
+            MixtureSampler(
+                self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
+            )
+            .draw_joined()
+            .after(self.context)
+        )
 
-    def _errors(self, model: WorldModel, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return errors and predicted standard deviations, shape [worlds, T, size]."""
-        first = self.context
-        channels = None if batch.channels is None else batch.channels[:, : first + 1]
-        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first], channels)
-        around = world_parameters(model.conditions, batch.parameters)
-        predicted = model.rollout(past, batch.control[:, first:], around)
-        truth = model.observation.join(batch.q, batch.qd, batch.channels)[:, first + 1 :]
-        error = model.observation.join(predicted.q, predicted.qd, predicted.channels)[:, 1:] - truth
-        assert predicted.aleatoric is not None  # world models predict both
-        assert predicted.epistemic is not None
-        return error, torch.hypot(predicted.aleatoric, predicted.epistemic)
+    def _compare(self, model: WorldModel, windows: Windows) -> RolloutErrors:
+        around = world_parameters(model.conditions, windows.parameters)
+        starts = RolloutBatch(context_of(windows), ControlSequence(torque=windows.control), around)
+        return RolloutErrors(model.spec, follow(model, starts), truth_of(windows))
+
+
+def _deviation(compared: RolloutErrors) -> Tensor:
+    """Return the predicted standard deviations of roll-outs, shape [worlds, T, size]."""
+    aleatoric, epistemic = compared.predicted.aleatoric, compared.predicted.epistemic
+    assert aleatoric is not None  # world models predict both
+    assert epistemic is not None
+    return torch.hypot(aleatoric, epistemic)

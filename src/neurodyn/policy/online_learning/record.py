@@ -4,6 +4,7 @@
 Returns, the model's error on the policy's log, and the verdict from both.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import EXPLOITED, Verdict
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
-from neurodyn.dynamics.batch import RecordedEnvironments, State, Window
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
 from neurodyn.policy.support import PolicySupport
 
 
@@ -220,23 +222,13 @@ def model_error(model: Dynamics, log: Store) -> float | None:
     frames, context = max(1, round(SECONDS / model.spec.dt)), model.spec.context
     if int(log.lengths.max()) < context + frames:
         return None
-    environments = None if model.measured else RecordedEnvironments(log, model.device)
-    errors, still = [], []
+    environments, errors, still = recorded_environments(log, model), [], []
     for batch in all_windows(log, context + frames, stride=max(1, log.transitions // _MOST)):
-        known = slice(0, context + 1)
-        channels = None if batch.channels is None else batch.channels[:, known]
-        past = Window(batch.q[:, known], batch.qd[:, known], batch.control[:, :context], channels)
-        start: State | Window = past if context or model.measured else past.present
-        environment = None if environments is None else environments.at(batch.ground)
-        forecast = model.rollout(_on(start, model.device), batch.control[:, context:].to(model.device), environment)
-        truth = batch.qd[:, -1]
-        errors.append((forecast.qd[:, -1].to(truth) - truth).abs())
-        still.append((batch.qd[:, context] - truth).abs())
+        windows = batch.after(context)
+        compared = RolloutErrors(model.spec, roll_along(model, windows, environments), truth_of(windows))
+        errors.append(compared.velocities[:, -1].abs())
+        still.append(compared.persistence.velocities[:, -1].abs())
     error, baseline = torch.cat(errors).double().mean(0), torch.cat(still).double().mean(0)
     moves = baseline > 0
     relative = float((error[moves] / baseline[moves]).mean()) if bool(moves.any()) else float("nan")
-    return relative if torch.tensor(relative).isfinite() else None
-
-
-def _on(start: State | Window, device: str) -> State | Window:
-    return start if device == "cpu" else start.to(device)
+    return relative if math.isfinite(relative) else None

@@ -19,7 +19,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress, showing
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State, Window, device_generator
 from neurodyn.dynamics.capture import detached
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -372,7 +372,7 @@ class PolicyInModel:
     task: Task
     policy: PolicyNetwork
 
-    def __call__(self, dynamics: Dynamics, windows: Batch, lead: int, cut: int, seed: int) -> Iterator[State]:
+    def __call__(self, dynamics: Dynamics, windows: Windows, lead: int, cut: int, seed: int) -> Iterator[State]:
         """Yield the state after each frame beyond the first `lead`."""
         task, frames = self.task, TaskFrames(self.task, dynamics)
         act, drawing = acting(self.policy.to(dynamics.device)), device_generator(windows.q.device, seed)
