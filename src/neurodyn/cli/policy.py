@@ -40,7 +40,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     from neurodyn.control.task_frames import require_fit
     from neurodyn.learn.devices import current_ranks
     from neurodyn.learn.metrics import read_metrics
-    from neurodyn.learn.tracking.tracker import require_tracker
+    from neurodyn.learn.tracking import require_tracker
     from neurodyn.policy.training import open_training
     from neurodyn.policy.training import train as train_policy
 
@@ -83,7 +83,7 @@ def distill(request: DistillPolicyRequest) -> None:
 
     require_learner()
     from neurodyn.learn.metrics import read_metrics
-    from neurodyn.learn.tracking.tracker import require_tracker
+    from neurodyn.learn.tracking import require_tracker
     from neurodyn.policy.distillation import open_distillation
     from neurodyn.policy.training import train as train_policy
 

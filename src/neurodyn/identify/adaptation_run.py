@@ -71,7 +71,7 @@ from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run, checksum
-from neurodyn.learn.tracking.tracker import require_tracker, tracking
+from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.sim.draws import POSTERIOR
 

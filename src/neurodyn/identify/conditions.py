@@ -38,7 +38,7 @@ from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.tracking.tracker import require_tracker, tracking
+from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import load
 from neurodyn.robots.data import as_logged, grounded
 

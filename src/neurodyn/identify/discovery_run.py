@@ -28,7 +28,7 @@ from neurodyn.learn.metrics import show_results
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.tracking.tracker import Logger, chosen_tracker, require_tracker, tracking
+from neurodyn.learn.tracking import Logger, chosen_tracker, require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 

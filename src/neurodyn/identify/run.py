@@ -24,7 +24,7 @@ from neurodyn.identify.priors import parse_priors
 from neurodyn.identify.requests import IdentifyRequest
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, changed, load_identification
 from neurodyn.learn.reproduction import TrainingAgain
-from neurodyn.learn.tracking.tracker import require_tracker, tracking
+from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 

@@ -7,5 +7,5 @@ from .metrics import read_metrics as read_metrics, show_results as show_results
 from .neural.settings import Settings as Settings, load_settings as load_settings
 from .optimiser import OPTIMISERS as OPTIMISERS, Method as Method
 from .plan import TrainState as TrainState, with_budget as with_budget
-from .tracking.tracker import TRACKERS as TRACKERS, Opening as Opening, Tracker as Tracker
+from .tracking import TRACKERS as TRACKERS, Opening as Opening, Tracker as Tracker
 from .training import finetune as finetune, train as train

@@ -16,7 +16,7 @@ from neurodyn.core.errors import InputError, notice
 from neurodyn.core.locks import exclusive
 from neurodyn.core.plain_data import read_text
 from neurodyn.learn.manifest import MANIFEST, RunRecord, start_run
-from neurodyn.learn.tracking.tracker import Logger, Tracker, open_tracker, require_tracker, tracking
+from neurodyn.learn.tracking import Logger, Tracker, open_tracker, require_tracker, tracking
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from neurodyn.learn.neural.policy_rollouts import LoggedActor
     from neurodyn.learn.plan import TrainingPlan
     from neurodyn.learn.run_folder import Data
-    from neurodyn.learn.tracking.tracker import Logger
+    from neurodyn.learn.tracking import Logger
     from neurodyn.robots import Robot
 
 

@@ -27,7 +27,7 @@ from neurodyn.learn.neural.train import train as train_neural
 from neurodyn.learn.plan import TrainingPlan, TrainState, with_budget
 from neurodyn.learn.requests import FinetuneRequest, TrainRequest
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, open_mixture, place_of
-from neurodyn.learn.tracking.tracker import require_tracker, tracking
+from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
 from neurodyn.learn.world_model.train import finetune_world_model, require_log, train_world_model
 from neurodyn.robots import Robot, load, locate

@@ -27,7 +27,7 @@ from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import TrainState
-from neurodyn.learn.tracking.tracker import Logger, tracking
+from neurodyn.learn.tracking import Logger, tracking
 from neurodyn.policy.artifact import read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.environment import PolicyEnvironment

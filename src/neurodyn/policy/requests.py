@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from neurodyn.control.starts import Starts
     from neurodyn.core.progress import Progress
     from neurodyn.learn.loop import Callback
-    from neurodyn.learn.tracking.tracker import Logger
+    from neurodyn.learn.tracking import Logger
     from neurodyn.policy.online_learning.settings import OnlineSettings
     from neurodyn.policy.settings import TrainingSettings
     from neurodyn.tasks import Task

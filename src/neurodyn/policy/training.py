@@ -21,7 +21,7 @@ from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.tracking.tracker import tracking
+from neurodyn.learn.tracking import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.learner import initial_policy
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest

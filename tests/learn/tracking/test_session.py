@@ -12,7 +12,7 @@ from neurodyn.learn import TRACKERS, Opening, Tracker, show_results
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.plan import TrainingBudget
-from neurodyn.learn.tracking.tracker import FILE, read_tracker_file, require_tracker, tracking
+from neurodyn.learn.tracking import FILE, read_tracker_file, require_tracker, tracking
 from tests.learn.callbacks import StopAt, Stopped
 from tests.learn.tracking.boards import texts
 from tests.learn.tracking.models import RECORD, Kept

@@ -23,7 +23,7 @@ from neurodyn.core.requests import arguments_of, field_docs, flag_of
 
 if TYPE_CHECKING:
     from neurodyn.core.workers import Executor
-    from neurodyn.learn.tracking.tracker import Logger
+    from neurodyn.learn.tracking import Logger
     from neurodyn.report.recording import Recording
 
 
@@ -69,7 +69,7 @@ def registry_name(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveC
 
 
 def _logger(given: str) -> str:
-    from neurodyn.learn.tracking.tracker import require_name
+    from neurodyn.learn.tracking import require_name
 
     require_name(given)
     return given

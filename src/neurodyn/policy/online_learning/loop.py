@@ -22,7 +22,7 @@ from neurodyn.learn.manifest import MANIFEST, RunRecord, data_of, file_checksums
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.tracking.tracker import require_tracker, tracking
+from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online_learning.problem import OnlineProblem, pose
 from neurodyn.policy.online_learning.record import (

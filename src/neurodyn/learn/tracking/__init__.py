@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Trackers: where a training is logged beside RUN/metrics.jsonl."""
