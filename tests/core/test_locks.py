@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from neurodyn.core import locks
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 
@@ -35,12 +34,7 @@ def take(target: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("flock", [True, False])
-def test_the_second_is_refused_and_the_lock_of_a_killed_process_is_taken_over(
-    tmp_path: Path, flock: bool, monkeypatch: pytest.MonkeyPatch
-):
-    if not flock:  # file systems without locks: the process is looked for
-        monkeypatch.setattr(locks, "fcntl", None)
+def test_the_second_is_refused_and_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path):
     target = tmp_path / "run"
     (tmp_path / "alias").symlink_to(target)
     process = hold(target)

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neurodyn.core.errors import InputError, choices, describe_os_error, notice, suggestion, unwritable
-from neurodyn.core.locks import is_alive
 from neurodyn.core.plain_data import read_text, require_regular
 from neurodyn.core.provenance import CHECKSUM, tensors_checksum, verify_checksum, with_checksum
 
@@ -231,8 +230,19 @@ def _remove_stale(target: Path) -> None:
     """Remove leftovers of killed writers of this target; old folders only if the target exists."""
     for suffix in (_PART, _OLD) if target.is_dir() else (_PART,):
         for path, writer in _leftovers(target, suffix):
-            if not is_alive(writer):
+            if not _is_alive(writer):
                 _remove_at_once(path, target)
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether a process with this number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return pid > 0
 
 
 def _leftovers(target: Path, suffix: str) -> Iterator[tuple[Path, int]]:

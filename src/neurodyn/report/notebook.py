@@ -3,11 +3,11 @@
 
 import sys
 import time
-from html import escape
 from types import TracebackType
 from typing import Any, Self
 
 from neurodyn.report.numbers import span
+from neurodyn.report.page import element
 
 _SECONDS = 0.2
 """Minimum time between updates of the display [s]."""
@@ -63,10 +63,7 @@ class NotebookBar:
     def _html(self, done: float, text: str) -> str:
         passed = time.monotonic() - self._begun
         left = f"{span(passed * (1 - done) / done)} left" if 0 < done < 1 else span(passed)
-        return (
-            f'<div>{escape(self._title)} <progress max="1" value="{done:.4f}"></progress> {done:.0%}, {escape(left)} '
-            f"<small>{escape(text)}</small></div>"
-        )
+        return element("progress", self._title, done, left, text)
 
 
 def _in_notebook() -> bool:

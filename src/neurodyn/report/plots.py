@@ -18,6 +18,7 @@ import numpy as np
 
 from neurodyn.report.numbers import quantity
 from neurodyn.report.page import figure as with_caption
+from neurodyn.report.page import legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,10 +124,7 @@ def plot(
 
 def legend_list(entries: Sequence[tuple[str, str]]) -> str:
     """Return a legend shared by several plots: (name, colour)."""
-    items = [
-        f'<li><i style="border-color: var({VARIABLES[colour]})"></i>{escape(name)}</li>' for name, colour in entries
-    ]
-    return f'<ul class="legend">{"".join(items)}</ul>'
+    return legend((name, VARIABLES[colour]) for name, colour in entries)
 
 
 def _legend(axes: "Axes", numbers: Sequence[int]) -> None:

@@ -4,7 +4,6 @@
 import importlib
 import json
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,7 +16,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.evaluate.records import Simulated
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import capital
-from neurodyn.report.page import data_uri, grid, header, heading, page, paragraph, section
+from neurodyn.report.page import data_uri, element, grid, header, heading, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list, plot
 from neurodyn.report.recording import (
     Recording,
@@ -266,32 +265,10 @@ def drawn_motions(robot: Robot, motions: Mapping[str, np.ndarray], interval: flo
         drawn.append({"label": label, "colour": colour, "ends": placed, "eye": eye.round(3).tolist()})
     scene = {"interval": interval, "width": _SEEN, "radii": [s.size[0] for s in shapes], "motions": drawn}
     most = max(len(q) for q in motions.values()) - 1
-    return "\n".join(
-        [
-            '<figure class="wide" id="drawn" hidden>',
-            f'<canvas width="{_PANEL[0] * len(drawn)}" height="{_PANEL[1]}" style="width:100%;height:auto" '
-            f'role="img" aria-label="{escape(caption)}"></canvas>',
-            '<div class="player"><button type="button">Pause</button>',
-            f'<input type="range" min="0" max="{most}" value="0" aria-label="time"></div>',
-            f"<figcaption>{escape(caption)}</figcaption></figure>",
-            f'<script type="application/json" id="motions">{json.dumps(scene)}</script>',
-        ]
-    )
+    return element("drawn", json.dumps(scene), _PANEL[0] * len(drawn), _PANEL[1], most, caption)
 
 
 def _player(frames: np.ndarray, interval: float, caption: str) -> str:
     sources = [data_uri(still_bytes(frame, quality=75), "image/webp") for frame in frames]
-    listed = ",\n".join(f'"{source}"' for source in sources)
     height, width = frames.shape[1:3]
-    still = f'<img src="{sources[0]}" width="{width}" height="{height}" alt="{escape(caption)}">'
-    return "\n".join(
-        [
-            f'<noscript><figure class="wide">{still}<figcaption>{escape(caption)}</figcaption></figure></noscript>',
-            f'<figure class="wide" id="player" data-interval="{1000 * interval:.3f}" hidden>',
-            f'<img width="{width}" height="{height}" alt="{escape(caption)}">',
-            '<div class="player"><button type="button">Pause</button>',
-            f'<input type="range" min="0" max="{len(frames) - 1}" value="0" aria-label="time"></div>',
-            f"<figcaption>{escape(caption)}, in real time</figcaption></figure>",
-            f'<script type="application/json" id="frames">[{listed}]</script>',
-        ]
-    )
+    return element("player", sources, f"{1000 * interval:.3f}", width, height, caption)
