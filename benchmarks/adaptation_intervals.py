@@ -69,7 +69,7 @@ def log_of(model: FitModel, x: torch.Tensor, path: Path, args: argparse.Namespac
 
 def starts_of(args: argparse.Namespace, seed: int) -> State:
     """Return states from the robot's resets, in double precision."""
-    from neurodyn.policy import SampledStarts
+    from neurodyn.control import SampledStarts
 
     if args.task is None:
         robot = load(args.robot)

@@ -47,9 +47,10 @@ def measure(device: torch.device, most: int) -> tuple[dict[str, float], dict[str
     """Return frames per second of each piece of work by number of worlds, and ratios to Newton's time."""
     import neurodyn
     from _common import require
+    from neurodyn.control import SampledStarts
     from neurodyn.dynamics import Control, Dynamics, Environment, State, declared_hybrid
     from neurodyn.geometry import Ground
-    from neurodyn.policy import PolicyEnvironment, SampledStarts
+    from neurodyn.policy import PolicyEnvironment
     from neurodyn.sim import ReferenceSimulator
     from neurodyn.tasks import load
 

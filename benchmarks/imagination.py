@@ -27,6 +27,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 import neurodyn
 from _common import compare, require, single_thread, write_result
+from neurodyn.control import LoggedStarts
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.data import Status, Store, StoreHeader, StoreWriter
 from neurodyn.dynamics import NeuralDynamics, WorldModel
@@ -34,7 +35,7 @@ from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.nets import EnsembleConfig
-from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
+from neurodyn.policy import NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
 from neurodyn.policy.ppo import PPO
 from neurodyn.sim import articulation

@@ -14,10 +14,11 @@ import torch
 
 import neurodyn
 from _common import require, write_result
+from neurodyn.control import SampledStarts
 from neurodyn.dynamics import Control, State, WorldModel
 from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.nets import EnsembleConfig
-from neurodyn.policy import PolicyEnvironment, SampledStarts
+from neurodyn.policy import PolicyEnvironment
 from neurodyn.policy.logs import row_layout
 from neurodyn.tasks import load
 

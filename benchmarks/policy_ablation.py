@@ -22,12 +22,13 @@ import torch
 
 from _common import require, single_thread, write_result
 from cartpole_policies import neurodyn
+from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.core.config import to_yaml
 from neurodyn.dynamics import load as load_dynamics
 from neurodyn.learn import read_metrics
 from neurodyn.learn.neural.settings import load_finetuning, load_settings
-from neurodyn.policy import PolicyEnvironment, SampledStarts, evaluate, load_policy
+from neurodyn.policy import PolicyEnvironment, evaluate, load_policy
 from neurodyn.policy.evaluation import SEED
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from _common import single_thread, write_result
+from neurodyn.control import SampledStarts
 from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics import AnalyticDynamics, declared_hybrid
 from neurodyn.multibody import nominal
-from neurodyn.policy import PolicyEnvironment, SampledStarts
+from neurodyn.policy import PolicyEnvironment
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.randomisation import open_randomisation

@@ -17,9 +17,10 @@ import msgspec
 import torch
 
 from _common import require, single_thread, write_result
+from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.learn.plan import TrainState
-from neurodyn.policy import ALGORITHMS, SampledStarts, load_settings
+from neurodyn.policy import ALGORITHMS, load_settings
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.tasks import load

@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from _common import require, single_thread, write_result
+from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
-from neurodyn.policy import PolicyEnvironment, SampledStarts, load_policy
+from neurodyn.policy import PolicyEnvironment, load_policy
 from neurodyn.tasks import load
 
 

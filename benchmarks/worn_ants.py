@@ -24,6 +24,7 @@ from mujoco.rollout import Rollout
 from torch import Tensor
 
 from _common import single_thread, write_result
+from neurodyn.control import SampledStarts
 from neurodyn.data import Split, Store
 from neurodyn.dynamics import BaseDynamics
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
@@ -33,7 +34,6 @@ from neurodyn.dynamics.rollouts import context_of
 from neurodyn.geometry.rotation import conjugate, rotate
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder import HeldOutErrors, held_out_windows
-from neurodyn.policy import SampledStarts
 from neurodyn.policy.evaluation import load_policy, play
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.training import open_training
