@@ -19,7 +19,7 @@ def test_a_group_shows_its_terms_side_by_side():
     group = ObservationGroup(
         [
             ObservationTerm("joint_position", columns=each("{}_angle", "ab"), noise=0.1, scale=2.0, clip=(-1.5, 1.5)),
-            ObservationTerm("last", lambda now, memory: memory.action[:, 0]),
+            ObservationTerm("last", lambda now, memory: memory.action),
         ]
     )
     assert group.columns == ("a_angle", "b_angle", "last")
@@ -28,8 +28,8 @@ def test_a_group_shows_its_terms_side_by_side():
 
 
 def test_a_term_with_another_number_of_columns_is_refused():
-    with pytest.raises(InputError, match="'joint_position': has 2 columns; valid here: 1"):
-        ObservationTerm("joint_position")(NOW, MEMORY)
+    with pytest.raises(InputError, match="'joint_position' has 2 columns; valid: 1, one for each name"):
+        ObservationGroup([ObservationTerm("joint_position")])(NOW, MEMORY)
 
 
 class Taller(AntRun):

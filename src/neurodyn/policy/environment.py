@@ -503,7 +503,8 @@ class PolicyEnvironment(VecEnv):
             extras["terms"] = dict(zip(end.names, end.parts.unbind(), strict=True))
             extras["log"] = {f"/reward/{name}": mean for name, mean in means}
             returns = torch.stack([end.reward, penalised, self._ones])
-            ended = self._count(returns, self._terms_of(end), end, done, over=over)
+            parts = self._terms_of(end) if task.implausible_reward else end.parts
+            ended = self._count(returns, parts, end, done, over=over)
         if over:
             extras["succeeded"] = task.succeeded(after.now, after.memory)
             if self._shows_last:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -10,7 +11,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
 from neurodyn.tasks.observations import POLICY, ObservationTerm, each
-from neurodyn.tasks.task import Memory, Task, uniform, wrap
+from neurodyn.tasks.task import Memory, Task, uniform
 
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Torque limits [N m]."""
@@ -54,7 +55,7 @@ class FrankaReach(Task):
     def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return the joints (modulo 2 pi), the end effector, the target, and the velocities of the joints [rad/s]."""
         terms = (
-            ObservationTerm("angle", lambda now, memory: wrap(now["joint_position"]), _JOINTS),
+            ObservationTerm("angle", lambda now, memory: _wrap(now["joint_position"]), _JOINTS),
             ObservationTerm("end_effector_position", columns=("end_x", "end_y", "end_z")),
             ObservationTerm("target", lambda now, memory: memory.command, ("target_x", "target_y", "target_z")),
             ObservationTerm("joint_velocity", columns=each("{}_velocity", _JOINTS)),
@@ -110,6 +111,10 @@ class FrankaPosition(FrankaReach):
 def distance(quantities: Quantities, memory: Memory) -> Tensor:
     """Return the distance of the end effector to the target [m], shape [worlds]."""
     return torch.linalg.vector_norm(quantities["end_effector_position"] - memory.command, dim=-1)
+
+
+def _wrap(angle: Tensor) -> Tensor:
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def _bump(d: Tensor, rate: float) -> Tensor:

@@ -195,7 +195,7 @@ class ObjectTask(DeclaredTask):
             ObservationTerm("base_angular_velocity", columns=each("turning_{}", AXES)),
             ObservationTerm("projected_gravity", columns=each("down_{}", AXES)),
         )
-        height = ObservationTerm("height", lambda now, memory: self.object_position(now)[:, 2])
+        height = ObservationTerm("height", lambda now, memory: self.object_position(now)[:, 2:])
         terms = (
             ObservationTerm("joint_position", columns=tuple(name for joint in joints for name in joint.q_names)),
             ObservationTerm("joint_velocity", columns=each("{}_velocity", rates), scale=_JOINT_RATE),

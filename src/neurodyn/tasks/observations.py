@@ -23,14 +23,18 @@ def each(text: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(text.format(name) for name in names)
 
 
+Values = Callable[[Quantities, "Memory"], Tensor]
+"""From quantities and the task's memory to values, shape [worlds, columns]."""
+
+
 @dataclass(frozen=True)
 class ObservationTerm:
     """One term of an observation, with `scale` times its clipped values.
 
     Attributes:
         name: Name of the term.
-        value: Name of a quantity, or a function of the quantities and the task's memory; values have shape [worlds,
-            columns], or [worlds] for one column. By default the quantity with the term's name.
+        value: Name of a quantity, or a function of the quantities and the task's memory with values of shape [worlds,
+            columns]. By default the quantity with the term's name.
         columns: Names of its columns; by default one column with the term's name.
         noise: Half the width of the uniform noise added to each column in training, after scaling.
         scale: Factor on the values.
@@ -38,36 +42,24 @@ class ObservationTerm:
     """
 
     name: str
-    value: "str | Callable[[Quantities, Memory], Tensor]" = ""
+    value: str | Values = ""
     columns: tuple[str, ...] = ()
     noise: float = 0.0
     scale: float = 1.0
     clip: tuple[float, float] | None = None
 
     @property
-    def quantity(self) -> str | None:
-        """Name of the quantity that it shows; None for a function."""
-        return (self.value or self.name) if isinstance(self.value, str) else None
+    def source(self) -> str | Values:
+        """Quantity or function of its values before clipping and scaling."""
+        return self.value or self.name
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of its columns."""
         return self.columns or (self.name,)
 
-    def __call__(self, quantities: Quantities, memory: "Memory") -> Tensor:
-        """Return the values without noise, shape [worlds, columns].
-
-        Raises:
-            InputError: The number of columns differs from that of the names.
-        """
-        value = self.value
-        values = quantities[value or self.name] if isinstance(value, str) else value(quantities, memory)
-        values = values if values.ndim > 1 else values[:, None]
-        if values.shape[-1] != len(self.names):
-            raise InputError(
-                f"observation term {self.name!r}: has {values.shape[-1]} columns; valid here: {len(self.names)}, one "
-                "for each of its names"
-            )
+    def adjust(self, values: Tensor) -> Tensor:
+        """Return values clipped and scaled."""
         values = values if self.clip is None else values.clamp(*self.clip)
         return values if self.scale == 1.0 else self.scale * values
 
@@ -86,7 +78,30 @@ class ObservationGroup:
         self.columns = tuple(name for term in self.terms for name in term.names)
         noise = tuple(term.noise for term in self.terms for _ in term.names)
         self.noise = noise if any(noise) else ()
+        self._sources = [term.source for term in self.terms]
+        self._adjusted = [
+            (place, term) for place, term in enumerate(self.terms) if term.clip is not None or term.scale != 1.0
+        ]
 
     def __call__(self, quantities: Quantities, memory: "Memory") -> Tensor:
-        """Return the values of all columns without noise, shape [worlds, columns]."""
-        return torch.cat([term(quantities, memory) for term in self.terms], dim=-1)
+        """Return the values of all columns without noise, shape [worlds, columns].
+
+        Raises:
+            InputError: A term has another number of columns than names.
+        """
+        parts = [
+            quantities[source] if isinstance(source, str) else source(quantities, memory) for source in self._sources
+        ]
+        for place, term in self._adjusted:
+            parts[place] = term.adjust(parts[place])
+        observation = torch.cat(parts, dim=-1)
+        if observation.shape[-1] != len(self.columns):
+            term, width = next(
+                (term, part.shape[-1])
+                for term, part in zip(self.terms, parts, strict=True)
+                if part.shape[-1] != len(term.names)
+            )
+            raise InputError(
+                f"observation term {term.name!r} has {width} columns; valid: {len(term.names)}, one for each name"
+            )
+        return observation

@@ -117,8 +117,8 @@ def heading(quantities: Quantities) -> Tensor:
     return base_rotation(quantities)[:, 0, 0]
 
 
-UP = ObservationTerm("up", lambda now, memory: up(now))
-HEADING = ObservationTerm("heading", lambda now, memory: heading(now))
+UP = ObservationTerm("up", lambda now, memory: up(now)[:, None])
+HEADING = ObservationTerm("heading", lambda now, memory: heading(now)[:, None])
 
 
 _LEGS = ("hind_hip", "hind_knee", "hind_ankle", "front_hip", "front_knee", "front_ankle")

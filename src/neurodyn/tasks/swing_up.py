@@ -10,7 +10,7 @@ from torch import Tensor
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks.observations import POLICY, ObservationTerm
-from neurodyn.tasks.task import Memory, Task, wrap
+from neurodyn.tasks.task import Memory, Task
 
 FORCE = 1500.0
 """Force limit on the cart [N]."""
@@ -38,7 +38,7 @@ class CartpoleSwingUp(Task):
     def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
         """Return x, theta and their rates."""
         terms = (
-            ObservationTerm("position", lambda now, memory: _position(now), ("slider", "hinge")),
+            ObservationTerm("position", _position, ("slider", "hinge")),
             ObservationTerm("joint_velocity", columns=("slider_velocity", "hinge_velocity")),
         )
         return {POLICY: terms}
@@ -65,10 +65,10 @@ class CartpoleSwingUp(Task):
         return (_position(quantities)[:, 1].abs() < 0.2) & (quantities["joint_velocity"][:, 1].abs() < 1.0)
 
 
-def _position(quantities: Quantities) -> Tensor:
+def _position(quantities: Quantities, memory: Memory | None = None) -> Tensor:
     """Return x, and theta wrapped to [-pi, pi)."""
     x, theta = quantities["joint_position"].unbind(-1)
-    return torch.stack([x, wrap(theta)], dim=-1)
+    return torch.stack([x, torch.remainder(theta + math.pi, 2 * math.pi) - math.pi], dim=-1)
 
 
 TORQUE = 6.0
@@ -125,7 +125,7 @@ class _SwingUp(Task):
         """Return whether both links are upright, within .2 rad and 1 rad/s."""
         q, qd = quantities["joint_position"], quantities["joint_velocity"]
         upright = torch.stack([q[:, 0] + math.pi, q[:, 1]], -1)
-        away = wrap(upright)
+        away = torch.remainder(upright + math.pi, 2 * math.pi) - math.pi
         return (away.abs() < 0.2).all(-1) & (qd.abs() < 1.0).all(-1)
 
 

@@ -56,11 +56,6 @@ def uniform(interval: Interval, worlds: int, generator: torch.Generator) -> Tens
     return lower + (upper - lower) * torch.rand(worlds, generator=generator, device=generator.device)
 
 
-def wrap(angle: Tensor) -> Tensor:
-    """Return angles wrapped to [-pi, pi) [rad]."""
-    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
-
-
 def _object_pose(intervals: tuple[Interval, ...], worlds: int, generator: torch.Generator) -> Tensor:
     """Draw upright poses of a free body beside a robot: position [m], then heading [rad] as a quaternion."""
     position = torch.stack([uniform(interval, worlds, generator) for interval in intervals], dim=-1)
@@ -201,7 +196,7 @@ class Task(ABC):
                 raise unknown("group of observations", name, (POLICY, CRITIC))
         return {name: ObservationGroup(group) for name, group in terms.items()}
 
-    @property
+    @cached_property
     def _policy_group(self) -> ObservationGroup:
         if POLICY not in self.groups:
             raise InputError(f"task {self.name!r}: has no group {POLICY!r} in `observation_terms`; valid: one with it")
@@ -220,8 +215,8 @@ class Task(ABC):
     @cached_property
     def quantities(self) -> tuple[str, ...]:
         """Names of the quantities that it reads: `needs`, and those that its observations show."""
-        shown = (term.quantity for group in self.groups.values() for term in group.terms)
-        return tuple(dict.fromkeys([*self.needs, *(name for name in shown if name is not None)]))
+        shown = (term.source for group in self.groups.values() for term in group.terms)
+        return tuple(dict.fromkeys([*self.needs, *(name for name in shown if isinstance(name, str))]))
 
     def require(self, quantities: Quantities) -> None:
         """Check that dynamics provide everything the task reads.
