@@ -25,11 +25,11 @@ def test_every_number_has_a_unit():
         "feedback",
         "updates",
         "longest_delay",
-        *PLACES,
         "muscle",
         "command_range",
         "force_range",
         "state",
+        *PLACES,
     }
     assert set(Drive.__struct_fields__) - others == set(UNITS)
 
@@ -45,22 +45,28 @@ def test_a_joint_on_a_prescribed_path_has_no_numbers():
         require_drives({"a": drive}, ("a", "b"), "drives")
 
 
-def test_an_actuators_state_is_checked():
-    with pytest.raises(ValueError, match="time_constant is None; valid: a finite number above 0"):
-        DriveState(kind="filter")
-    with pytest.raises(ValueError, match=r"time_constant is 0\.1; valid: nothing: an integrator has none"):
-        DriveState(kind="integrator", time_constant=0.1)
-
-
-def test_muscles_and_places_are_checked():
-    with pytest.raises(ValueError, match=r"release is None; valid: a finite number above 0 \[s\]"):
-        DriveState(kind="muscle", time_constant=0.01)
-    with pytest.raises(ValueError, match=r"longest is 0\.9; valid: a finite number above 1"):
-        Muscle(force=1.0, lengths=(0.1, 0.2), longest=0.9)
-    with pytest.raises(ValueError, match=r"between: along and about is 0; valid: a factor other than 0"):
-        FrameOffset(link="a")
-    with pytest.raises(ValueError, match=r"crank: rod is -1\.0; valid: a finite number above 0"):
-        SliderCrank(rod=-1.0)
+@pytest.mark.parametrize(
+    ("make", "given", "message"),
+    [
+        (DriveState, {"kind": "filter"}, "time_constant is None; valid: a finite number above 0"),
+        (
+            DriveState,
+            {"kind": "integrator", "time_constant": 0.1},
+            "time_constant is 0.1; valid: nothing: an integrator",
+        ),
+        (DriveState, {"kind": "muscle", "time_constant": 0.01}, "release is None; valid: a finite number above 0 [s]"),
+        (
+            Muscle,
+            {"force": 1.0, "lengths": (0.1, 0.2), "longest": 0.9},
+            "longest is 0.9; valid: a finite number above 1",
+        ),
+        (FrameOffset, {"link": "a"}, "between: along and about is 0; valid: a factor other than 0"),
+        (SliderCrank, {"rod": -1.0}, "crank: rod is -1.0; valid: a finite number above 0"),
+    ],
+)
+def test_parts_of_drives_are_checked(make, given, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(**given)
 
 
 def test_a_muscles_numbers_are_quantities():
@@ -108,7 +114,7 @@ def test_a_drive_is_read_from_plain_data():
         ({"wrench": BodyWrench(link="a"), "kp": 1.0}, "wrench is beside kp; valid: a force that does not depend on"),
         ({"transmission": {"a": 1.0}, "tendons": {"b": 1.0}}, "drive: places is transmission and tendons; valid: one"),
         ({"adhesion": "a", "kd": 1.0}, "adhesion is beside kd; valid: a force that does not depend on position"),
-        ({"tendons": {"a": 0.0}}, "tendons is {'a': 0.0}; valid: a finite factor other than 0 for each of its tendons"),
+        ({"tendons": {"a": 0.0}}, "tendons is {'a': 0.0}; valid: a finite factor other than 0 for each of its joints"),
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_are_refused(numbers, said):

@@ -82,12 +82,12 @@ def test_a_link_that_cannot_be_is_refused(values, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"links": (link(parent=0),)}, "link 'a': its parent is number 0"),
-        ({"links": (link(parent=-2),)}, "link 'a': its parent is number -2"),
-        ({"links": (link(), link("b", parent=2), link("c"))}, "link 'b': its parent is number 2"),
-        ({"links": (link(), link("b", "free", 0))}, "link 'b': a free joint begins at the world"),
-        ({"links": (link(), link("a", parent=0))}, "link 'a': is there twice"),
-        ({"links": (link(),)}, "point 'foot': its link is number 2"),
+        ({"links": (link(parent=0),)}, "link 'a': its parent is 0"),
+        ({"links": (link(parent=-2),)}, "link 'a': its parent is -2"),
+        ({"links": (link(), link("b", parent=2), link("c"))}, "link 'b': its parent is 2"),
+        ({"links": (link(), link("b", "free", 0))}, "link 'b': its parent is 0; valid: -1 for a free joint"),
+        ({"links": (link(), link("a", parent=0))}, "link 'a' is there twice"),
+        ({"links": (link(),)}, "point 'foot': its link is 2"),
         ({"gravity": (0.0, 0.0, math.nan)}, "gravity is"),
     ],
 )

@@ -6,17 +6,15 @@ states and muscle curves lie between commands and forces.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
-
 from neurodyn.core.config import Config
+from neurodyn.core.description.record import HasQuantities, Path, components, require_fields
 from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
 from neurodyn.core.errors import require
 
 
-class DriveState(Config, frozen=True):
+class DriveState(Config, HasQuantities, frozen=True):
     """State between an actuator's command and its force, like MuJoCo's activation; it starts at zero.
 
     Attributes:
@@ -50,20 +48,15 @@ class DriveState(Config, frozen=True):
         require(fits, "smoothing", self.smoothing, "a finite number of at least 0, for a muscle alone")
         require_range("range", self.range)
 
-    def quantities(self) -> dict[str, float]:
-        """Return its parameters by name."""
-        given = {"time_constant": self.time_constant, "release": self.release}
-        return {name: value for name, value in given.items() if value is not None}
-
-    def with_quantities(self, named: Mapping[str, float]) -> "DriveState":
-        """Return a copy with these parameters changed."""
-        return msgspec.structs.replace(self, **{name: named[name] for name in self.quantities()})
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
+        return {name: (name,) for name in ("time_constant", "release") if getattr(self, name) is not None}
 
 
 _ARTICLE = {"integrator": "an integrator", "filter": "a filter", "filterexact": "a filter", "muscle": "a muscle"}
 
 
-class Muscle(Config, frozen=True):
+class Muscle(Config, HasQuantities, frozen=True):
     r"""Force curves of a muscle, as in MuJoCo: the force is $-F\,(a f_l(L) f_v(V) + f_p(L))$.
 
     L is the length over the optimal one $L_0$, V the rate over $v_{max} L_0$. $f_l$ is 1 at the optimum and 0 outside
@@ -93,31 +86,16 @@ class Muscle(Config, frozen=True):
     def __post_init__(self) -> None:
         require_range("muscle: lengths", self.lengths)
         require_range("muscle: spans", self.spans)
-        for name in ("force", "speed", "passive"):
-            value = getattr(self, name)
-            least = value >= 0 if name == "passive" else value > 0
-            require(least and value < math.inf, f"muscle: {name}", value, "a finite number above 0")
+        require_fields(self, "muscle", above=("force", "speed"), least=("passive",))
         require(self.shortest < 1.0, "muscle: shortest", self.shortest, "a number below 1")
         require(1.0 < self.longest < math.inf, "muscle: longest", self.longest, "a finite number above 1")
         require(1.0 < self.eccentric < math.inf, "muscle: eccentric", self.eccentric, "a finite number above 1")
 
-    def quantities(self) -> dict[str, float]:
-        """Return its parameters by name."""
-        found = {name: float(getattr(self, name)) for name in _CURVES}
-        for name in ("lengths", "spans"):
-            found |= {f"{name}.{end}": x for end, x in zip(_ENDS, getattr(self, name), strict=True)}
-        return {f"muscle.{name}": value for name, value in found.items()}
-
-    def with_quantities(self, named: Mapping[str, float]) -> "Muscle":
-        """Return a copy with these parameters changed."""
-        changes: dict[str, float | tuple[float, ...]] = {name: named[f"muscle.{name}"] for name in _CURVES}
-        for name in ("lengths", "spans"):
-            changes[name] = tuple(named[f"muscle.{name}.{end}"] for end in _ENDS)
-        return msgspec.structs.replace(self, **changes)
-
-
-_CURVES = ("force", "shortest", "longest", "speed", "passive", "eccentric")
-_ENDS = ("lower", "upper")
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
+        names = ("force", "shortest", "longest", "speed", "passive", "eccentric")
+        ends = [components(f"muscle.{name}", (name,), ("lower", "upper")) for name in ("lengths", "spans")]
+        return {f"muscle.{name}": (name,) for name in names} | ends[0] | ends[1]
 
 
 def require_range(name: str, given: object) -> None:
@@ -146,7 +124,7 @@ class BodyWrench(Config, frozen=True):
     moment: Vector3 = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
-        _require_finite("wrench", point=self.point, force=self.force, moment=self.moment)
+        require_fields(self, "wrench", finite=("point", "force", "moment"))
 
 
 class TurningJoint(Config, frozen=True):
@@ -167,7 +145,7 @@ class TurningJoint(Config, frozen=True):
     in_parent: bool = False
 
     def __post_init__(self) -> None:
-        _require_finite("turning", moment=self.moment, force=self.force)
+        require_fields(self, "turning", finite=("moment", "force"))
 
 
 class FrameOffset(Config, frozen=True):
@@ -190,12 +168,9 @@ class FrameOffset(Config, frozen=True):
     about: Vector3 = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
-        numbers = {"frame": self.frame, "reference_frame": self.reference_frame}
-        _require_finite("between", along=self.along, about=self.about, **numbers)
+        frames = ("frame", "reference_frame")
+        require_fields(self, "between", finite=("along", "about", *frames), unit=frames)
         require(any((*self.along, *self.about)), "between: along and about", 0, "a factor other than 0")
-        for name, frame in numbers.items():
-            fine = abs(math.hypot(*frame[3:]) - 1.0) < 1e-6
-            require(fine, f"between: rotation of {name}", list(frame[3:]), "a unit quaternion")
 
 
 class SliderCrank(Config, frozen=True):
@@ -220,10 +195,9 @@ class SliderCrank(Config, frozen=True):
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        _require_finite("crank", point=self.point, origin=self.origin, axis=self.axis, factor=(self.factor,))
-        require(0 < self.rod < math.inf, "crank: rod", self.rod, "a finite number above 0 [m]")
+        finite = ("point", "origin", "axis", "factor")
+        require_fields(self, "crank", finite=finite, above=("rod [m]",), unit=("axis",))
         require(self.factor != 0, "crank: factor", self.factor, "a number other than 0")
-        require(abs(math.hypot(*self.axis) - 1.0) < 1e-6, "crank: axis", list(self.axis), "a vector of length 1")
 
 
 def links_of(place: BodyWrench | TurningJoint | FrameOffset | SliderCrank | str) -> tuple[str, ...]:
@@ -240,15 +214,7 @@ def links_of(place: BodyWrench | TurningJoint | FrameOffset | SliderCrank | str)
     return (place,)
 
 
-def _require_finite(where: str, **given: tuple[float, ...]) -> None:
-    for name, values in given.items():
-        require(all(map(math.isfinite, values)), f"{where}: {name}", list(values), "finite numbers")
-
-
 def require_factors(name: str, given: dict[str, float]) -> None:
     """Raise a ValueError unless there is at least one factor and all are finite and nonzero."""
     fits = bool(given) and all(math.isfinite(x) and x != 0 for x in given.values())
-    require(fits, name, given, f"a finite factor other than 0 for each of its {_OF[name]}")
-
-
-_OF = {"transmission": "joints", "tendons": "tendons"}
+    require(fits, name, given, "a finite factor other than 0 for each of its joints or tendons")

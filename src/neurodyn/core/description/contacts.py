@@ -9,6 +9,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.record import (
+    Bound,
+    HasQuantities,
+    Path,
+    components,
+    require_distinct,
+    require_fields,
+    require_known,
+    require_word,
+)
 from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.description.spec import HasJointKind, HasJoints, JointKind
 from neurodyn.core.errors import require
@@ -111,9 +121,7 @@ class RoundedBox(Config, frozen=True):
     radius: float
 
     def __post_init__(self) -> None:
-        numbers = (*self.half, self.radius)
-        valid = "three half edges and a radius, finite numbers of at least 0 [m]"
-        require(all(0 <= x < math.inf for x in numbers), f"shape {self.name!r}", list(numbers), valid)
+        require_fields(self, f"shape {self.name!r}", least=("half [m]", "radius [m]"))
 
 
 Point2 = tuple[float, float]
@@ -150,15 +158,10 @@ class BodyShape(Config, frozen=True):
 
     def __post_init__(self) -> None:
         where = f"{self.kind} of {self.link!r}"
-        require(all(map(math.isfinite, self.position)), f"{where}: position", list(self.position), "finite numbers [m]")
-        require(0 <= self.radius < math.inf, f"{where}: radius", self.radius, "a finite number of at least 0 [m]")
-        if self.kind == "sphere":
-            require(self.radius > 0, f"{where}: radius", self.radius, "a number above 0 [m]")
+        above = ("half [m]", "radius [m]") if self.kind == "sphere" else ("half [m]",)
+        require_fields(self, where, finite=("position [m]",), least=("radius [m]",), above=above)
         boxed = (self.half is not None) == (self.kind == "box")
         require(boxed, f"{where}: half", self.half, "half edges of a box, and of nothing else")
-        if self.half is not None:
-            valid = "three finite numbers above 0 [m]"
-            require(all(0 < x < math.inf for x in self.half), f"{where}: half", list(self.half), valid)
         if bool(self.vertices) != (self.kind == "polygon"):
             raise ValueError(f"{where}: it has {len(self.vertices)} vertices; valid: those of a polygon, and no others")
         if self.vertices:
@@ -194,11 +197,10 @@ class BodyContact(Config, frozen=True):
     quantities: dict[str, float] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _require_name(self.name, "body contact")
+        require_word(self.name, "body contact")
         if self.first.link == self.second.link:
             raise ValueError(f"body contact {self.name!r}: both shapes are of {self.first.link!r}; valid: two links")
-        for what, value in self.quantities.items():
-            require(math.isfinite(value), f"body contact {self.name!r}: {what}", value, "a finite number")
+        require_fields(self, f"body contact {self.name!r}", finite=("quantities",))
 
     @property
     def points(self) -> tuple[tuple[str, Vector3, bool], ...]:
@@ -218,7 +220,7 @@ class BodyContact(Config, frozen=True):
         return tuple((f"{self.name}/{index}", *one) for index, one in enumerate(found))
 
 
-class Support(Config, frozen=True):
+class Support(Config, HasQuantities, frozen=True):
     """The face on which a body slides on a horizontal plane, and its friction there.
 
     Attributes:
@@ -245,14 +247,10 @@ class Support(Config, frozen=True):
 
     def __post_init__(self) -> None:
         where = f"support {self.name!r}"
-        _require_name(self.name, "support")
+        require_word(self.name, "support")
         require_convex(self.outline, where)
-        require(0 < self.spacing < math.inf, f"{where}: spacing", self.spacing, "a finite number above 0 [m]")
-        require(0 <= self.friction < math.inf, f"{where}: friction", self.friction, "a finite number of at least 0")
-        for what in ABOVE_ZERO:
-            require(0 < getattr(self, what) < math.inf, f"{where}: {what}", getattr(self, what), "a number above 0")
-        for value in (*self.centre, self.rim):
-            require(math.isfinite(value), f"{where}: centre or rim", value, "a finite number")
+        above = ("spacing [m]", *ABOVE_ZERO)
+        require_fields(self, where, above=above, least=("friction",), finite=("centre", "rim"))
         xs, ys = zip(*self.outline, strict=True)
         count = (max(xs) - min(xs)) * (max(ys) - min(ys)) / self.spacing**2
         require(count <= _MOST_POINTS, f"{where}: spacing", self.spacing, f"one with at most {_MOST_POINTS} points")
@@ -265,13 +263,15 @@ class Support(Config, frozen=True):
         within = tuple((x, y) for y in rows for x in columns if _inside(self.outline, (x, y)))
         return within or ((sum(xs) / len(xs), sum(ys) / len(ys)),)
 
-    def quantities(self) -> dict[str, float]:
-        """Return the support's parameters by name, without "support.NAME."."""
-        x, y = self.centre
-        return {
-            "friction": self.friction, "anisotropy": self.anisotropy, "slip_speed": self.slip_speed,
-            "centre.x": x, "centre.y": y, "rim": self.rim,
-        }  # fmt: skip
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
+        start = f"support.{self.name}"
+        values: dict[str, Path] = {f"{start}.{what}": (what,) for what in ("friction", *ABOVE_ZERO)}
+        return values | components(f"{start}.centre", ("centre",), "xy") | {f"{start}.rim": ("rim",)}
+
+    def bounds(self) -> dict[str, Bound]:
+        """Return the bounds of quantities whose bounds do not follow from their names."""
+        return {f"support.{self.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
 
 
 def require_convex(outline: tuple[Point2, ...], where: str) -> None:
@@ -286,13 +286,12 @@ def require_convex(outline: tuple[Point2, ...], where: str) -> None:
 
 def require_bodies(pairs: Sequence[BodyContact], supports: Sequence[Support], links: Sequence[str]) -> None:
     """Raise a ValueError unless contacts and supports have distinct names and existing links."""
-    for what, named in (("body contact", pairs), ("support", supports)):
-        names = [one.name for one in named]
-        for name in names:
-            require(names.count(name) == 1, f"{what} {name!r}", "declared twice", "a name of its own for each")
-    carriers = [(f"body contact {pair.name!r}", shape.link) for pair in pairs for shape in (pair.first, pair.second)]
-    for where, link in [*carriers, *((f"support {one.name!r}", one.link) for one in supports)]:
-        require(link in links, f"{where}: link", repr(link), f"one of {', '.join(links)}")
+    require_distinct("body contact", [one.name for one in pairs])
+    require_distinct("support", [one.name for one in supports])
+    for pair in pairs:
+        require_known(f"body contact {pair.name!r}: link", (pair.first.link, pair.second.link), links)
+    for one in supports:
+        require_known(f"support {one.name!r}: link", (one.link,), links)
 
 
 def _middles(least: float, most: float, spacing: float) -> list[float]:
@@ -304,11 +303,6 @@ def _inside(outline: tuple[Point2, ...], point: Point2) -> bool:
     x, y = point
     sides = zip(outline, outline[1:] + outline[:1], strict=True)
     return all((b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0]) >= -1e-12 for a, b in sides)
-
-
-def _require_name(name: str, what: str) -> None:
-    fine = bool(name) and set(name).isdisjoint("./@() ")
-    require(fine, f"{what}: name", repr(name), "a word without dots, slashes or spaces")
 
 
 Cone = Literal["pyramidal", "elliptic"]
@@ -350,8 +344,13 @@ def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParame
 
     `solref` prefixes the first two parameters ("contact.solref", for example), `solimp` the other five.
     """
-    values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
-    return values | {f"{solimp}.{part}": x for part, x in zip(SOLIMP, parameters.solimp, strict=True)}
+    values = (*parameters.solref, *parameters.solimp)
+    return dict(zip(softness_paths((), solref, solimp), values, strict=True))
+
+
+def softness_paths(field: Path, solref: str, solimp: str) -> dict[str, Path]:
+    """Return the paths of the quantities of a `ConstraintParameters` in a field, named as `constraint_quantities`."""
+    return components(solref, (*field, "solref"), SOLREF) | components(solimp, (*field, "solimp"), SOLIMP)
 
 
 class ShapeProperty(Config, frozen=True):
@@ -419,14 +418,7 @@ class SoftConstraints(Config, frozen=True):
     free_point: Literal["origin"] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")
-        require(0 <= self.friction < math.inf, "friction", self.friction, "a finite number of at least 0")
-        for shape, own in self.frictions.items():
-            require(0 <= own < math.inf, f"friction of {shape!r}", own, "a finite number of at least 0")
-        for name, value in (self.numbers or {}).items():
-            require(math.isfinite(value), name, value, "a finite number")
-        for joint, margin in (self.limit_margins or {}).items():
-            require(0 <= margin < math.inf, f"limit margin of {joint!r}", margin, "a finite number of at least 0")
+        require_fields(self, above=("impratio",), least=("friction", "frictions", "limit_margins"), finite=("numbers",))
 
     def with_property(self, name: str, common: float, own: dict[str, float]) -> "SoftConstraints":
         """Return a copy with a property of `SHAPE_PROPERTIES` set; `own` holds per-shape overrides."""

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tendons and equality constraints of a mechanism as plain data, with MuJoCo's semantics."""
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Collection, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.contacts import SOLIMP, SOLREF, ConstraintParameters, constraint_quantities
+from neurodyn.core.description.contacts import ConstraintParameters, softness_paths
+from neurodyn.core.description.record import (
+    Bound,
+    HasQuantities,
+    Path,
+    components,
+    require_distinct,
+    require_fields,
+    require_known,
+    require_word,
+)
 from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
 from neurodyn.core.errors import require
 
@@ -18,12 +27,6 @@ TENDON, EQUALITY = "tendon.", "equality."
 
 Polynomial = tuple[float, float, float, float, float]
 """Coefficients of a polynomial, lowest power first."""
-
-
-def _softness(named: Mapping[str, float], solref: str, solimp: str) -> ConstraintParameters:
-    time, ratio = (named[f"{solref}.{part}"] for part in SOLREF)
-    first, last, width, midpoint, power = (named[f"{solimp}.{part}"] for part in SOLIMP)
-    return ConstraintParameters(solref=(time, ratio), solimp=(first, last, width, midpoint, power))
 
 
 class SidePoint(Config, frozen=True):
@@ -56,7 +59,7 @@ class Obstacle(Config, frozen=True):
     side: SidePoint | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        require(0 < self.radius < math.inf, "obstacle: radius", self.radius, "a finite number above 0 [m]")
+        require_fields(self, "obstacle", above=("radius [m]",))
 
 
 class Waypoint(Config, frozen=True):
@@ -86,12 +89,12 @@ class Strand(Config, frozen=True):
 
     def __post_init__(self) -> None:
         require(len(self.points) >= 2, "strand: points", len(self.points), "at least 2")
-        require(0 < self.divisor < math.inf, "strand: divisor", self.divisor, "a finite number above 0")
+        require_fields(self, "strand", above=("divisor",))
         last = self.points[-1].around
         require(last is UNSET, "strand: obstacle after the last point", last, "one between two points")
 
 
-class Tendon(Config, frozen=True):
+class Tendon(Config, HasQuantities, frozen=True):
     """A tendon whose length is a linear function of joint positions (fixed) or of a string through points (spatial).
 
     Attributes:
@@ -136,21 +139,18 @@ class Tendon(Config, frozen=True):
 
     def __post_init__(self) -> None:
         where = f"tendon {self.name!r}"
-        if self.effort_range is not UNSET:
-            _require_order(self.effort_range, f"{where}: effort_range")
-        _require_name(self.name, where)
+        require_word(self.name, where, "@() ")
         parts = [bool(self.joints), bool(self.strands)]
         require(sum(parts) == 1, f"{where}: joints or strands", parts.count(True), "one of them")
-        for what in ("stiffness", "damping", "armature", "friction", "margin"):
-            value = getattr(self, what)
-            require(0 <= value < math.inf, f"{where}: {what}", value, "a finite number of at least 0")
-        numbers = (*self.joints.values(), *self.slack)
-        require(all(map(math.isfinite, numbers)), f"{where}: moment arms and slack", list(numbers), "finite numbers")
-        _require_order(self.slack, f"{where}: slack")
+        least = ("stiffness", "damping", "armature", "friction", "margin")
+        require_fields(self, where, least=least, finite=("joints", "slack"))
         wraps = any(point.around is not UNSET for strand in self.strands for point in strand.points)
         require(not (wraps and self.armature), f"{where}: armature", self.armature, "0 with obstacles")
-        if self.lower is not None and self.upper is not None:
-            _require_order((self.lower, self.upper), f"{where}: limits")
+        limits = (self.lower, self.upper)
+        for what, pair in (("slack", self.slack), ("limits", limits), ("effort_range", self.effort_range or limits)):
+            lower, upper = pair
+            fine = lower is None or upper is None or lower <= upper
+            require(fine, f"{where}: {what}", list(pair), "the lower one first")
 
     @property
     def limited(self) -> bool:
@@ -170,34 +170,20 @@ class Tendon(Config, frozen=True):
         curved = [what for what in _CURVED if getattr(self, what)]
         return ["stiffness", "damping", "armature", "friction", *limits, *(["margin"] if limits else []), *curved]
 
-    def quantities(self) -> dict[str, float]:
-        """Return its parameters by quantity name."""
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
         start = f"{TENDON}{self.name}"
-        values = {f"{start}.{what}": float(getattr(self, what)) for what in self._scalars()}
-        values |= {f"{start}.slack.{part}": x for part, x in zip(("lower", "upper"), self.slack, strict=True)}
-        values |= {f"{start}.arm.{joint}": arm for joint, arm in self.joints.items()}
+        paths: dict[str, Path] = {f"{start}.{what}": (what,) for what in self._scalars()}
+        paths |= components(f"{start}.slack", ("slack",), ("lower", "upper"))
+        paths |= {f"{start}.arm.{joint}": ("joints", joint) for joint in self.joints}
         if self.limited:
-            values |= constraint_quantities(f"{start}.limit_solref", f"{start}.limit_solimp", self.limit)
-        own = constraint_quantities(f"{start}.friction_solref", f"{start}.friction_solimp", self.friction_softness)
-        return values | own
+            paths |= softness_paths(("limit",), f"{start}.limit_solref", f"{start}.limit_solimp")
+        return paths | softness_paths(("friction_softness",), f"{start}.friction_solref", f"{start}.friction_solimp")
 
-    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+    def bounds(self) -> dict[str, Bound]:
         """Return the bounds of quantities whose bounds do not follow from their names."""
-        found: dict[str, tuple[float | None, float | None]] = {
-            f"{TENDON}{self.name}.{what}": (None, None) for what in _CURVED if getattr(self, what)
-        }
-        return found | ({f"{TENDON}{self.name}.margin": (0.0, None)} if self.limited else {})
-
-    def with_quantities(self, named: Mapping[str, float]) -> "Tendon":
-        """Return a copy with other values of its quantities."""
-        start = f"{TENDON}{self.name}"
-        changes: dict[str, Any] = {what: named[f"{start}.{what}"] for what in self._scalars()}
-        changes["slack"] = (named[f"{start}.slack.lower"], named[f"{start}.slack.upper"])
-        changes["joints"] = {joint: named[f"{start}.arm.{joint}"] for joint in self.joints}
-        if self.limited:
-            changes["limit"] = _softness(named, f"{start}.limit_solref", f"{start}.limit_solimp")
-        changes["friction_softness"] = _softness(named, f"{start}.friction_solref", f"{start}.friction_solimp")
-        return msgspec.structs.replace(self, **changes)
+        bounds: dict[str, Bound] = {f"{TENDON}{self.name}.{x}": (None, None) for x in _CURVED if getattr(self, x)}
+        return bounds | ({f"{TENDON}{self.name}.margin": (0.0, None)} if self.limited else {})
 
 
 _CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube")
@@ -208,7 +194,7 @@ EqualityKind = Literal["joint", "tendon", "connect", "weld"]
 """What an equality constrains: joint positions, tendon lengths, points, or body frames."""
 
 
-class Equality(Config, frozen=True):
+class Equality(Config, HasQuantities, frozen=True):
     r"""An equality constraint.
 
     Of joints and tendons, $x_1 - r_1 = c_0 + c_1 d + c_2 d^2 + c_3 d^3 + c_4 d^4$ with $d = x_2 - r_2$; with one joint
@@ -246,42 +232,23 @@ class Equality(Config, frozen=True):
 
     def __post_init__(self) -> None:
         where = f"equality {self.name!r}"
-        _require_name(self.name, where)
+        require_word(self.name, where, "@() ")
         scalar = self.kind in ("joint", "tendon")
         require(bool(self.first or (self.second and not scalar)), f"{where}: first", repr(self.first), "a name")
         require(self.first != self.second, f"{where}: second", repr(self.second), "another one than the first")
-        numbers = (*self.polynomial, *self.reference, *self.first_frame, *self.second_frame, self.torque_scale)
-        require(all(map(math.isfinite, numbers)), where, list(numbers), "finite numbers")
-        for frame in (self.first_frame, self.second_frame):
-            fine = abs(math.hypot(*frame[3:]) - 1.0) < 1e-6
-            require(fine, f"{where}: rotation of a frame", list(frame[3:]), "a unit quaternion")
+        frames = ("first_frame", "second_frame")
+        require_fields(self, where, finite=("polynomial", "reference", "torque_scale", *frames), unit=frames)
 
-    def _parts(self) -> dict[str, float]:
-        if self.kind in ("joint", "tendon"):
-            return {f"c{power}": x for power, x in enumerate(self.polynomial[: 5 if self.second else 1])}
-        frames = (("first", self.first_frame), ("second", self.second_frame))
-        values = {f"{end}.{axis}": x for end, frame in frames for axis, x in zip("xyz", frame[:3], strict=True)}
-        return values | ({"torque_scale": self.torque_scale} if self.kind == "weld" else {})
-
-    def quantities(self) -> dict[str, float]:
-        """Return its parameters by quantity name."""
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
         start = f"{EQUALITY}{self.name}"
-        values = {f"{start}.{what}": float(x) for what, x in self._parts().items()}
-        return values | constraint_quantities(f"{start}.solref", f"{start}.solimp", self.softness)
-
-    def with_quantities(self, named: Mapping[str, float]) -> "Equality":
-        """Return a copy with other values of its quantities."""
-        start = f"{EQUALITY}{self.name}"
-        values = {what: named[f"{start}.{what}"] for what in self._parts()}
-        changes: dict[str, Any] = {"softness": _softness(named, f"{start}.solref", f"{start}.solimp")}
         if self.kind in ("joint", "tendon"):
-            changes["polynomial"] = (*values.values(), *self.polynomial[len(values) :])
+            paths: dict[str, Path] = {f"{start}.c{n}": ("polynomial", n) for n in range(5 if self.second else 1)}
         else:
-            for end in ("first", "second"):
-                place = tuple(values[f"{end}.{axis}"] for axis in "xyz")
-                changes[f"{end}_frame"] = (*place, *getattr(self, f"{end}_frame")[3:])
-            changes["torque_scale"] = values.get("torque_scale", self.torque_scale)
-        return msgspec.structs.replace(self, **changes)
+            paths = components(f"{start}.first", ("first_frame",), "xyz")
+            paths |= components(f"{start}.second", ("second_frame",), "xyz")
+            paths |= {f"{start}.torque_scale": ("torque_scale",)} if self.kind == "weld" else {}
+        return paths | softness_paths(("softness",), f"{start}.solref", f"{start}.solimp")
 
 
 def require_couplings(
@@ -292,27 +259,13 @@ def require_couplings(
     `joints` are the names of the single-axis joints, `links` those of all links.
     """
     names = [tendon.name for tendon in tendons]
-    for what, own in (("tendon", names), ("equality", [one.name for one in equalities])):
-        for name in own:
-            require(own.count(name) == 1, f"{what} {name!r}", "there twice", "a name of its own for each")
+    require_distinct("tendon", names)
+    require_distinct("equality", [one.name for one in equalities])
+    what = "a joint, link or tendon"
     for tendon in tendons:
-        _require_known(f"tendon {tendon.name!r}", tendon.links, joints if tendon.joints else ("", *links))
+        require_known(f"tendon {tendon.name!r}: {what}", tendon.links, joints if tendon.joints else ("", *links))
     known = {"joint": joints, "tendon": names, "connect": ("", *links), "weld": ("", *links)}
     for one in equalities:
         scalar = one.kind in ("joint", "tendon")
         ends = [one.first] if scalar and not one.second else [one.first, one.second]
-        _require_known(f"equality {one.name!r}", ends, known[one.kind])
-
-
-def _require_known(where: str, names: Sequence[str], known: Collection[str]) -> None:
-    for name in names:
-        valid = ", ".join(one or "nothing for the world" for one in known) or "(none)"
-        require(name in known, f"{where}: a joint, link or tendon", repr(name), f"one of {valid}")
-
-
-def _require_name(name: str, where: str) -> None:
-    require(bool(name) and set(name).isdisjoint("@() "), f"{where}: name", repr(name), "a word")
-
-
-def _require_order(pair: tuple[float, float], where: str) -> None:
-    require(pair[0] <= pair[1], where, list(pair), "the lower one first")
+        require_known(f"equality {one.name!r}: {what}", ends, known[one.kind])

@@ -29,6 +29,7 @@ from neurodyn.core.description.actuation import (
     require_factors,
     require_range,
 )
+from neurodyn.core.description.record import require_fields
 from neurodyn.core.errors import InputError, among, require
 from neurodyn.core.registry import Registry
 
@@ -159,16 +160,9 @@ class Drive(Config, frozen=True):
     state: DriveState | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        for name in ("longest_delay", *UNITS):
-            value = getattr(self, name)
-            if value is None or value is UNSET:
-                continue
-            if name in _SIGNED or (self.kind == "affine" and name in ("kp", "kd")):
-                require(math.isfinite(value), name, value, "a finite number")
-            elif name in _ABOVE_ZERO:
-                require(0 < value < math.inf, name, value, "a finite number above 0")
-            else:
-                require(0 <= value < math.inf, name, value, "a finite number of at least 0")
+        signed = (*_SIGNED, "kp", "kd") if self.kind == "affine" else _SIGNED
+        least = {"longest_delay", *UNITS}.difference(signed, _ABOVE_ZERO)
+        require_fields(self, above=_ABOVE_ZERO, least=least, finite=signed)
         require(self.updates is UNSET or self.updates >= 1, "updates", self.updates, "at least 1")
         require(
             self.delay <= self.longest_held_delay,

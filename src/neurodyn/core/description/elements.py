@@ -6,13 +6,23 @@ models. Mechanisms, hybrid engines, identification and robot declarations all us
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.record import (
+    Bound,
+    HasQuantities,
+    Path,
+    components,
+    require_distinct,
+    require_fields,
+    require_known,
+    require_word,
+)
 from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.errors import require
 from neurodyn.core.registry import Registry, imported
@@ -65,10 +75,10 @@ class Attachment(Config, frozen=True):
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        require(all(map(math.isfinite, (*self.point, self.factor))), "attachment", list(self.point), "finite numbers")
+        require_fields(self, "attachment", finite=("point", "factor"))
 
 
-class ForceElement(Config, frozen=True):
+class ForceElement(Config, HasQuantities, frozen=True):
     """One force element.
 
     Attributes:
@@ -86,7 +96,7 @@ class ForceElement(Config, frozen=True):
     def __post_init__(self) -> None:
         FORCE_ELEMENTS.require(self.kind)
         kind, where = FORCE_ELEMENTS[self.kind], f"element {self.name!r}"
-        require(bool(self.name) and not set(self.name) & set("./@() "), where, "its name", "a word")
+        require_word(self.name, where)
         require(len(self.attachments) >= kind.least, where, len(self.attachments), f"{kind.least} or more attachments")
         for name, value in self.values.items():
             require(name in kind.numbers, f"{where}: a number", repr(name), f"{', '.join(kind.numbers)}")
@@ -104,20 +114,20 @@ class ForceElement(Config, frozen=True):
         numbers = {**FORCE_ELEMENTS[self.kind].numbers, **self.values}
         return {f"{QUANTITY}{self.name}.{name}": float(value) for name, value in numbers.items()}
 
-    def with_quantities(self, named: Mapping[str, float]) -> "ForceElement":
-        """Return a copy with other values of its quantities."""
-        values = {name: named[f"{QUANTITY}{self.name}.{name}"] for name in FORCE_ELEMENTS[self.kind].numbers}
-        return msgspec.structs.replace(self, values=values)
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
+        return {f"{QUANTITY}{self.name}.{name}": ("values", name) for name in FORCE_ELEMENTS[self.kind].numbers}
+
+    def bounds(self) -> dict[str, Bound]:
+        """Return the bounds of its quantities."""
+        return {name: self.bounds_of(name.rpartition(".")[2]) for name in self.paths()}
 
 
 def require_elements(elements: Sequence[ForceElement], joints: Sequence[str]) -> None:
     """Raise a ValueError for elements of unknown joints or with duplicate names."""
-    names = [element.name for element in elements]
+    require_distinct("element", [element.name for element in elements])
     for element in elements:
-        require(names.count(element.name) == 1, f"element {element.name!r}", "declared twice", "a name of its own")
-        for one in element.attachments:
-            valid = f"one of {', '.join(joints)}, or nothing for the world"
-            require(one.joint in ("", *joints), f"element {element.name!r}: joint", repr(one.joint), valid)
+        require_known(f"element {element.name!r}: joint", [one.joint for one in element.attachments], ("", *joints))
 
 
 def read_elements(model: Any, robot: Any) -> tuple[ForceElement, ...]:
@@ -156,13 +166,11 @@ class ImmersedBody(Config, frozen=True):
     added_inertia: Vector3 = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
-        numbers = (*self.pose, *self.drag, *self.lift, *self.added_mass, *self.added_inertia, self.interaction)
-        require(all(map(math.isfinite, numbers)), f"medium: body of {self.link!r}", list(numbers), "finite numbers")
-        fits = all(0 < x < math.inf for x in self.size)
-        require(fits, f"medium: size of a body of {self.link!r}", list(self.size), "numbers above 0 [m]")
+        finite = ("pose", "drag", "lift", "added_mass", "added_inertia", "interaction")
+        require_fields(self, f"medium: body of {self.link!r}", finite=finite, above=("size [m]",))
 
 
-class Medium(Config, frozen=True):
+class Medium(Config, HasQuantities, frozen=True):
     """A medium at rest or in motion.
 
     Attributes:
@@ -178,26 +186,13 @@ class Medium(Config, frozen=True):
     wind: Vector3 = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
-        for name in ("density", "viscosity"):
-            value = getattr(self, name)
-            require(0 <= value < math.inf, f"medium: {name}", value, "a finite number of at least 0")
-        require(all(map(math.isfinite, self.wind)), "medium: wind", list(self.wind), "finite numbers [m/s]")
+        require_fields(self, "medium", least=("density", "viscosity"), finite=("wind [m/s]",))
 
-    def require_links(self, links: Collection[str]) -> None:
-        """Raise a ValueError for a body of an unknown link."""
-        for body in self.bodies:
-            require(body.link in links, "medium: link of a body", repr(body.link), f"one of {', '.join(links)}")
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
+        scalars: dict[str, Path] = {f"{MEDIUM}{name}": (name,) for name in ("density", "viscosity")}
+        return scalars | components(f"{MEDIUM}wind", ("wind",), "xyz")
 
-    def quantities(self) -> dict[str, float]:
-        """Return its parameters by quantity name."""
-        found = {f"{MEDIUM}density": self.density, f"{MEDIUM}viscosity": self.viscosity}
-        return found | {f"{MEDIUM}wind.{axis}": x for axis, x in zip("xyz", self.wind, strict=True)}
-
-    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+    def bounds(self) -> dict[str, Bound]:
         """Return the bounds of its quantities."""
-        return {name: (None, None) if "wind" in name else (0.0, None) for name in self.quantities()}
-
-    def with_quantities(self, named: Mapping[str, float]) -> "Medium":
-        """Return a copy with other values of its quantities."""
-        changes: dict[str, Any] = {name: named[f"{MEDIUM}{name}"] for name in ("density", "viscosity")}
-        return msgspec.structs.replace(self, wind=tuple(named[f"{MEDIUM}wind.{axis}"] for axis in "xyz"), **changes)
+        return {name: (None, None) if "wind" in name else (0.0, None) for name in self.paths()}

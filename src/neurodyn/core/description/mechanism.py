@@ -2,15 +2,15 @@
 """A mechanism as plain data (a tree of rigid links, joints and contact points), and the fingerprint of a built one."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import (
-    ABOVE_ZERO,
-    LEAST,
     BodyContact,
     ChainJoint,
     ContactPoint,
@@ -20,8 +20,17 @@ from neurodyn.core.description.contacts import (
     require_bodies,
 )
 from neurodyn.core.description.couplings import Equality, Tendon, require_couplings
-from neurodyn.core.description.drive import Drive, bounds
+from neurodyn.core.description.drive import ACTUATOR, Drive, bounds
 from neurodyn.core.description.elements import ForceElement, Medium, require_elements
+from neurodyn.core.description.record import (
+    Bound,
+    HasQuantities,
+    Path,
+    components,
+    require_distinct,
+    require_fields,
+    require_known,
+)
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import (
     ContactSurface,
@@ -39,7 +48,6 @@ Inertia = tuple[float, float, float, float, float, float]
 INERTIA_ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 """Names of the entries of a link's inertia, in order."""
 
-_VECTORS = {"com": "xyz", "inertia": INERTIA_ENTRIES}
 _SCALARS = (
     "mass", "armature", "damping", "friction", "stiffness", "rest", "lower", "upper",
     "limit_stiffness", "limit_damping",
@@ -48,7 +56,7 @@ _CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube
 """Parameters of a link that are quantities only where nonzero, of either sign."""
 
 
-class Link(Config, frozen=True):
+class Link(Config, HasQuantities, frozen=True):
     """A movable joint and the rigid body it moves, with everything fixed to that body.
 
     Attributes:
@@ -103,29 +111,46 @@ class Link(Config, frozen=True):
     slides_alone: bool = False
 
     def __post_init__(self) -> None:
-        name = self.joint.name
-        for what in _CURVED:
-            value = getattr(self, what)
-            require(math.isfinite(value), f"link {name!r}: {what}", value, "a finite number")
+        where = f"link {self.joint.name!r}"
+        least = ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping")
+        require_fields(self, where, above=("mass [kg]",), least=least, finite=(*_CURVED, "com", "inertia"))
         if self.rest_pose is not UNSET:
             fits = len(self.rest_pose) == self.joint.nq and not self.joint.scalar
             fits = fits and abs(math.hypot(*self.rest_pose[-4:]) - 1.0) < 1e-6
             valid = "the position of a ball or free joint, with a unit quaternion"
-            require(fits, f"link {name!r}: rest_pose", list(self.rest_pose), valid)
-        require(0 < self.mass < math.inf, f"link {name!r}: mass", self.mass, "a finite number above 0 [kg]")
-        for what in ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping"):
-            value = getattr(self, what)
-            require(0 <= value < math.inf, f"link {name!r}: {what}", value, "a finite number of at least 0")
-        for what in ("com", "inertia"):
-            values = getattr(self, what)
-            require(all(map(math.isfinite, values)), f"link {name!r}: {what}", list(values), "finite numbers")
-        if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
-            raise ValueError(f"link {name!r}: lower is {self.lower}; valid: at most the upper limit, {self.upper}")
-        if self.effort_range is not UNSET and not self.effort_range[0] < self.effort_range[1]:
-            raise ValueError(f"link {name!r}: effort_range is {list(self.effort_range)}; valid: rising numbers")
-        axis = self.joint.axis
-        if self.joint.scalar and not abs(math.hypot(*axis) - 1.0) < 1e-6:
-            raise ValueError(f"link {name!r}: axis is {list(axis)}; valid: a vector of length 1")
+            require(fits, f"{where}: rest_pose", list(self.rest_pose), valid)
+        if self.lower is not None and self.upper is not None:
+            require(self.lower <= self.upper, f"{where}: lower", self.lower, f"at most the upper limit, {self.upper}")
+        if self.effort_range is not UNSET:
+            rises = self.effort_range[0] < self.effort_range[1]
+            require(rises, f"{where}: effort_range", list(self.effort_range), "rising numbers")
+        if self.joint.scalar:
+            require_fields(self.joint, where, unit=("axis",))
+
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`; a free joint has some quantities only where they are nonzero."""
+        name, joint = self.joint.name, self.joint
+        curved = [what for what in _CURVED if getattr(self, what)]
+        optional = ("armature", "damping", "friction", "stiffness")
+        free = ("mass", *(what for what in optional if getattr(self, what)))
+        scalars = (*(free if joint.kind == "free" else _SCALARS), *curved)
+        paths: dict[str, Path] = {f"{name}.{x}": (x,) for x in scalars if getattr(self, x) is not None}
+        paths |= components(f"{name}.com", ("com",), "xyz") | components(
+            f"{name}.inertia", ("inertia",), INERTIA_ENTRIES
+        )
+        paths |= components(f"{name}.origin", ("joint", "parent_frame"), "xyz")
+        return paths | (components(f"{name}.axis", ("joint", "axis"), "xyz") if joint.scalar else {})
+
+    def bounds(self) -> dict[str, Bound]:
+        """Return the bounds of quantities whose bounds do not follow from their names."""
+        return {f"{self.joint.name}.{what}": (None, None) for what in _CURVED if getattr(self, what)}
+
+    def with_quantities(self, named: Mapping[str, float]) -> "Link":
+        """Return a copy with other values of its quantities; the axis is normalised."""
+        name = f"{self.joint.name}.axis"
+        axis = {f"{name}.{part}": named[f"{name}.{part}"] for part in "xyz"} if self.joint.scalar else {}
+        length = math.hypot(*axis.values())
+        return super().with_quantities({**named, **{part: x / length for part, x in axis.items()}})
 
 
 class Mechanism(Config, HasJoints, frozen=True):
@@ -175,50 +200,38 @@ class Mechanism(Config, HasJoints, frozen=True):
     hidden: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        for index, link in enumerate(self.links):
-            joint = link.joint
-            if not -1 <= joint.parent < index:
-                raise ValueError(
-                    f"link {joint.name!r}: its parent is number {joint.parent}; valid: a link before it, or -1 for the "
-                    "world (closed loops are not mechanisms of this kind)"
-                )
-            if joint.kind == "free" and joint.parent != -1:
-                raise ValueError(f"link {joint.name!r}: a free joint begins at the world; valid: parent -1")
-            if joint.name in self.names[:index]:
-                raise ValueError(f"link {joint.name!r}: is there twice; valid: a name of its own for every link")
+        names = self.names
+        require_distinct("link", names)
+        for index, joint in enumerate(self.joints):
+            where, valid = f"link {joint.name!r}: its parent", "the number of a link before it, or -1 for the world"
+            require(-1 <= joint.parent < index, where, joint.parent, f"{valid} (closed loops are no tree)")
+            require(joint.kind != "free" or joint.parent == -1, where, joint.parent, "-1 for a free joint")
         for what, carried in (("point", self.points), ("shape", self.shapes)):
             for one in carried:
-                if not 0 <= one.joint < len(self.links):
-                    raise ValueError(
-                        f"{what} {one.name!r}: its link is number {one.joint}; valid: 0 to {len(self.links) - 1}"
-                    )
-        scalar = [link.joint.name for link in self.links if link.joint.scalar]
+                valid = f"0 to {len(self.links) - 1}"
+                require(0 <= one.joint < len(self.links), f"{what} {one.name!r}: its link", one.joint, valid)
+        scalar = [joint.name for joint in self.joints if joint.scalar]
+        turning = [joint.name for joint in self.joints if not joint.scalar]
         tendons = [tendon.name for tendon in self.tendons or ()]
-        turning = [link.joint.name for link in self.links if not link.joint.scalar]
         for name, drive in self.drives.items():
-            for joint in drive.joints if drive.acts_elsewhere else (name,):
-                require(joint in scalar, "drives: a joint", repr(joint), f"one of {', '.join(scalar) or '(none)'}")
-            for tendon in drive.tendons or ():
-                valid = f"one of {', '.join(tendons) or '(none)'}"
-                require(tendon in tendons, f"drives: tendon of {name!r}", repr(tendon), valid)
-            known = turning if drive.turning is not UNSET else self.names
+            require_known("drives: a joint", drive.joints if drive.acts_elsewhere else (name,), scalar)
+            require_known(f"drives: tendon of {name!r}", drive.tendons or (), tendons)
+            known = turning if drive.turning is not UNSET else names
             known = ("", *known) if drive.between is not UNSET or drive.crank is not UNSET else known
-            for link in drive.links:
-                valid = f"one of {', '.join(filter(None, known)) or '(none)'}"
-                require(link in known, f"drives: link of {name!r}", repr(link), valid)
-        if self.medium is not UNSET:
-            self.medium.require_links(self.names)
-        require_bodies(self.body_contacts, self.supports, self.names)
-        require_elements(self.elements or (), self.names)
-        if self.reference is not UNSET:
-            valid = f"{self.nq} finite numbers, one per position"
-            fine = len(self.reference) == self.nq and all(map(math.isfinite, self.reference))
-            require(fine, "reference", list(self.reference), valid)
-        require_shape_contacts(
-            self.shape_contacts or (), self.surfaces or (), self.ground_shapes or {}, self.hulls or {}, self.names
+            require_known(f"drives: link of {name!r}", drive.links, known)
+        require_known(
+            "medium: link of a body", [body.link for body in self.medium.bodies] if self.medium else (), names
         )
-        require_couplings(self.tendons or (), self.equalities or (), scalar, self.names)
-        require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
+        require_bodies(self.body_contacts, self.supports, names)
+        require_elements(self.elements or (), names)
+        if self.reference is not UNSET:
+            fine = len(self.reference) == self.nq and all(map(math.isfinite, self.reference))
+            require(fine, "reference", list(self.reference), f"{self.nq} finite numbers, one per position")
+        require_shape_contacts(
+            self.shape_contacts or (), self.surfaces or (), self.ground_shapes or {}, self.hulls or {}, names
+        )
+        require_couplings(self.tendons or (), self.equalities or (), scalar, names)
+        require_fields(self, finite=("gravity [m/s^2]",))
 
     @property
     def grounded(self) -> bool:
@@ -235,101 +248,48 @@ class Mechanism(Config, HasJoints, frozen=True):
         """The joints of the links."""
         return tuple(link.joint for link in self.links)
 
+    @property
+    def _parts(self) -> dict[str, tuple[Any, ...]]:
+        """Fields whose entries have quantities, in the order of these, but for gravity and drives."""
+        return {
+            name: getattr(self, name) or () for name in ("supports", "elements", "tendons", "equalities", "surfaces")
+        }
+
     def quantities(self) -> dict[str, float]:
         """Return the nominal value of every quantity by its name, in a fixed order."""
-        values: dict[str, float] = {}
-
-        def add(name: str, parts: Iterable[str], numbers: Iterable[float]) -> None:
-            values.update({f"{name}.{part}": float(x) for part, x in zip(parts, numbers, strict=True)})
-
-        for link in self.links:
-            name, joint = link.joint.name, link.joint
-            scalars = {what: x for what in _scalars(link) if (x := getattr(link, what)) is not None}
-            add(name, scalars.keys(), scalars.values())
-            for what, parts in _VECTORS.items():
-                add(f"{name}.{what}", parts, getattr(link, what))
-            add(f"{name}.origin", "xyz", joint.parent_frame[:3])
-            if joint.scalar:
-                add(f"{name}.axis", "xyz", joint.axis)
-        add("gravity", "xyz", self.gravity)
+        values = {name: value for link in self.links for name, value in link.quantities().items()}
+        values |= {f"gravity.{axis}": float(x) for axis, x in zip("xyz", self.gravity, strict=True)}
         for name, drive in self.drives.items():
-            values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
-        for support in self.supports:
-            values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
-        coupled = (*(self.tendons or ()), *(self.equalities or ()), *(self.surfaces or ()))
-        for one in (*(self.elements or ()), *coupled, *([self.medium] if self.medium else ())):
+            values |= {f"{ACTUATOR}{name}.{what}": value for what, value in drive.quantities().items()}
+        for one in (*chain.from_iterable(self._parts.values()), *([self.medium] if self.medium else ())):
             values |= one.quantities()
         return values
 
-    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+    def bounds(self) -> dict[str, Bound]:
         """Return lower and upper bounds of quantities whose bounds do not follow from their names."""
-        found = {
-            f"actuator.{name}.{what}": bounds(what, drive)
+        limits = {
+            f"{ACTUATOR}{name}.{what}": bounds(what, drive)
             for name, drive in self.drives.items()
             for what in drive.quantities()
         }
-        for link in self.links:
-            found |= {f"{link.joint.name}.{what}": (None, None) for what in _CURVED if getattr(link, what)}
-        for support in self.supports:
-            found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
-        for element in self.elements or ():
-            found |= {name: element.bounds_of(name.rpartition(".")[2]) for name in element.quantities()}
-        for one in (*(self.tendons or ()), *(self.surfaces or ()), *([self.medium] if self.medium else ())):
-            found |= one.bounds()
-        return found
+        parts = chain(self.links, *(part for name, part in self._parts.items() if name != "equalities"))
+        for one in (*parts, *([self.medium] if self.medium else ())):
+            limits |= one.bounds()
+        return limits
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
         """Return a copy with other values of quantities; unknown names are ignored, bad values raise a ValueError."""
         named = {**self.quantities(), **values}
-
-        def vector(name: str, parts: Iterable[str]) -> tuple[float, ...]:
-            return tuple(named[f"{name}.{part}"] for part in parts)
-
-        links = []
-        for link in self.links:
-            name, joint = link.joint.name, link.joint
-            fields = {what: named[f"{name}.{what}"] for what in _scalars(link) if getattr(link, what) is not None}
-            fields |= {what: vector(f"{name}.{what}", parts) for what, parts in _VECTORS.items()}
-            joint = msgspec.structs.replace(
-                joint, parent_frame=(*vector(f"{name}.origin", "xyz"), *joint.parent_frame[3:])
-            )
-            if joint.scalar:
-                axis = vector(f"{name}.axis", "xyz")
-                length = math.hypot(*axis)
-                joint = msgspec.structs.replace(joint, axis=tuple(x / length for x in axis))
-            links.append(msgspec.structs.replace(link, joint=joint, **fields))
         drives = {}
         for name, drive in self.drives.items():
-            numbers = {what: named[f"actuator.{name}.{what}"] for what in drive.quantities()}
+            numbers = {what: named[f"{ACTUATOR}{name}.{what}"] for what in drive.quantities()}
             drives[name] = drive.with_quantities(numbers)
-        supports = []
-        for support in self.supports:
-            begin = f"support.{support.name}"
-            given = {what: named[f"{begin}.{what}"] for what in support.quantities() if "." not in what}
-            supports.append(msgspec.structs.replace(support, centre=vector(f"{begin}.centre", "xy"), **given))
-        own = {
-            what: tuple(one.with_quantities(named) for one in getattr(self, what) or ()) or UNSET
-            for what in ("elements", "tendons", "equalities", "surfaces")
-        }
-        medium = UNSET if self.medium is UNSET else self.medium.with_quantities(named)
+        parts = {name: tuple(one.with_quantities(named) for one in part) for name, part in self._parts.items() if part}
         return msgspec.structs.replace(
-            self,
-            medium=medium,
-            links=tuple(links),
-            gravity=vector("gravity", "xyz"),
-            drives=drives,
-            supports=tuple(supports),
-            **own,
-        )
-
-
-def _scalars(link: Link) -> tuple[str, ...]:
-    """Return the names of a link's scalar parameters; a free joint has some of them only if they are nonzero."""
-    curved = tuple(what for what in _CURVED if getattr(link, what))
-    if link.joint.kind == "free":
-        optional = ("armature", "damping", "friction", "stiffness")
-        return ("mass", *(what for what in optional if getattr(link, what)), *curved)
-    return (*_SCALARS, *curved)
+            self, links=tuple(link.with_quantities(named) for link in self.links), drives=drives,
+            gravity=tuple(named[f"gravity.{axis}"] for axis in "xyz"),
+            medium=self.medium and self.medium.with_quantities(named), **parts,
+        )  # fmt: skip
 
 
 Vector = tuple[float, ...]

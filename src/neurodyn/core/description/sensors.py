@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.record import require_fields
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry, imported
@@ -176,13 +177,11 @@ class Sensor(Config, frozen=True):
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
-        finite = all(map(math.isfinite, self.position))
-        require(finite, "position", list(self.position), "three finite numbers [m]")
+        require_fields(self, finite=("position [m]", "delay [s]"))
         unit = abs(math.hypot(*self.quaternion) - 1.0) < 1e-3
         require(unit, "quaternion", list(self.quaternion), "a unit quaternion [x, y, z, w]")
         positive = all(0 < size < math.inf for size in self.noises)
         require(positive, "noise", list(self.noises), "standard deviations above 0, or none, to estimate them")
-        require(abs(self.delay) < math.inf, "delay", self.delay, "a finite number [s]")
 
     @property
     def noises(self) -> tuple[float, ...]:

@@ -6,11 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import Literal
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.contacts import SOLIMP, SOLREF, ConstraintParameters, constraint_quantities
+from neurodyn.core.description.contacts import ConstraintParameters, softness_paths
+from neurodyn.core.description.record import (
+    Bound,
+    HasQuantities,
+    Path,
+    require_distinct,
+    require_fields,
+    require_known,
+    require_word,
+)
 from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
 from neurodyn.core.errors import require
 
@@ -34,7 +42,7 @@ GROUNDED: tuple[TouchingKind, ...] = ("cylinder", "ellipsoid", "mesh")
 """Shape kinds whose contact with a plane is at the lowest point instead of at fixed points."""
 
 
-class ContactSurface(Config, frozen=True):
+class ContactSurface(Config, HasQuantities, frozen=True):
     """Friction and softness of contacts; many contacts may share one surface.
 
     Attributes:
@@ -58,35 +66,24 @@ class ContactSurface(Config, frozen=True):
 
     def __post_init__(self) -> None:
         where = f"surface {self.name!r}"
-        require(0 <= (self.gap or 0.0) < math.inf, f"{where}: gap", self.gap, "a finite number of at least 0 [m]")
-        require(bool(self.name) and set(self.name).isdisjoint("./@() "), where, "its name", "a word")
-        require(all(0 < x < math.inf for x in self.friction), f"{where}: friction", list(self.friction), "above 0")
-        require(all(0 < x < math.inf for x in self.ratios), f"{where}: ratios", list(self.ratios), "above 0")
-        require(0 <= self.margin < math.inf, f"{where}: margin", self.margin, "a finite number of at least 0 [m]")
+        require_word(self.name, where)
+        require_fields(self, where, above=("friction", "ratios"), least=("margin [m]", "gap [m]"))
 
-    def _scalars(self) -> dict[str, float]:
-        used = {1: 0, 3: 1, 4: 2, 6: 3}[self.dimension]
-        return dict(zip(FRICTION[:used], self.friction, strict=False)) | {"margin": self.margin}
+    def _scalars(self) -> dict[str, Path]:
+        used = FRICTION[: {1: 0, 3: 1, 4: 2, 6: 3}[self.dimension]]
+        paths: dict[str, Path] = {what: ("friction", index) for index, what in enumerate(used)} | {
+            "margin": ("margin",)
+        }
+        return {f"{SURFACE}{self.name}.{what}": path for what, path in paths.items()}
 
-    def quantities(self) -> dict[str, float]:
-        """Return its parameters by quantity name."""
+    def paths(self) -> dict[str, Path]:
+        """See `HasQuantities.paths`."""
         start = f"{SURFACE}{self.name}"
-        values = {f"{start}.{what}": float(x) for what, x in self._scalars().items()}
-        return values | constraint_quantities(f"{start}.solref", f"{start}.solimp", self.softness)
+        return self._scalars() | softness_paths(("softness",), f"{start}.solref", f"{start}.solimp")
 
-    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+    def bounds(self) -> dict[str, Bound]:
         """Return the bounds of quantities whose bounds do not follow from their names."""
-        return {f"{SURFACE}{self.name}.{what}": (0.0, None) for what in self._scalars()}
-
-    def with_quantities(self, named: Mapping[str, float]) -> "ContactSurface":
-        """Return a copy with other values of its quantities."""
-        start = f"{SURFACE}{self.name}"
-        values = {what: named[f"{start}.{what}"] for what in self._scalars()}
-        friction = tuple(values.get(what, old) for what, old in zip(FRICTION, self.friction, strict=True))
-        time, ratio = (named[f"{start}.solref.{part}"] for part in SOLREF)
-        first, last, width, midpoint, power = (named[f"{start}.solimp.{part}"] for part in SOLIMP)
-        softness = ConstraintParameters(solref=(time, ratio), solimp=(first, last, width, midpoint, power))
-        return msgspec.structs.replace(self, friction=friction, softness=softness, margin=values["margin"])
+        return dict.fromkeys(self._scalars(), (0.0, None))
 
 
 class Hull(Config, frozen=True):
@@ -105,7 +102,7 @@ class Hull(Config, frozen=True):
 
     def __post_init__(self) -> None:
         count = len(self.vertices)
-        require(all(math.isfinite(x) for one in self.vertices for x in one), "hull: vertices", "not finite", "numbers")
+        require_fields(self, "hull", finite=("vertices",))
         used = {index for one in (*self.faces, *self.neighbours) for index in one}
         require(used <= set(range(count)) and count >= 1, "hull: an index", max(used, default=0), f"0 to {count - 1}")
         require(all(len(face) > 2 for face in self.faces), "hull: a face", "of two corners", "three or more")
@@ -138,8 +135,7 @@ class TouchingShape(Config, frozen=True):
         used = self.size[: {"sphere": 1, "plane": 0, "capsule": 2, "cylinder": 2}.get(self.kind, 3)]
         valid = "finite numbers above 0 [m]"
         require(all(0 < x < math.inf for x in used), f"shape {self.name!r}: size", list(self.size), valid)
-        fine = abs(math.hypot(*self.place[3:]) - 1.0) < 1e-6 and all(map(math.isfinite, self.place))
-        require(fine, f"shape {self.name!r}: place", list(self.place), "a position [m] and a unit quaternion")
+        require_fields(self, f"shape {self.name!r}", finite=("place",), unit=("place",))
         fine = (self.kind == "mesh") == (self.hull is not UNSET)
         require(fine, f"shape {self.name!r}: hull", self.hull, "the name of a hull for a mesh, nothing for others")
 
@@ -198,17 +194,12 @@ def require_shape_contacts(
 ) -> None:  # fmt: skip
     """Raise a ValueError for contacts with unknown links, surfaces or hulls, and for duplicate surface names."""
     names = [surface.name for surface in surfaces]
-    for name in names:
-        require(names.count(name) == 1, f"surface {name!r}", "there twice", "a name of its own for each")
-    for one in contacts:
-        where = f"contact of {one.first.name!r} and {one.second.name!r}"
-        for shape in (one.first, one.second):
-            valid = f"one of {', '.join(links)}, or nothing for the world"
-            require(shape.link in ("", *links), f"{where}: link", repr(shape.link), valid)
-    for name in (one.surface for one in (*contacts, *ground.values()) if one.surface or one in contacts):
-        require(name in names, "contacts: surface", repr(name), f"one of {', '.join(names) or '(none)'}")
+    require_distinct("surface", names)
     shapes = [shape for one in contacts for shape in (one.first, one.second)]
+    for shape in shapes:
+        require_known(f"shape {shape.name!r}: link", (shape.link,), ("", *links))
+    used = (one.surface for one in (*contacts, *ground.values()) if one.surface or one in contacts)
+    require_known("contacts: surface", used, names)
     for shape in (*shapes, *(one.shape for one in ground.values() if one.shape is not UNSET)):
         if shape.hull is not UNSET:
-            valid = f"one of {', '.join(hulls) or '(none)'}"
-            require(shape.hull in hulls, f"shape {shape.name!r}: hull", repr(shape.hull), valid)
+            require_known(f"shape {shape.name!r}: hull", (shape.hull,), hulls)
