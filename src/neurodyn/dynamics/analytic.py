@@ -31,7 +31,7 @@ from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
-    from neurodyn.sim.simulators import Simulator
+    from neurodyn.sim.interface import Simulator
 
 
 CONTACT_FORCE = 1.0

@@ -29,8 +29,9 @@ from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.sim.energies import plausible_bounds
+from neurodyn.sim.interface import Simulator
 from neurodyn.sim.sampling import data_scene, held_controls, sample_grounds, sample_states, sample_torques
-from neurodyn.sim.simulators import CompiledSimulator, Simulator, simulator
+from neurodyn.sim.simulators import CompiledSimulator, simulator
 
 MOST_IMPLAUSIBLE = 0.05
 """Maximum share of trajectories that become implausible or not finite; data with more are refused.

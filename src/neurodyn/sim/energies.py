@@ -14,7 +14,7 @@ from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.robots.sections import Interval
 from neurodyn.sim.articulations import Articulation
-from neurodyn.sim.newton_build import Gravity
+from neurodyn.sim.interface import Gravity
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import articulation
 

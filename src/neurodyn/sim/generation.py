@@ -33,8 +33,9 @@ from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.batches import BatchMaker, Departure, EarlyEndCount
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.draws import QuantityDraws, draws_of_drives, quantity_draws
+from neurodyn.sim.interface import Simulator
 from neurodyn.sim.requests import GenerationRequest
-from neurodyn.sim.simulators import SIMULATORS, Simulator, declared_values, mechanism, require_consistent
+from neurodyn.sim.simulators import SIMULATORS, declared_values, mechanism, require_consistent
 
 MOST_POINTS = 64
 """Number of contact points beyond which a mechanism has only the declared ones: every one is compiled."""

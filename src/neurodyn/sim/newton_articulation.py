@@ -19,6 +19,7 @@ from neurodyn.sim.articulations import (
     Springs,
     constraint_parameters,
     constraints_of_shapes,
+    kept_articulation,
     limit_spring,
     rounded,
 )
@@ -26,14 +27,13 @@ from neurodyn.sim.bodies import compose, inertia_entries, merged_body, rounded_p
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprints import body_groups, fingerprint, world_joints
-from neurodyn.sim.newton_build import build, import_asset, moving_joints
-from neurodyn.sim.simulators import AssetLimits
+from neurodyn.sim.interface import AssetJoint
+from neurodyn.sim.newton_build import build, import_asset, imported_joint, moving_joints
 
 if TYPE_CHECKING:
     import newton
 
 _UNLIMITED = 1e9
-_UNSAID = 1e6  # the importer's value for numbers that the asset lacks
 
 
 def newton_articulation(model: "newton.Model | None", robot: Robot) -> Articulation:
@@ -62,19 +62,16 @@ def newton_articulation(model: "newton.Model | None", robot: Robot) -> Articulat
     )
 
 
-def imported_limits(robot: Robot) -> dict[str, AssetLimits]:
-    """Return the limits of the joints with one degree of freedom in a robot's asset, by name."""
-    builder, found = import_asset(robot), {}
-    for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
-        if joint.scalar:
-            dof = builder.joint_qd_start[index]
-            lower, upper = (float(getattr(builder, f"joint_limit_{end}")[dof]) for end in ("lower", "upper"))
-            effort = float(builder.joint_effort_limit[dof])
-            limited = abs(lower) < _UNSAID and abs(upper) < _UNSAID
-            found[joint.name] = AssetLimits(
-                (lower, upper) if limited else None, effort if 0 < effort < _UNSAID else None
-            )
-    return found
+def kept_newton_articulation(robot: Robot) -> Articulation:
+    """Return a robot as Newton builds it, from the cache if nothing has changed (`sim.articulations`)."""
+    return kept_articulation(partial(newton_articulation, None), robot)
+
+
+def imported_limits(robot: Robot) -> dict[str, AssetJoint]:
+    """Return the joints with one degree of freedom of a robot's asset, by name."""
+    builder = import_asset(robot)
+    joints = zip(moving_joints(builder), robot.joints, strict=True)
+    return {one.name: imported_joint(builder, index, one.name, one.kind) for index, one in joints if one.scalar}
 
 
 def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:

@@ -7,7 +7,6 @@ as MuJoCo Warp ignores them in models with a box.
 """
 
 import warnings
-from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
 from importlib.util import find_spec
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import asset_digest, resolve_asset
@@ -25,13 +24,12 @@ from neurodyn.robots.sections import ContactMaterial, chosen, matching
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
 from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver_class
+from neurodyn.sim.interface import AssetJoint, Gravity, gravity_vectors, specified, specified_limits
 from neurodyn.sim.newton_asset import PreparedMjcf, prepare_mjcf, prepare_urdf
 from neurodyn.sim.scene import add_scene, material_fields
 
 if TYPE_CHECKING:
     import newton
-
-Gravity = Sequence[float] | np.ndarray | Tensor
 
 _READ: "dict[str, newton.ModelBuilder]" = {}
 """Assets read last, by the digest of their files: checks build a robot a dozen times, and meshes take seconds."""
@@ -77,14 +75,6 @@ def build(
         model = everything.finalize(device=device)
     model.set_gravity(vectors)
     return model
-
-
-def gravity_vectors(robot: Robot, worlds: int, gravity: Gravity | None) -> np.ndarray:
-    """Return gravity [m/s^2] of shape [3] or [worlds, 3], checked; arguments: see `build`."""
-    vectors = np.asarray(robot.gravity if gravity is None else gravity, dtype=np.float32)
-    if vectors.size not in (3, 3 * worlds) or not np.isfinite(vectors).all():
-        raise InputError(f"gravity has {vectors.size} numbers; valid: 3 finite ones, or 3 for each of {worlds} worlds")
-    return vectors.reshape(-1, 3) if vectors.size > 3 else vectors.reshape(3)
 
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
@@ -160,6 +150,16 @@ def read_asset(
     _collapse(newton, builder)
     _check_bodies(builder, path)
     return builder
+
+
+def imported_joint(builder: "newton.ModelBuilder", index: int, name: str, kind: JointKind) -> AssetJoint:
+    """Return a moving joint of a builder as its asset has it, under a name."""
+    if kind in ("free", "ball"):
+        return AssetJoint(name, kind)
+    dof = builder.joint_qd_start[index]
+    limits = specified_limits(*(float(getattr(builder, f"joint_limit_{end}")[dof]) for end in ("lower", "upper")))
+    effort, velocity = (specified(float(getattr(builder, f"joint_{x}_limit")[dof])) for x in ("effort", "velocity"))
+    return AssetJoint(name, kind, *limits, effort, velocity, armature=float(builder.joint_armature[dof]))
 
 
 def moving_joints(builder: "newton.ModelBuilder") -> list[int]:

@@ -4,7 +4,6 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -15,14 +14,14 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
-from neurodyn.sim.articulations import kept_articulation, short_label
+from neurodyn.sim.articulations import short_label
 from neurodyn.sim.engine import collides, import_newton, solver_class
 from neurodyn.sim.fingerprints import columns
-from neurodyn.sim.newton_articulation import imported_limits, newton_articulation
-from neurodyn.sim.newton_build import Gravity, build, gravity_vectors
+from neurodyn.sim.interface import Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
+from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton_build import build
 from neurodyn.sim.newton_parameters import NewtonParameters
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
-from neurodyn.sim.simulators import Simulator, SimulatorKind, SimulatorOptions, checked_pose
 
 _ROWS = 4  # constraints per contact: the edges of a friction pyramid
 _AT_ONCE = 2  # assumed number of scene shapes that a shape of the robot touches at once
@@ -326,8 +325,3 @@ class ReferenceSimulator(Simulator):
         with self._wp.ScopedCapture(device=self.model.device) as capture:
             self._frame()
         return capture.graph
-
-
-_BUILT = partial(kept_articulation, partial(newton_articulation, None))
-FEATHERSTONE = SimulatorKind(_BUILT, imported_limits, ReferenceSimulator, contacts=None)
-MUJOCO_WARP = SimulatorKind(_BUILT, imported_limits, ReferenceSimulator, contacts="soft")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference simulators by the name of their solver, the robot as each builds it, and contradictions with its asset."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import msgspec
 import torch
@@ -12,7 +11,7 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.core.description.scene import IDENTITY, Scene
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.geometry.ground import Ground
@@ -22,178 +21,68 @@ from neurodyn.multibody.motion import ContactMotion
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane, rounded_boxes
-from neurodyn.sim.newton_build import Gravity, gravity_vectors
+from neurodyn.sim.interface import (
+    AssetJoint,
+    Gravity,
+    Simulator,
+    SimulatorKind,
+    SimulatorOptions,
+    checked_pose,
+    gravity_vectors,
+)
 
 
-class SimulatorOptions(TypedDict, total=False):
-    """Options of a simulator; see `simulator`."""
+def _newton_articulation(robot: Robot) -> Articulation:
+    from neurodyn.sim.newton_articulation import kept_newton_articulation
 
-    substeps: int | None
-    device: str
-    gravity: Gravity | None
-    scene: Scene | None
+    return kept_newton_articulation(robot)
 
 
-class Simulator(ABC):
-    """Steps a fixed number of worlds with one robot each, one frame at a time.
+def _newton_limits(robot: Robot) -> dict[str, AssetJoint]:
+    from neurodyn.sim.newton_articulation import imported_limits
 
-    Every step writes the whole state first, so that the worlds are scratch space.
-
-    Attributes:
-        robot: The declared robot.
-        worlds: Number of worlds.
-        scene: The shapes around the robot; None for free space.
-        substeps: Solver steps in one frame.
-        memory: Memory of the drives; None without drives.
-        built: The robot as built.
-    """
-
-    built: Articulation
-    robot: Robot
-    worlds: int
-    scene: Scene | None
-    substeps: int
-    memory: Tensor | None = None
-
-    def __init__(self, robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> None:
-        """Set the attributes that all simulators share; arguments and errors: see `simulator`."""
-        scene = options.get("scene")
-        self.robot, self.worlds = robot, worlds
-        self.scene = scene if scene is not None and scene.shapes else None
-        self.substeps = solver_steps(robot, options.get("substeps"))
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Device of the tensors that `step` takes and returns."""
-
-    @abstractmethod
-    def set_ground(self, pose: Tensor | None) -> None:
-        """Move the scene of every world, before the next frame; see `checked_pose`."""
-
-    @abstractmethod
-    def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
-        """Change gravity [m/s^2], shape [3] or [worlds, 3] in world axes, before the next frame; None: the robot's."""
-
-    def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
-        """Set named quantities per world before the next frame, shape [worlds, names].
-
-        All other quantities have the robot's values; None, without names, restores all of them.
-
-        Raises:
-            InputError: Worlds of this simulator cannot differ in a quantity.
-        """
-        if names:
-            raise InputError(
-                f"robot {self.robot.name!r}: worlds of its simulator ({self.robot.simulator.solver}) cannot differ in "
-                f"{', '.join(names[:3])}; valid: solver: mujoco or mujoco-c, or hybrid dynamics"
-            )
-
-    @abstractmethod
-    def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance like `step`, but return views of the simulator's memory, valid until the next call."""
-
-    @abstractmethod
-    def contact_forces(self) -> Tensor | None:
-        """Return the normal forces of the declared contacts in the last solver step of the last frame [N].
-
-        Shape [worlds, contacts], in the order of the declaration; None without declared contacts or without a scene.
-        """
-
-    @property
-    def truncated(self) -> Tensor:
-        """Worlds whose last frame lacked contacts with a heightfield, shape [worlds]."""
-        return torch.zeros(self.worlds, dtype=torch.bool, device=self.device)
-
-    def begin(self, memory: Tensor | None = None) -> None:
-        """Begin a new episode; drives start with their memory, empty if it is None."""
-        self.memory = memory
-
-    def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by one frame; return positions and velocities at its end, in new memory.
-
-        Args:
-            q: Positions [rad or m], shape [worlds, nq].
-            qd: Velocities [rad/s or m/s], shape [worlds, nv].
-            torque: Torques or forces of the driven joints, held during the frame [N m or N], shape [worlds, nu].
-        """
-        q_next, qd_next = self.step_(q, qd, torque)
-        return q_next.clone(), qd_next.clone()
-
-    def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by T frames under torques of shape [worlds, T, nu]; for the rest see `step`, `begin`.
-
-        Returns:
-            Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv], the initial ones first.
-        """
-        self.begin(memory)
-        frames, options = torques.shape[1], {"dtype": torch.float32, "device": self.device}
-        q_all = torch.empty(self.worlds, frames + 1, self.robot.spec.nq, **options)
-        qd_all = torch.empty(self.worlds, frames + 1, self.robot.spec.nv, **options)
-        q_all[:, 0], qd_all[:, 0] = q, qd
-        present = (q, qd)
-        for frame in range(frames):
-            present = self.step_(*present, torques[:, frame])
-            q_all[:, frame + 1], qd_all[:, frame + 1] = present
-        return q_all, qd_all
+    return imported_limits(robot)
 
 
-def checked_pose(pose: Tensor | None, worlds: int) -> Tensor:
-    """Return the pose of a scene in every world, shape [worlds, 7].
+def _newton_worlds(robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> Simulator:
+    from neurodyn.sim.reference import ReferenceSimulator
 
-    `pose` is [x y z, qx qy qz qw] (m; unit quaternion) in each world, shape [worlds, 7], or [1, 7] or [7] for the same
-    in all; None for the identity. A wrong shape or a number that is not finite raises InputError.
-    """
-    pose = torch.tensor(IDENTITY) if pose is None else torch.as_tensor(pose)
-    if pose.shape not in ((7,), (1, 7), (worlds, 7)) or not pose.isfinite().all():
-        raise InputError(f"the ground's pose has shape {list(pose.shape)}; valid: [{worlds}, 7], all finite")
-    return pose.detach().expand(worlds, 7)
+    return ReferenceSimulator(robot, worlds, **options)
 
 
-def solver_steps(robot: Robot, substeps: int | None) -> int:
-    """Return the solver steps in a frame, the declared ones unless others are given; refuse less than one."""
-    if substeps is not None and substeps < 1:
-        raise InputError(f"substeps is {substeps}; valid: at least 1")
-    return robot.simulator.substeps if substeps is None else substeps
+def _mujoco_articulation(robot: Robot) -> Articulation:
+    from neurodyn.sim.mujoco.articulation import mujoco_articulation
+
+    return mujoco_articulation(robot)
 
 
-@dataclass(frozen=True)
-class AssetLimits:
-    """Limits of a joint with one degree of freedom in the robot's asset; None if absent.
+def _mujoco_limits(robot: Robot) -> dict[str, AssetJoint]:
+    from neurodyn.sim.mujoco.articulation import compiled_limits
 
-    Attributes:
-        position: Lower and upper limit [rad or m].
-        effort: Maximum torque or force of its drive [N m or N].
-    """
-
-    position: tuple[float, float] | None
-    effort: float | None
+    return compiled_limits(robot)
 
 
-@dataclass(frozen=True)
-class SimulatorKind:
-    """A reference simulator.
+def _mujoco_worlds(robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> Simulator:
+    from neurodyn.sim.mujoco.simulator import MujocoSimulator
 
-    Attributes:
-        articulation: Builds a robot; an invalid asset raises InputError.
-        limits: Reads the limits of the robot's joints in its asset, by name.
-        worlds: Builds a number of worlds of a robot without drives; options: see `simulator`.
-        contacts: Contact model of the hybrid engine that matches it; None if it has no contacts.
-        commands: Returns whether its worlds compute the drives of a robot themselves; None if they never do.
-    """
-
-    articulation: Callable[[Robot], Articulation]
-    limits: Callable[[Robot], dict[str, AssetLimits]]
-    worlds: Callable[..., Simulator]
-    contacts: str | None
-    commands: Callable[[Robot], bool] | None = None
+    return MujocoSimulator(robot, worlds, **options)
 
 
-SIMULATORS: Registry[SimulatorKind] = Registry(
+def _mujoco_commands(robot: Robot) -> bool:
+    from neurodyn.sim.mujoco.actuators import takes_commands
+
+    return takes_commands(robot)
+
+
+SIMULATORS = Registry(
     "solver",
-    featherstone="neurodyn.sim.reference:FEATHERSTONE",
-    mujoco="neurodyn.sim.reference:MUJOCO_WARP",
-    **{"mujoco-c": "neurodyn.sim.mujoco.simulator:MUJOCO_C"},
+    featherstone=SimulatorKind(_newton_articulation, _newton_limits, _newton_worlds, contacts=None),
+    mujoco=SimulatorKind(_newton_articulation, _newton_limits, _newton_worlds, contacts="soft"),
+    **{
+        "mujoco-c": SimulatorKind(
+            _mujoco_articulation, _mujoco_limits, _mujoco_worlds, contacts="soft", commands=_mujoco_commands
+        )
+    },
 )
 """Reference simulators by the name of the declared solver."""
 
@@ -414,8 +303,8 @@ def contradictions(robot: Robot) -> list[Contradiction]:
             continue
         given = limits[joint.name]
         unit = spec.q_units[spec.q_names.index(joint.name)]
-        if joint.lower is None and not joint.continuous and given.position is not None:
-            lower, upper = given.position
+        lower, upper = given.lower, given.upper
+        if joint.lower is None and not joint.continuous and lower is not None and upper is not None:
             turning = ", or continuous: true where it turns without end" if joint.kind == "revolute" else ""
             advice = f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}"
             found.append(Contradiction(joint.name, "limits of the asset left out", None, upper, unit, advice))

@@ -22,7 +22,7 @@ from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.assets import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.articulations import Articulation
-from neurodyn.sim.declaration.facts import AssetFacts, AssetJoint, read_facts
+from neurodyn.sim.declaration.facts import AssetFacts, read_facts
 from neurodyn.sim.declaration.legs import find_legs, level_soles
 from neurodyn.sim.declaration.pose import (
     BUDGET,
@@ -37,6 +37,7 @@ from neurodyn.sim.declaration.pose import (
 from neurodyn.sim.declaration.text import declaration_text, joint_entry, listed
 from neurodyn.sim.declaration.trial import SimulatorTrial, run_trial
 from neurodyn.sim.energies import EnergyMeter
+from neurodyn.sim.interface import AssetJoint
 from neurodyn.sim.simulators import articulation, simulator
 
 _SUBSTEPS = (2, 4, 8, 16)

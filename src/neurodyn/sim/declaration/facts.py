@@ -13,55 +13,23 @@ import numpy as np
 
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import IDENTITY, Plane, Vector3
-from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices, suggested_file
 from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.engine import import_mujoco, import_newton, joint_kinds
+from neurodyn.sim.interface import AssetJoint, specified
 from neurodyn.sim.mujoco.actuators import read_drives
-from neurodyn.sim.mujoco.articulation import BodyTree
+from neurodyn.sim.mujoco.articulation import BodyTree, compiled_joint
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.newton_asset import parse_xml
-from neurodyn.sim.newton_build import read_asset
-
-_UNSAID = 1e5
-"""Efforts and velocities from this value on count as unspecified: importers fill in 1e6."""
+from neurodyn.sim.newton_build import imported_joint, read_asset
 
 _WORLD_LINKS = ("world", "map", "odom", "ground")
 _STROKE = 0.15
 """Maximum stroke of a sliding finger [m]."""
-
-
-@dataclass(frozen=True)
-class AssetJoint:
-    """A moving joint of the asset; None for unspecified values."""
-
-    name: str
-    kind: JointKind
-    lower: float | None = None  # [rad or m]
-    upper: float | None = None  # [rad or m]
-    effort: float | None = None  # maximum of its drive [N m or N]; None for a joint without a drive
-    velocity: float | None = None  # maximum of its drive [rad/s or m/s]
-    armature: float = 0.0  # rotor inertia [kg m^2 or kg]
-    position: Vector3 | None = None  # position of a free body in the asset, world axes [m]
-
-    @property
-    def scalar(self) -> bool:
-        """Whether it has one degree of freedom."""
-        return self.kind in ("revolute", "prismatic")
-
-    @property
-    def least(self) -> float:
-        """Lower limit, or minus infinity [rad or m]."""
-        return -math.inf if self.lower is None else self.lower
-
-    @property
-    def most(self) -> float:
-        """Upper limit, or infinity [rad or m]."""
-        return math.inf if self.upper is None else self.upper
 
 
 @dataclass(frozen=True)
@@ -368,11 +336,7 @@ def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | Non
     """Return the effort and velocity of a URDF joint; None if unspecified."""
     limit = joint.find("limit")
     effort, velocity = (None if limit is None else float(limit.get(what, "0")) for what in ("effort", "velocity"))
-    return _limit(effort), _limit(velocity)
-
-
-def _limit(value: float | None) -> float | None:
-    return value if value is not None and 0 < value < _UNSAID else None
+    return specified(effort), specified(velocity)
 
 
 class _Joint(NamedTuple):
@@ -452,14 +416,7 @@ def _compiled_joints(
             joints.append(AssetJoint(name, kind, position=(x, y, z) if kind == "free" else None))
             continue
         effort, velocity = drives.get(name, (None, None))
-        lower, upper = map(float, model.jnt_range[joint])
-        limited = bool(model.jnt_limited[joint]) and -_UNSAID < lower < upper < _UNSAID
-        joints.append(
-            AssetJoint(
-                name, kind, lower=lower if limited else None, upper=upper if limited else None, effort=effort,
-                velocity=velocity, armature=float(model.dof_armature[model.jnt_dofadr[joint]]),
-            )
-        )  # fmt: skip
+        joints.append(compiled_joint(model, joint, name, kind, effort, velocity))
     return tuple(joints)
 
 
@@ -477,27 +434,11 @@ def _imported_joints(path: Path) -> tuple[AssetJoint, ...]:
                 f"{path}: joint {name!r} is of the unsupported type {newton.JointType(kind).name}; valid: "
                 f"{choices(kinds.values())}"
             )
-        joints.append(_imported_joint(builder, index, name, kinds[kind]))
+        floating = kinds[kind] == "free" and (name == "floating_base" or "free" in name.lower())
+        joints.append(imported_joint(builder, index, "base" if floating else name, kinds[kind]))
     if not joints:
         raise InputError(f"{path}: nothing moves; valid: an asset with joints")
     return tuple(joints)
-
-
-def _imported_joint(builder: Any, index: int, name: str, kind: JointKind) -> AssetJoint:
-    if kind == "free":
-        return AssetJoint("base" if name == "floating_base" or "free" in name.lower() else name, kind)
-    if kind == "ball":
-        return AssetJoint(name, kind)
-    dof = builder.joint_qd_start[index]
-    lower, upper = float(builder.joint_limit_lower[dof]), float(builder.joint_limit_upper[dof])
-    limited = -_UNSAID < lower < upper < _UNSAID
-    return AssetJoint(
-        name, kind,
-        lower=lower if limited else None, upper=upper if limited else None,
-        effort=_limit(float(builder.joint_effort_limit[dof])),
-        velocity=_limit(float(builder.joint_velocity_limit[dof])),
-        armature=float(builder.joint_armature[dof]),
-    )  # fmt: skip
 
 
 def _efforts(model: Any, notes: list[str]) -> dict[str, float]:

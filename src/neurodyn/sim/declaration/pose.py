@@ -13,7 +13,7 @@ from neurodyn.multibody.link_kinematics import LinkKinematics
 from neurodyn.robots import ContactPointSelection, Robot
 from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.declaration.facts import AssetJoint
+from neurodyn.sim.interface import AssetJoint
 from neurodyn.sim.simulators import articulation
 
 _FROM_LIMIT = 0.2  # margin of a nominal pose to joint limits, as a share of the joint's range

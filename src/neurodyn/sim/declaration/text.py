@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from neurodyn.core.description.spec import COORDINATES
-from neurodyn.sim.declaration.facts import AssetJoint
+from neurodyn.sim.interface import AssetJoint
 
 _MOST = 8  # maximum number of items listed in full
 

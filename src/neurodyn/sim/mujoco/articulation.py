@@ -16,7 +16,7 @@ from msgspec import UNSET
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Link
 from neurodyn.core.description.scene import IDENTITY
-from neurodyn.core.description.spec import COORDINATES
+from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.articulations import (
     Articulation,
@@ -42,11 +42,11 @@ from neurodyn.sim.bodies import (
 )
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import import_mujoco
+from neurodyn.sim.interface import AssetJoint, specified_limits
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
 from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
-from neurodyn.sim.simulators import AssetLimits
 
 _NEGLIGIBLE = 1e-9  # mass and inertia of an intermediate link, as a share of its body's
 _UNLIMITED = 1e10  # limit of a fingerprint's joint without one
@@ -74,17 +74,28 @@ def mujoco_articulation(robot: Robot, built: BuiltModel | None = None) -> Articu
     )
 
 
-def compiled_limits(robot: Robot) -> dict[str, AssetLimits]:
-    """Return the limits of the joints with one degree of freedom in a robot's asset, by name."""
+def compiled_limits(robot: Robot) -> dict[str, AssetJoint]:
+    """Return the joints with one degree of freedom of a robot's asset, by name."""
     path = asset_path(robot)
     model = compiled(path, read_spec(path, locked=robot.locked, floating=not robot.fixed_base))
-    found = {}
-    for number, joint in zip(declared_joints(model, robot), robot.joints, strict=True):
-        if joint.scalar:
-            lower, upper = map(float, model.jnt_range[number])
-            effort = float(abs(model.jnt_actfrcrange[number]).max()) if model.jnt_actfrclimited[number] else None
-            found[joint.name] = AssetLimits((lower, upper) if model.jnt_limited[number] else None, effort or None)
-    return found
+    joints = zip(declared_joints(model, robot), robot.joints, strict=True)
+    efforts = {
+        number: float(abs(model.jnt_actfrcrange[number]).max()) or None
+        for number in np.flatnonzero(model.jnt_actfrclimited).tolist()
+    }
+    return {
+        joint.name: compiled_joint(model, number, joint.name, joint.kind, efforts.get(number))
+        for number, joint in joints if joint.scalar
+    }  # fmt: skip
+
+
+def compiled_joint(
+    model: Any, number: int, name: str, kind: JointKind, effort: float | None = None, velocity: float | None = None
+) -> AssetJoint:
+    """Return a joint with one degree of freedom of a compiled asset, with the effort and velocity of its drive."""
+    lower, upper = map(float, model.jnt_range[number] if model.jnt_limited[number] else (-np.inf, np.inf))
+    armature = float(model.dof_armature[model.jnt_dofadr[number]])
+    return AssetJoint(name, kind, *specified_limits(lower, upper), effort, velocity, armature)
 
 
 def names_of_geoms(model: Any, geoms: Iterable[int], shapes: Sequence[BuiltShape]) -> dict[int, str]:

@@ -17,11 +17,9 @@ from neurodyn.robots import Robot
 from neurodyn.sim.articulations import INERTIAL, Articulation, require_differing, shapes_with
 from neurodyn.sim.bodies import inertia_tensor
 from neurodyn.sim.engine import collect_warnings, import_mujoco
-from neurodyn.sim.mujoco.actuators import takes_commands
-from neurodyn.sim.mujoco.articulation import BodyTree, compiled_limits, mujoco_articulation, names_of_geoms
+from neurodyn.sim.interface import Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
+from neurodyn.sim.mujoco.articulation import BodyTree, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
-from neurodyn.sim.newton_build import Gravity, gravity_vectors
-from neurodyn.sim.simulators import Simulator, SimulatorKind, SimulatorOptions, checked_pose
 
 
 class MujocoSimulator(Simulator):
@@ -262,10 +260,6 @@ def _contact_forces(model: Any, robot: Robot, sensed: np.ndarray) -> Tensor:
         total[:, list(robot.contacts).index(name)] += forces[:, :, 0].sum(1)
     return torch.from_numpy(total).float()
 
-
-MUJOCO_C = SimulatorKind(
-    mujoco_articulation, compiled_limits, MujocoSimulator, contacts="soft", commands=takes_commands
-)
 
 _PASSIVE = {"damping": "dof_damping", "armature": "dof_armature", "friction": "dof_frictionloss"}
 _RANGE = {"lower": 0, "upper": 1}
