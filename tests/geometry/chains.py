@@ -2,6 +2,7 @@
 """A robot with one joint of each kind, all frames turned and shifted, for tests."""
 
 import torch
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.scene import IDENTITY
@@ -13,10 +14,10 @@ _NONE = (0.0, 0.0, 0.0)
 
 
 def joint(kind, parent):
-    axis = _AXIS if kind in ("revolute", "prismatic") else _NONE
     return ChainJoint(
-        name=f"{kind}{parent}", kind=kind, parent=parent, parent_frame=_PARENT, child_frame=_CHILD, axis=axis
-    )
+        name=f"{kind}{parent}", kind=kind, parent=parent, parent_frame=_PARENT, child_frame=_CHILD,
+        axis=_NONE if kind in ("ball", "free") else _AXIS, pitch=0.15 if kind == "screw" else UNSET,
+    )  # fmt: skip
 
 
 def all_kinds(first="free"):

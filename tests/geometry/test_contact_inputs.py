@@ -59,7 +59,7 @@ def test_the_radius_is_taken_off():
     assert float(near) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("first", ["free", "prismatic"])
+@pytest.mark.parametrize("first", ["free", "prismatic", "screw"])
 def test_gradients_are_those_of_finite_differences(first):
     """On planes seen from the base the held normal is exact, and the ground point follows."""
     ours = contacts(first)

@@ -10,7 +10,7 @@ from neurodyn.geometry.ground import Ground
 from tests.geometry.chains import all_kinds, random_state
 
 
-@pytest.mark.parametrize("first", ["free", "revolute", "prismatic", "ball"])
+@pytest.mark.parametrize("first", ["free", "revolute", "prismatic", "ball", "screw"])
 def test_they_are_those_of_the_kernels(first):
     layout = all_kinds(first)
     margins = [2.0 + 0.1 * i for i in range(len(layout.contact_points))]

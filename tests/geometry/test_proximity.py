@@ -60,7 +60,7 @@ def test_velocity_is_the_rate_of_position(first):
 
 
 @pytest.mark.parametrize("base_frame", [False, True])
-@pytest.mark.parametrize("first", ["free", "prismatic"])
+@pytest.mark.parametrize("first", ["free", "prismatic", "screw"])
 def test_gradients_are_those_of_finite_differences(first, base_frame):
     """On planes the held normal is exact."""
     proximity = ProximityQuery(all_kinds(first))

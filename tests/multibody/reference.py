@@ -8,13 +8,14 @@ the motion.
 
 import numpy as np
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.multibody.integrators import IntegrationStep, semi_implicit_euler
 
-NQ = {"free": 7, "ball": 4, "revolute": 1, "prismatic": 1}
-NV = {"free": 6, "ball": 3, "revolute": 1, "prismatic": 1}
+NQ = {"free": 7, "ball": 4, "revolute": 1, "prismatic": 1, "screw": 1}
+NV = {"free": 6, "ball": 3, "revolute": 1, "prismatic": 1, "screw": 1}
 
 
 def matrix(quaternion):
@@ -68,7 +69,7 @@ class Configuration:
         base_prediction, axes = origin + turn @ shift, turn @ base
         spin = np.zeros((3, nv)) if root else self.spin_jacobians[joint.parent].copy()
         # Velocity of the point of this link that is now at the joint's frame in the child.
-        if joint.kind in ("revolute", "prismatic"):
+        if joint.scalar:
             axis = axes @ np.array(joint.axis)
         if joint.kind == "revolute":
             moved, place = axes @ rotated(np.array(joint.axis), own[0]), base_prediction
@@ -78,6 +79,11 @@ class Configuration:
             moved, place = axes, base_prediction + axis * own[0]
             carried = np.zeros((3, nv)) if root else self.point(joint.parent, place)
             carried[:, column] += axis
+        elif joint.kind == "screw":
+            moved, place = axes @ rotated(np.array(joint.axis), own[0]), base_prediction + joint.pitch * own[0] * axis
+            carried = np.zeros((3, nv)) if root else self.point(joint.parent, place)
+            carried[:, column] += joint.pitch * axis
+            spin[:, column] += axis
         elif joint.kind == "ball":
             moved, place = axes @ matrix(own), base_prediction
             carried = np.zeros((3, nv)) if root else self.point(joint.parent, place)
@@ -145,7 +151,7 @@ def moved(mechanism, q, qd, dt):
     at, i, k, found = Configuration(mechanism, q), 0, 0, []
     for index, link in enumerate(mechanism.links):
         kind = link.joint.kind
-        if kind in ("revolute", "prismatic"):
+        if link.joint.scalar:
             found.append(q[i] + dt * qd[k])
         elif kind == "ball":
             found += [*multiply(exponential(dt * np.asarray(qd[k : k + 3])), np.asarray(q[i : i + 4]))]
@@ -191,7 +197,7 @@ def random_frame(rng):
 
 
 def random_link(rng, kind, parent, name):
-    axis = unit(rng, 3) if kind in ("revolute", "prismatic") else np.zeros(3)
+    axis = unit(rng, 3) if NV[kind] == 1 else np.zeros(3)
     sides, turn = rng.uniform(0.05, 0.6, 3), matrix(unit(rng, 4))
     mass = float(rng.uniform(0.3, 4.0))
     inertia = (
@@ -201,7 +207,7 @@ def random_link(rng, kind, parent, name):
     return Link(
         joint=ChainJoint(
             name=name, kind=kind, parent=parent, parent_frame=random_frame(rng), child_frame=random_frame(rng),
-            axis=tuple(float(x) for x in axis),
+            axis=tuple(float(x) for x in axis), pitch=float(rng.uniform(-0.5, 0.5)) if kind == "screw" else UNSET,
         ),
         mass=mass,
         com=tuple(float(x) for x in rng.uniform(-0.3, 0.3, 3)),
@@ -213,7 +219,7 @@ def random_link(rng, kind, parent, name):
 @st.composite
 def trees(draw):
     """Draw kinds of joints, their parents, and a seed for the rest."""
-    kinds = draw(st.lists(st.sampled_from(["revolute", "prismatic", "ball"]), min_size=1, max_size=6))
+    kinds = draw(st.lists(st.sampled_from(["revolute", "prismatic", "screw", "ball"]), min_size=1, max_size=6))
     parents = [-1, *(draw(st.integers(-1, i)) for i in range(len(kinds) - 1))]
     kinds = [
         kind if parent >= 0 or draw(st.booleans()) else "free" for kind, parent in zip(kinds, parents, strict=True)

@@ -273,6 +273,7 @@ def to_pinocchio(pin, mechanism):
         kinds = {
             "revolute": lambda axis: pin.JointModelRevoluteUnaligned(axis),
             "prismatic": lambda axis: pin.JointModelPrismaticUnaligned(axis),
+            "screw": lambda axis, pitch=joint.pitch: pin.JointModelHelicalUnaligned(axis, pitch),
             "ball": lambda axis: pin.JointModelSpherical(),
             "free": lambda axis: pin.JointModelFreeFlyer(),
         }

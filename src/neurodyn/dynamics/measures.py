@@ -44,7 +44,7 @@ class ErrorColumns:
         base = [i for i, (_, kind) in enumerate(kinds) if kind == "position"]
         return cls(
             base=tuple(base or sliders),
-            angles=tuple(i for i, (_, kind) in enumerate(kinds) if kind in ("revolute", "ball")),
+            angles=tuple(i for i, (_, kind) in enumerate(kinds) if kind in ("revolute", "screw", "ball")),
             slides=tuple(i for i, (_, kind) in enumerate(kinds) if kind == "prismatic" and i not in (base or sliders)),
             orientation=tuple(i for i, (_, kind) in enumerate(kinds) if kind == "orientation"),
             names=error_names(spec),

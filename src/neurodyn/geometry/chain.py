@@ -8,7 +8,7 @@ import warp as wp
 from neurodyn.core.description.spec import COORDINATES
 
 JOINT_KINDS = {kind: number for number, kind in enumerate(COORDINATES)}
-REVOLUTE, PRISMATIC, BALL, FREE = (wp.constant(JOINT_KINDS[k]) for k in ("revolute", "prismatic", "ball", "free"))
+REVOLUTE, PRISMATIC, BALL, FREE, SCREW = (wp.constant(number) for number in JOINT_KINDS.values())
 
 SHAPE_KINDS = {"plane": 0, "box": 1, "sphere": 2, "capsule": 3, "cylinder": 4, "mesh": 5, "heightfield": 6}
 PLANE, BOX, SPHERE, CAPSULE, CYLINDER, MESH, HEIGHTFIELD = map(wp.constant, range(7))
@@ -72,6 +72,14 @@ def advance(
         along = wp.quat_rotate(rest, joint.axis)
         lever = arm + along * q[world, joint.q] - wp.quat_rotate(child, joint.offset)
         return child, origin + lever, velocity + wp.cross(spin, lever) + along * qd[world, joint.qd], spin
+    if joint.kind == SCREW:
+        child = rest * wp.quat_from_axis_angle(joint.axis, q[world, joint.q]) * joint.turn
+        along = wp.quat_rotate(rest, joint.slide)
+        arm = arm + along * q[world, joint.q]
+        lever = -wp.quat_rotate(child, joint.offset)
+        child_spin = spin + wp.quat_rotate(rest, joint.axis) * qd[world, joint.qd]
+        carried = velocity + wp.cross(spin, arm) + along * qd[world, joint.qd]
+        return child, origin + arm + lever, carried + wp.cross(child_spin, lever), child_spin
     if joint.kind == BALL:
         child = rest * unit_quaternion(q, world, joint.q) * joint.turn
         lever = -wp.quat_rotate(child, joint.offset)
@@ -170,6 +178,11 @@ def accumulate(
             along = wp.quat_rotate(turn, joint.axis)
             wp.atomic_add(grad_q, world, joint.q, wp.dot(along, moment))
             wp.atomic_add(grad_qd, world, joint.qd, wp.dot(along, spun))
+        elif joint.kind == SCREW:
+            along, slide = wp.quat_rotate(turn, joint.axis), wp.quat_rotate(turn, joint.slide)
+            force = by_point + wp.cross(by_velocity, child_spin)
+            wp.atomic_add(grad_q, world, joint.q, wp.dot(along, moment) + wp.dot(slide, force))
+            wp.atomic_add(grad_qd, world, joint.qd, wp.dot(along, spun) + wp.dot(slide, by_velocity))
         else:
             turned = quaternion_gradient(q, world, joint.q, wp.quat_rotate_inv(turn, moment))
             _add_quaternion(grad_q, world, joint.q, turned)

@@ -193,6 +193,7 @@ class PlaneContacts(nn.Module):
     _frames: Tensor
     _children: Tensor
     _axes: Tensor
+    _slides: Tensor
     _centres: Tensor
 
     def __init__(
@@ -216,6 +217,7 @@ class PlaneContacts(nn.Module):
             ("frames", [joint.parent_frame for joint in layout.joints]),
             ("children", [joint.child_frame for joint in layout.joints]),
             ("axes", [joint.axis for joint in layout.joints]),
+            ("slides", [[joint.shares[1] * x for x in joint.axis] for joint in layout.joints]),
             ("centres", [layout.base_com, *(coms.get(joint.name, (0.0, 0.0, 0.0)) for joint in layout.joints[1:])]),
         ):
             self.register_buffer(f"_{name}", torch.tensor(rows, dtype=torch.get_default_dtype()), persistent=False)
@@ -276,7 +278,7 @@ class PlaneContacts(nn.Module):
             lever = arm + axis * value - _rotated(quaternion, child[:, :3])
             velocity = parent.velocity + cross(parent.spin, lever) + axis * rate
             return _Body(quaternion, parent.origin + lever, velocity, parent.spin)
-        if kind == "revolute":
+        if kind in ("revolute", "screw"):
             half = 0.5 * value
             own = torch.cat([axes * torch.sin(half), torch.cos(half)], -1)
             own_spin = axis * rate
@@ -284,10 +286,14 @@ class PlaneContacts(nn.Module):
             own = rotation.normalise(value[..., -4:])
             own_spin = rotation.rotate(in_world, rate[..., -3:])
         quaternion = rotation.multiply(rotation.multiply(in_world, own), back)
+        slide = 0.0
+        if kind == "screw":
+            along = _rotated(in_world, self._slides[group])
+            arm, slide = arm + along * value, along * rate
         lever = arm - _rotated(quaternion, child[:, :3])
         spin = parent.spin + own_spin
         if kind != "free":
-            velocity = parent.velocity + cross(parent.spin, arm) + cross(spin, lever - arm)
+            velocity = parent.velocity + cross(parent.spin, arm) + cross(spin, lever - arm) + slide
             return _Body(quaternion, parent.origin + lever, velocity, spin)
         lever = lever + rotation.rotate(in_world, value[..., :3])
         own_velocity = rotation.rotate(in_world, rate[..., :3]) - cross(

@@ -28,7 +28,7 @@ class Precision:
         scalar: A number; `vec2` to `transform` are of such numbers.
         joint: A joint of a chain: its kind, the indices of its first coordinates in q and qd, `anchor` and `frame` in
             the parent, rotation `turn` from its frame to the child, its `axis`, `offset` of its frame in the child, and
-            `centre` of mass of a free joint's child.
+            `centre` of mass of a free joint's child, and `slide` of a screw per angle.
         shape: A shape of a scene: kind, origin, rotation, size (the third of a heightfield is its lowest height),
             bounding `ball`, Warp `mesh` with the row of its `first_face` among the normals, and `grid` of a
             heightfield (first height, rows, columns, first block).
@@ -46,7 +46,7 @@ class Precision:
         """Return the types with numbers of one kind."""
         joint = _struct(
             "Joint", kind=wp.int32, q=wp.int32, qd=wp.int32, anchor=vec3, frame=quat, turn=quat, axis=vec3, offset=vec3,
-            centre=vec3,
+            centre=vec3, slide=vec3,
         )  # fmt: skip
         shape = _struct(
             "Shape", kind=wp.int32, origin=vec3, rotation=mat33, size=vec3, ball=vec4, mesh=wp.uint64,
@@ -100,6 +100,7 @@ def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision,
     joints["anchor"], joints["frame"] = frames[:, :3], frames[:, 3:]
     joints["turn"], joints["offset"] = children[:, 3:] * [-1, -1, -1, 1], children[:, :3]
     joints["axis"], joints["centre"] = [joint.axis for joint in layout.joints], centres
+    joints["slide"] = [np.array(joint.axis) * joint.shares[1] for joint in layout.joints]
     return [
         integers(start),
         integers(np.cumsum([0, *map(len, chains)]).tolist()),

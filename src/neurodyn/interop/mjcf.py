@@ -199,6 +199,8 @@ def _body(identified: IdentifiedRobot, parent: Element, link: Link, index: int) 
 
 def _joint(identified: IdentifiedRobot, link: Link) -> Element:
     joint = link.joint
+    if joint.kind not in _TYPES:
+        raise InputError(f"{identified.run}: joint {joint.name!r} is a {joint.kind}; valid in MJCF: {choices(_TYPES)}")
     element = Element("joint", {"name": joint.name, "type": _TYPES[joint.kind], "pos": vector(joint.child_frame[:3])})
     if joint.scalar:
         axis = np.array(quaternion_matrix(np.asarray(joint.child_frame[3:]))) @ np.asarray(joint.axis)

@@ -44,19 +44,20 @@ class Articulated:
 
 
 class SingleJoint:
-    r"""A revolute or prismatic joint: $U = I^A S$, $D = S^T U$ + armature, $u = \tau - S^T p^A$."""
+    r"""A joint with one degree of freedom and motion subspace S = [angular; linear].
 
-    def __init__(self, kind: str, axis: Vector, body: Articulated, torque: Any, armature: Any) -> None:
-        self.revolute, self.axis, self.torque = kind == "revolute", axis, torque
+    $$U = I^A S, \qquad D = S^T U + \text{armature}, \qquad u = \tau - S^T p^A$$
+    """
+
+    def __init__(self, subspace: tuple[Vector, Vector], body: Articulated, torque: Any, armature: Any) -> None:
+        self.angular, self.linear = angular, linear = subspace
+        self.torque = torque
         self.plain = isinstance(armature, float) and armature == 0.0
-        if self.revolute:
-            self.upper, self.lower = body.rotational @ axis, body.coupling.T @ axis
-            inertia, bias = dot(axis, self.upper), dot(axis, body.moment)
-        else:
-            self.upper, self.lower = body.coupling @ axis, body.linear @ axis
-            inertia, bias = dot(axis, self.lower), dot(axis, body.force)
+        self.upper = body.rotational @ angular + body.coupling @ linear
+        self.lower = body.coupling.T @ angular + body.linear @ linear
+        inertia = dot(angular, self.upper) + dot(linear, self.lower)
         self.inverse = 1.0 / (inertia + armature)
-        self.rest = torque - bias
+        self.rest = torque - (dot(angular, body.moment) + dot(linear, body.force))
 
     def reduce(self, body: Articulated) -> Articulated:
         """Return the inertia and bias transmitted to the parent, without the velocity-product term."""
@@ -74,17 +75,20 @@ class SingleJoint:
 
     def _release(self, reduced: Articulated) -> None:
         """Set to exactly zero the inertia along a joint without rotor inertia, which offers no resistance there."""
-        for k, share in enumerate(self.axis):
+        turns = self.linear is ZERO
+        if not turns and self.angular is not ZERO:
+            return  # a screw
+        for k, share in enumerate(self.angular if turns else self.linear):
             if not (isinstance(share, float) and abs(share) == 1.0):
                 continue
-            square = reduced.rotational if self.revolute else reduced.linear
+            square = reduced.rotational if turns else reduced.linear
             for i in range(3):
                 square[i][k] = square[k][i] = 0.0
-                if self.revolute:
+                if turns:
                     reduced.coupling[k][i] = 0.0
                 else:
                     reduced.coupling[i][k] = 0.0
-            (reduced.moment if self.revolute else reduced.force)[k] = share * self.torque
+            (reduced.moment if turns else reduced.force)[k] = share * self.torque
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
         """Return the joint acceleration and its contribution to the link's angular and linear acceleration.
@@ -92,17 +96,15 @@ class SingleJoint:
         Arguments are the angular and linear acceleration that the parent imparts.
         """
         rate = self.inverse * (self.rest - dot(self.upper, spin) - dot(self.lower, linear))
-        along = rate * self.axis
-        return ([rate], along, ZERO) if self.revolute else ([rate], ZERO, along)
+        return [rate], rate * self.angular, rate * self.linear
 
 
 class PrescribedJoint:
-    """A revolute or prismatic joint with prescribed acceleration."""
+    """A joint with one degree of freedom and prescribed acceleration."""
 
-    def __init__(self, kind: str, axis: Vector, body: Articulated, rate: Any) -> None:
+    def __init__(self, subspace: tuple[Vector, Vector], body: Articulated, rate: Any) -> None:
         self.rate = rate
-        spin, linear = (rate * axis, ZERO) if kind == "revolute" else (ZERO, rate * axis)
-        self.spin, self.linear = spin, linear
+        self.spin, self.linear = spin, linear = rate * subspace[0], rate * subspace[1]
         self.moment = body.rotational @ spin + body.coupling @ linear
         self.force = body.coupling.T @ spin + body.linear @ linear
 
@@ -220,8 +222,14 @@ class Tree:
         return array([self.quantity(f"{name}.{part}") for part in parts])
 
     def axis(self, index: int) -> Vector:
-        """Return the unit axis of a revolute or prismatic joint in the link's frame."""
+        """Return the unit axis of a joint with one degree of freedom in the link's frame."""
         return normalised(self.vector(f"{self.links[index].joint.name}.axis"))
+
+    def subspace(self, index: int) -> tuple[Vector, Vector]:
+        """Return angular and linear velocity across a joint at a rate of 1, in the link's frame; see `axis`."""
+        axis = self.axis(index)
+        turn, slide = self.links[index].joint.shares
+        return axis if turn else ZERO, axis if slide == 1.0 else slide * axis if slide else ZERO
 
     def in_link_frame(self, index: int, point: Vector) -> Vector:
         """Transform a point from a link's body frame to its joint frame."""
@@ -308,16 +316,13 @@ class Tree:
         self, index: int, link: Link, q: list[Any], qd: list[Any]
     ) -> tuple[Matrix, Vector, Vector, Vector]:
         """Return rotation, translation, angular and linear velocity across a joint; velocities in the link's frame."""
-        kind = link.joint.kind
-        if kind == "revolute":
-            axis = self.axis(index)
-            return axis_rotation(axis, q[0]), ZERO, qd[0] * axis, ZERO
-        if kind == "prismatic":
-            axis = self.axis(index)
-            return IDENTITY, q[0] * axis, ZERO, qd[0] * axis
+        if link.joint.scalar:
+            angular, linear = self.subspace(index)
+            rotation = axis_rotation(angular, q[0]) if link.joint.shares[0] else IDENTITY
+            return rotation, q[0] * linear, qd[0] * angular, qd[0] * linear
         rotation = array(quaternion_matrix(q[-4:]))
         spin = rotation.T @ array(qd[-3:])
-        if kind == "ball":
+        if link.joint.kind == "ball":
             return rotation, ZERO, spin, ZERO
         return rotation, array(q[:3]), spin, rotation.T @ array(qd[:3]) - cross(spin, self.reference(index))
 
@@ -389,10 +394,9 @@ class Tree:
     def _own_acceleration(self, index: int, motion: RelativeMotion, rates: list[Any]) -> tuple[Vector, Vector]:
         """Transform accelerations from Newton's coordinates to those of the dynamics; the inverse of `_rates`."""
         joint = self.links[index].joint
-        if joint.kind == "revolute":
-            return rates[0] * self.axis(index), ZERO
-        if joint.kind == "prismatic":
-            return ZERO, rates[0] * self.axis(index)
+        if joint.scalar:
+            angular, linear = self.subspace(index)
+            return rates[0] * angular, rates[0] * linear
         rotation = self._joint_rotation(index, motion)
         angular = rotation.T @ array(rates[-3:])
         if joint.kind == "ball":
@@ -445,11 +449,11 @@ class Tree:
         if joint.kind == "free":
             return FreeJoint(body, torque)
         if self._prescribed and joint.scalar:
-            return PrescribedJoint(joint.kind, self.axis(index), body, torque[0])
+            return PrescribedJoint(self.subspace(index), body, torque[0])
         armature = self.quantity(f"{joint.name}.armature")
         if joint.kind == "ball":
             return BallJoint(body, torque, armature)
-        return SingleJoint(joint.kind, self.axis(index), body, torque[0], armature)
+        return SingleJoint(self.subspace(index), body, torque[0], armature)
 
 
 def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> None:

@@ -38,8 +38,8 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
     other = next((joint for joint in mechanism.joints if not joint.scalar), None)
     if other is not None:
         raise InputError(
-            f"inverse dynamics: joint {other.name!r} is {other.kind}; valid: a bolted robot of revolute and prismatic "
-            "joints"
+            f"inverse dynamics: joint {other.name!r} is {other.kind}; valid: a bolted robot of joints "
+            "with one degree of freedom"
         )
     count, links = len(q), mechanism.links
     torques = np.zeros((count, len(links), LINK_PARAMETERS * len(links)))
@@ -81,9 +81,8 @@ def _subspace(link: Link) -> np.ndarray:
     """Return the motion subspace in the body frame: angular velocity, then velocity of the body's origin, shape [6]."""
     frame = link.joint.child_frame
     axis = np.asarray(quaternion_matrix(frame[3:])) @ np.asarray(link.joint.axis)
-    if link.joint.kind == "prismatic":
-        return np.concatenate([np.zeros(3), axis])
-    return np.concatenate([axis, np.cross(frame[:3], axis)])
+    turn, slide = link.joint.shares
+    return np.concatenate([turn * axis, turn * np.cross(frame[:3], axis) + slide * axis])
 
 
 def _into_child(rotation: np.ndarray, origin: np.ndarray, motion: np.ndarray) -> np.ndarray:

@@ -29,10 +29,8 @@ def pose_in_parent(joint: ChainJoint, q: np.ndarray) -> tuple[np.ndarray, np.nda
     """
     rest, child, axis = _rotation(joint.parent_frame), _rotation(joint.child_frame), np.array(joint.axis)
     turn, shift = np.broadcast_to(np.eye(3), (len(q), 3, 3)), np.zeros((len(q), 3))
-    if joint.kind == "revolute":
-        turn = _rotation_about(axis, q[:, 0])
-    elif joint.kind == "prismatic":
-        shift = q * axis
+    if joint.scalar:
+        turn, shift = _rotation_about(axis, joint.shares[0] * q[:, 0]), joint.shares[1] * q * axis
     else:
         unit = q[:, -4:] / np.linalg.norm(q[:, -4:], axis=1, keepdims=True)
         turn = np.array(quaternion_matrix(unit.T)).transpose(2, 0, 1)
@@ -124,12 +122,11 @@ class LinkKinematics:
         linear, angular = np.zeros((count, 3, size)), np.zeros((count, 3, size))
         for index, (link, place) in enumerate(zip(self._links, self._places, strict=True)):
             joint, turn = link.joint, self.rotations[:, index]
-            if joint.kind == "prismatic":
-                linear[:, :, place.qd.start] = self.axis(index)
-                continue
             centre, columns = np.array(joint.child_frame[:3]), place.angular
-            if joint.kind == "revolute":
-                axes, columns = self.axis(index)[:, :, None], place.qd
+            slide: np.ndarray | float = 0.0
+            if joint.scalar:
+                axis, columns = self.axis(index)[:, :, None], place.qd
+                axes, slide = joint.shares[0] * axis, joint.shares[1] * axis
             else:  # velocities are in the joint's axes on the parent's side
                 above = self.rotations[:, joint.parent] if joint.parent >= 0 else np.eye(3)
                 axes = np.broadcast_to(above @ _rotation(joint.parent_frame), (count, 3, 3))
@@ -137,5 +134,5 @@ class LinkKinematics:
                 linear[:, :, place.linear] = axes
                 centre = np.array(self._base_com if index == 0 else link.com)
             at = self.origins[:, index] + turn @ centre
-            angular[:, :, columns], linear[:, :, columns] = axes, np.cross(at[:, :, None], axes, axis=1)
+            angular[:, :, columns], linear[:, :, columns] = axes, np.cross(at[:, :, None], axes, axis=1) + slide
         return linear, angular

@@ -109,9 +109,8 @@ class TreeColumns:
         for index, link in enumerate(tree.links):
             pose, origin = self._poses[index], self.from_root(index)
             if link.joint.scalar:
-                axis = pose.rotation @ tree.axis(index)
-                own = (axis, cross(origin, axis)) if link.joint.kind == "revolute" else (ZERO, axis)
-                columns.append(MotionColumn(index, *own))
+                angular, linear = (pose.rotation @ part for part in tree.subspace(index))
+                columns.append(MotionColumn(index, angular, cross(origin, angular) + linear))
                 continue
             axes = tree.base(index)[0]
             if link.joint.parent >= 0:

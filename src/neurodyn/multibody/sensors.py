@@ -184,7 +184,8 @@ def _link(instant: Instant, at: SensorFrame, name: str) -> Any:
         raise InputError(f"sensor {at.name!r}: there is no joint {name!r} with one axis{among(name, tree.dofs)}")
     index = tree.index_of[name]
     moment, force = instant.transmitted[index]
-    return dot(tree.axis(index), moment if tree.links[index].joint.kind == "revolute" else force)
+    angular, linear = tree.subspace(index)
+    return dot(angular, moment) + dot(linear, force)
 
 
 def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:

@@ -34,7 +34,8 @@ class ChainJoint(Config, HasJointKind, frozen=True):
         parent: Index of the joint that moves the parent body; -1 for the world.
         parent_frame: Joint frame in the parent body (in the world for parent -1).
         child_frame: Joint frame in the child body.
-        axis: Unit axis of a revolute or prismatic joint in the joint frame; zero for other kinds.
+        axis: Unit axis of a joint with one degree of freedom in the joint frame; zero for other kinds.
+        pitch: Translation of a screw joint along its axis per angle [m/rad]; unset for other kinds.
     """
 
     name: str
@@ -43,6 +44,18 @@ class ChainJoint(Config, HasJointKind, frozen=True):
     parent_frame: Pose
     child_frame: Pose
     axis: Vector3
+    pitch: float | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.kind == "screw") != (self.pitch is not UNSET):
+            raise ValueError(f"joint {self.name!r}: pitch is for screw joints, and required there [m/rad]")
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Rotation about the axis, and translation along it, per coordinate of a joint with one degree of freedom."""
+        if self.kind == "prismatic":
+            return 0.0, 1.0
+        return 1.0, self.pitch or 0.0
 
 
 class ContactPoint(Config, frozen=True):

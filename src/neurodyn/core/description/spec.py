@@ -10,7 +10,7 @@ import msgspec
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, require
 
-JointKind = Literal["revolute", "prismatic", "ball", "free"]
+JointKind = Literal["revolute", "prismatic", "ball", "free", "screw"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ COORDINATES: dict[JointKind, JointCoordinates] = {
     "free": JointCoordinates(
         _PLACE + _QUATERNION, _METRES + _ONES, _LINEAR + _ANGULAR, _PLACE + _TURN, _METRES + _RADIANS
     ),
+    "screw": JointCoordinates(("",), ("rad",), ("",), ("",), ("rad",)),
 }
 """Coordinates of each joint kind."""
 
