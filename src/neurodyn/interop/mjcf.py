@@ -11,6 +11,7 @@ import numpy as np
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, SOLIMP, SOLREF, RoundedBox, SoftConstraints
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
+from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, drive_names, heading, number
 from neurodyn.interop.network_forces import write_plugin

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Vector
-from neurodyn.core.description.spec import COORDINATES
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import Groups, Pose, compose, group_bodies, merged_body, rotation, rounded_numbers
 from neurodyn.sim.engine import import_newton, joint_kinds
@@ -111,7 +110,7 @@ def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
     name = short_label(model.joint_label[joint])
     if kind not in kinds:
         raise InputError(
-            f"joint {name!r} is of the unsupported type {newton.JointType(kind).name}; valid: {', '.join(COORDINATES)}"
+            f"joint {name!r} is of the unsupported type {newton.JointType(kind).name}; valid: {choices(kinds.values())}"
         )
     starts = _numpy(model, "joint_qd_start")
     dofs = slice(int(starts[joint]), int(starts[joint + 1]))
