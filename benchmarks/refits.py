@@ -125,7 +125,7 @@ def drift(model: Dynamics, log: Store, actor: LoggedActor) -> float:
     term = PolicyRolloutTerm(model, Mixture.of([log], None, [actor.log]), [actor], frames, 0, torch.device("cpu"))
     term.draw()
     with torch.no_grad():
-        state, logged, kept = list(term.rolled())[-1]
+        state, logged, kept = list(term.roll_out())[-1]
     speed = [model.quantities(one)["base_linear_velocity"][kept, 0] for one in (state, logged)]
     return float((speed[0] - speed[1]).mean())
 

@@ -14,7 +14,7 @@ import yaml
 
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
-from neurodyn.cluster.sweeps import checked_points, read_sweep
+from neurodyn.cluster.sweeps import known_points, read_sweep
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 
@@ -91,13 +91,13 @@ def test_settings_come_from_a_grid_from_chance_or_from_what_was_good_before(plac
     pytest.importorskip("optuna")
     space = {"net.width": {"lower": 8, "upper": 64, "log": True, "whole": True}, "phases.0.rate": [0.01, 0.001]}
     drawn = read_sweep(write(place, space=space, search="random", samples=20, seed=7))
-    points, again = checked_points(drawn, ""), checked_points(msgspec.structs.replace(drawn, samples=30), "")
-    assert points == again[:20] != checked_points(msgspec.structs.replace(drawn, seed=8), "")
+    points, again = known_points(drawn, ""), known_points(msgspec.structs.replace(drawn, samples=30), "")
+    assert points == again[:20] != known_points(msgspec.structs.replace(drawn, seed=8), "")
     assert all(8 <= point["net.width"] <= 64 and point["phases.0.rate"] in (0, 1) for point in points)
     grid = read_sweep(write(place))
-    assert checked_points(grid, "")[2] == {"net.width": 1, "phases.0.rate": 0}
-    assert len(checked_points(grid, "")) == 4
-    assert checked_points(msgspec.structs.replace(drawn, search="optuna"), "") == []
+    assert known_points(grid, "")[2] == {"net.width": 1, "phases.0.rate": 0}
+    assert len(known_points(grid, "")) == 4
+    assert known_points(msgspec.structs.replace(drawn, search="optuna"), "") == []
 
 
 def test_optuna_chooses_settings_and_an_interrupted_one_comes_again(cluster: Cluster, place: Path, monkeypatch):

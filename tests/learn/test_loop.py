@@ -230,7 +230,7 @@ def test_what_a_larger_budget_adds_goes_to_the_phases_that_are_left(stop: int, t
 
 def test_a_saved_state_is_read_as_it_was():
     state = TrainState(phase=1, step=9, best=math.inf, last=0.1)
-    assert TrainState.read(json.loads(json.dumps(state.saved(), allow_nan=False))) == state
+    assert TrainState.read(json.loads(json.dumps(state.plain(), allow_nan=False))) == state
 
 
 def test_a_state_of_something_else_is_bad_input(tmp_path: Path):

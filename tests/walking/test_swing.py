@@ -59,7 +59,7 @@ def test_weak_drives_swing_feet_lower_and_softer_under_limited_commands(a1):
     assert swing_load(weak, WALK, swing.clearance, swing.speed) == pytest.approx(OVERLOAD)
     assert affordable_swing(driven(weak, 1000.0), WALK, MpcSettings()).speed >= 0.0
     asked = np.array([[SPEED, 0.0, 0.8], [0.1, 0.0, 0.0]])
-    given = replace(swing, speed=0.4).limited(asked, weak.stance)
+    given = replace(swing, speed=0.4).limit(asked, weak.stance)
     arm = np.cross([0.0, 0.0, given[0, 2]], weak.stance)[:, :2]
     assert np.linalg.norm(given[0, :2] + arm, axis=1).max() == pytest.approx(0.4)
     assert given[0] == pytest.approx(given[0, 0] / asked[0, 0] * asked[0])

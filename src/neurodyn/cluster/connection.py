@@ -66,7 +66,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
     ray = require_ray()
     _check_form(address)
     if ray.is_initialized():
-        with _head_watched(ray, address):
+        with _watch_head(ray, address):
             yield
         return
     with contextlib.ExitStack() as context:
@@ -84,7 +84,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
                     valid = here if address == LOCAL else "a cluster that `ray status` shows"
                     raise InputError(f"cluster {address}: cannot be reached ({reason}); valid: {valid}") from None
         context.callback(_leave, ray)
-        context.enter_context(_head_watched(ray, address))
+        context.enter_context(_watch_head(ray, address))
         yield
 
 
@@ -109,7 +109,7 @@ def _join(ray: ModuleType, address: str, workers: int | None, folder: Path | Non
             "num_cpus": available_cores() if workers is None else workers, "include_dashboard": False,
             "object_store_memory": _OBJECTS, "_temp_dir": str(folder),
         }  # fmt: skip
-    with _signals_kept(), warnings.catch_warnings():
+    with _keep_signals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init(address, log_to_driver=False, logging_level="CRITICAL", **options)
 
@@ -126,7 +126,7 @@ def _leave(ray: ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def _head_watched(ray: ModuleType, asked: str) -> Iterator[None]:
+def _watch_head(ray: ModuleType, asked: str) -> Iterator[None]:
     """End the context with an InputError if the head dies; Ray would abort the process with pages of traces."""
     address, dead, over = ray.get_runtime_context().gcs_address, threading.Event(), threading.Event()
     main = threading.current_thread() is threading.main_thread()
@@ -139,14 +139,14 @@ def _head_watched(ray: ModuleType, asked: str) -> Iterator[None]:
                 dead.set()
                 break
         if dead.is_set() and main:
-            _interrupt_main(over, _head_lost(address, asked))
+            _interrupt_main(over, _head_lost_error(address, asked))
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     except (KeyboardInterrupt, Exception):
         if dead.is_set() or not _is_reachable(address):
-            raise _head_lost(address, asked) from None
+            raise _head_lost_error(address, asked) from None
         raise
     finally:
         over.set()
@@ -161,7 +161,7 @@ def _interrupt_main(over: threading.Event, error: InputError) -> None:
         os._exit(2)
 
 
-def _head_lost(address: str, asked: str) -> InputError:
+def _head_lost_error(address: str, asked: str) -> InputError:
     valid = "the same command with --resume"
     if asked != LOCAL:
         valid = f"start it again (docs/scale.md), then {valid}"
@@ -180,7 +180,7 @@ def _is_reachable(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
+def _keep_signals() -> Iterator[None]:
     """Restore the handlers of Ctrl-C and SIGTERM, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield

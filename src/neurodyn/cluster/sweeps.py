@@ -165,7 +165,7 @@ def sweep(
     if memory is not None and not memory > 0:
         raise InputError(f"worker_memory is {memory:g}; valid: above 0 [GB]")
     asked, folder = read_sweep(Path(spec)), Path(out)
-    points = checked_points(asked, str(spec))
+    points = known_points(asked, str(spec))
     require_cluster(cluster)
     with exclusive(folder):
         study = _study(asked, folder, points, resume)
@@ -209,7 +209,7 @@ def trial_settings(asked: Sweep, seed: int, values: Values, where: str = "sweep"
     where = f"{where}: with {', '.join(f'{name} {value}' for name, value in values.items())}"
     given = from_dict({**asked.arguments, **_absolute(own)}, training.arguments(), where)
     try:
-        base = training.plan(training.asked(given))
+        base = training.plan(training.request_of(given))
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     plain = as_lists(to_dict(base))
@@ -254,7 +254,7 @@ def _values(asked: Sweep, parameters: Mapping[str, Any]) -> Values:
     }
 
 
-def checked_points(asked: Sweep, where: str) -> list[dict[str, Any]]:
+def known_points(asked: Sweep, where: str) -> list[dict[str, Any]]:
     """Return the settings that are known from the start, as Optuna's parameters; errors: see `sweep`."""
     require_ray()
     import optuna
@@ -385,7 +385,7 @@ def run_trial(asked: Sweep, begun: TrialOutcome, run: str, memory: float | None)
     try:
         given, settings = trial_settings(asked, begun.seed, begun.values)
         resume = (folder / "config.yaml").exists()
-        training.run(training.asked(given, folder, resume=resume, settings=settings), settings)
+        training.run(training.request_of(given, folder, resume=resume, settings=settings), settings)
         figure = training.figure(given, folder)
         if figure.value is None:
             figure, why = None, f"its {training.what} is not finite"

@@ -56,7 +56,7 @@ class Training:
         made: Any = msgspec.defstruct(self.request.__name__, fields, bases=(Config,), frozen=True, kw_only=True)
         return made
 
-    def asked(self, given: Any, out: Path = Path(), *, resume: bool = False, settings: Any = None) -> Any:
+    def request_of(self, given: Any, out: Path = Path(), *, resume: bool = False, settings: Any = None) -> Any:
         """Return the request for some arguments; settings, if given, already contain the budget."""
         fields = {name: getattr(given, name) for name in given.__struct_fields__}
         if settings is not None:

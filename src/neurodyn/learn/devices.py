@@ -55,10 +55,10 @@ def data_memory(device: str | torch.device) -> int:
 
 def require_device(name: str) -> torch.device:
     """Return a torch device by name, or raise an InputError if this machine does not have it."""
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    have = ["cpu", *(["cuda"] if found else []), *(f"cuda:{i}" for i in range(found))]
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    have = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{i}" for i in range(gpus))]
     if name not in have:
-        why = "" if found or not name.startswith("cuda") else ": torch finds no CUDA GPU"
+        why = "" if gpus or not name.startswith("cuda") else ": torch finds no CUDA GPU"
         raise InputError(f"device {name!r} is not available{why or suggestion(name, have)}; valid: {', '.join(have)}")
     return torch.device(name)
 
@@ -241,12 +241,12 @@ class _Group(Ranks):
         if name.startswith("cuda:"):
             raise InputError(f"--device is {name!r} for {self.count} processes; valid: cpu, cuda (a GPU for each)")
         local = int(os.environ.get("LOCAL_RANK", self.rank))
-        found = f"cuda:{local}" if name == "cuda" and not gpu_ids else super().device(name, gpu_ids)
-        if found != "cpu":
-            if not torch.cuda.is_available() or int(found[5:]) >= torch.cuda.device_count():
-                raise InputError(f"rank {self.rank} is to compute on {found!r}, which is not there; valid: a GPU each")
-            torch.cuda.set_device(found)
-        return found
+        device = f"cuda:{local}" if name == "cuda" and not gpu_ids else super().device(name, gpu_ids)
+        if device != "cpu":
+            if not torch.cuda.is_available() or int(device[5:]) >= torch.cuda.device_count():
+                raise InputError(f"rank {self.rank} is to compute on {device!r}, which is not there; valid: a GPU each")
+            torch.cuda.set_device(device)
+        return device
 
     def agree(self, lead: Callable[[], T]) -> T:
         box: list[Any] = [lead() if self.leads else None]
@@ -293,7 +293,7 @@ class _Group(Ranks):
             dist.broadcast(flat, src=0)
             tensor.detach().copy_(flat)
 
-    def reported(self, error: BaseException) -> BaseException:
+    def exit_error(self, error: BaseException) -> BaseException:
         """Return the exception with which this process stops after an error, so that rank 0 alone prints one line.
 
         Other ranks report their reason to rank 0 and exit silently. A process that merely lost its connection gives the
@@ -372,11 +372,11 @@ def joined() -> Iterator[Ranks]:
             group.wait()
         dist.destroy_process_group()
     except (Exception, KeyboardInterrupt) as error:
-        reported = group.reported(error)
+        exit_error = group.exit_error(error)
         group.close_failed()
-        if reported is error:
+        if exit_error is error:
             raise
-        raise reported from None
+        raise exit_error from None
     finally:
         _now.remove(group)
 

@@ -149,7 +149,7 @@ class NetworkLearner(GradientLearner):
             require_finite_path(path, self._model.spec, windows)
         ranking = Ranking.of(self._errors(path, windows).abs().mean((1, 2)))
         best = "" if train_state.best is None else f" (best {train_state.best:.3g})"
-        return Validation.ranked(ranking, {}, f"networks, held-out error {ranking.error:.3g}{best}")
+        return Validation.of_ranking(ranking, {}, f"networks, held-out error {ranking.error:.3g}{best}")
 
     def keep(self, train_state: TrainState) -> None:
         """Write the model to the run directory."""

@@ -56,7 +56,7 @@ class Validation:
     broken: float = 0.0
 
     @classmethod
-    def ranked(cls, ranking: Ranking, values: dict[str, Any], text: str) -> "Validation":
+    def of_ranking(cls, ranking: Ranking, values: dict[str, Any], text: str) -> "Validation":
         """Return a validation from the rank of roll-outs; `values` and `text` get the share that is finite."""
         note = f"; {ranking.broken:.2g} of the roll-outs are not finite" if ranking.broken else ""
         values = values | {"finite_fraction": 1.0 - ranking.broken}
@@ -100,7 +100,7 @@ class Learner:
     def begin(self, train_state: TrainState) -> None:
         """Prepare; called when a training begins or resumes."""
 
-    def shared(self) -> list[Tensor]:
+    def shared_tensors(self) -> list[Tensor]:
         """Return the weights and statistics that all ranks take from rank 0 when a training begins."""
         return []
 
@@ -235,9 +235,9 @@ class GradientLearner(Learner):
         else:
             closure(current_ranks().share(self.batch_weight))
             current_ranks().average([last, *self.gradients()])
-            taken = self._clipped(last)
+            taken = self._clip_to_finite(last)
             if not taken:
-                taken, left_out = self._isolated(closure)
+                taken, left_out = self._leave_out_bad_windows(closure)
             if taken:
                 self._optimiser.step()
         step = OptimiserStep(last, rate, taken, left_out)
@@ -255,7 +255,7 @@ class GradientLearner(Learner):
     def report_breakdown(self, row: int) -> None:
         """Report a window on which the model breaks down."""
 
-    def _isolated(self, closure: Callable[..., Tensor]) -> tuple[bool, int]:
+    def _leave_out_bad_windows(self, closure: Callable[..., Tensor]) -> tuple[bool, int]:
         """Leave out the windows whose gradients are not finite, and take the gradient of the others.
 
         Each rank finds them by bisection, largest parts first. After `_MOST_TRIALS` all parts not known to be finite
@@ -272,7 +272,7 @@ class GradientLearner(Learner):
         def finite(rows: Tensor) -> bool:
             self._batch = whole
             self.keep_windows(rows)
-            return self._clipped(closure())
+            return self._clip_to_finite(closure())
 
         keep, alone = torch.zeros(count, dtype=torch.bool), []
         parts = deque(torch.arange(count).chunk(2))
@@ -301,9 +301,9 @@ class GradientLearner(Learner):
             for tensor in own:
                 tensor.zero_()
         current_ranks().average(own)
-        return self._clipped(own[0]), int(left_out)
+        return self._clip_to_finite(own[0]), int(left_out)
 
-    def _clipped(self, loss: Tensor) -> bool:
+    def _clip_to_finite(self, loss: Tensor) -> bool:
         """Clip the gradients; return whether they and the loss are finite.
 
         The loss counts too, because the gradient of an absolute error that is NaN is 0.
@@ -334,7 +334,7 @@ class WindowLearner(GradientLearner):
         """Draw the next windows."""
         self._batch = self._sampler.draw()
 
-    def shared(self) -> list[Tensor]:
+    def shared_tensors(self) -> list[Tensor]:
         """Return weights and statistics of the model."""
         return list(self._model.state_dict().values())
 

@@ -135,7 +135,7 @@ class TrainingLoop:
             over, state.phase = state.phase > last, min(state.phase, last)
             self.learner.start_phase(state.phase)
             self.learner.load(saved)
-            state.carried = self.budget.carried(state, replace(self.budget, **saved["budget"]))
+            state.carried = self.budget.carry_over(state, replace(self.budget, **saved["budget"]))
             done = self.budget.done(state)
             if over and (done >= 1.0 or not state.phase_step):
                 state.phase = last + 1
@@ -174,7 +174,7 @@ class TrainingLoop:
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
-                raise Interrupted(self._interrupted(), stop.code) from None
+                raise Interrupted(self._interruption_message(), stop.code) from None
             words = current_ranks().gather(next((fault.words for fault in self._watch.faults), ""))
             self.state.verdict = current_ranks().agree(lambda: str(self._judge(next(filter(None, words), ""))))
             self.state.starved = self._is_starved()
@@ -190,7 +190,7 @@ class TrainingLoop:
         if self.folder is None:
             return
         limits = {"steps": self.budget.steps, "minutes": self.budget.minutes}
-        tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
+        tree = {"position": self.state.plain(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
         if current_ranks().count > 1:
@@ -211,7 +211,7 @@ class TrainingLoop:
             self._write(self._validate())
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self.learner.begin(self.state)
-        current_ranks().lead(self.learner.shared())
+        current_ranks().lead(self.learner.shared_tensors())
         while self.state.phase < len(self.budget.shares):
             self._run_phase()
         if self.state.step and self.state.skipped == self.state.step:
@@ -250,7 +250,7 @@ class TrainingLoop:
             if stop := current_ranks().greatest(self._interruption.signal or 0):
                 self._interruption.signal = stop
                 self.save()
-                raise self._interruption.error(self._interrupted())
+                raise self._interruption.error(self._interruption_message())
         over = self.learner.end_phase(self) or state.phase + 1 == len(self.budget.shares)
         if over:  # the state is kept, so that a larger budget can extend the phase
             state.phase = len(self.budget.shares)
@@ -345,7 +345,7 @@ class TrainingLoop:
         if values and self.log is not None:
             self.log.write(self.state.step, **values)
 
-    def _interrupted(self) -> str:
+    def _interruption_message(self) -> str:
         if self.folder is None:
             return KEPT
         return f"{self.folder}: interrupted at step {self.state.step}{RESUME}"

@@ -150,14 +150,14 @@ class TrainState:
     verdict: str = ""
     starved: bool = False
 
-    def saved(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return the state as plain data for JSON."""
         scores = {name: None if (x := getattr(self, name)) is None else str(x) for name in _SCORES}
         return {**asdict(self), **scores}
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> Self:
-        """Return the state from the plain data of `saved`."""
+        """Return the state from the plain data of `plain`."""
         scores = {name: None if saved[name] is None else float(saved[name]) for name in _SCORES}
         return cls(**{**saved, **scores})
 
@@ -187,7 +187,7 @@ class TrainingBudget:
             done = max(done, train_state.phase_seconds / (60.0 * self.minutes * share))
         return done
 
-    def carried(self, train_state: TrainState, former: "TrainingBudget") -> float:
+    def carry_over(self, train_state: TrainState, former: "TrainingBudget") -> float:
         """Return the share of this budget that earlier phases, ended under a smaller one, leave to this phase."""
         limits = ((former.steps, self.steps), (former.minutes, self.minutes))
         ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)

@@ -139,11 +139,11 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
             f"{run}: holds no result to compare with (model/ or policy.safetensors); valid: a finished run"
         )
     now = manifest_of(again.record, again.device)
-    changed = _changed(manifest, now)
+    changed = _differences(manifest, now)
     if changed:
         notice(f"{run}: was made elsewhere: {'; '.join(changed)}; its result may differ")
     TRAININGS[manifest.training](again)
-    return _compared(again, before, changed, _depends_on_seed_alone(again.record, manifest))
+    return _compare(again, before, changed, _depends_on_seed_alone(again.record, manifest))
 
 
 def train_again(again: TrainingAgain) -> None:
@@ -185,18 +185,18 @@ def _prepare(run: Path, request: ReproduceRequest) -> tuple[TrainingAgain, Manif
     if (out / "config.yaml").exists() or (out / "model").exists():
         raise InputError(f"{out}: already holds a run; give another --out")
     again = TrainingAgain(
-        run, record, _located(run, record, manifest, request.data), _robot(run, record, manifest), out, device,
+        run, record, _data_paths(run, record, manifest, request.data), _robot(run, record, manifest), out, device,
         request.task, request.progress,
     )  # fmt: skip
-    for name, found in manifest.models.items():
+    for name, wanted in manifest.models.items():
         now = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
-        _require_same(name, now, found, run, "the same model where it was")
+        _require_same(name, now, wanted, run, "the same model where it was")
     for name in manifest.files.keys() - {*data_of(record), declaration_of(record.robot)}:  # starts, settings files
         _require_file(name, manifest.files[name], run, "the same file where it was")
     return again, manifest
 
 
-def _located(run: Path, record: RunRecord[Any], manifest: Manifest, given: tuple[str, ...]) -> tuple[str, ...]:
+def _data_paths(run: Path, record: RunRecord[Any], manifest: Manifest, given: tuple[str, ...]) -> tuple[str, ...]:
     """Return the current paths of the data, checked to be the run's training data."""
     names = data_of(record)
     if given and len(given) != len(names):
@@ -227,16 +227,16 @@ def _require_file(path: str, wanted: str, run: Path, valid: str) -> None:
     _require_same(path, file_checksum(file) if file.is_file() else None, wanted, run, valid)
 
 
-def _require_same(name: str, found: str | None, wanted: str, run: Path, valid: str) -> None:
-    if found is None:
+def _require_same(name: str, now: str | None, wanted: str, run: Path, valid: str) -> None:
+    if now is None:
         raise InputError(f"{name}: is not there, and {run} was made from it; valid: {valid}")
-    if found != wanted:
+    if now != wanted:
         raise InputError(
-            f"{name}: is not what {run} was made from ({found[:19]}... instead of {wanted[:19]}...); valid: {valid}"
+            f"{name}: is not what {run} was made from ({now[:19]}... instead of {wanted[:19]}...); valid: {valid}"
         )
 
 
-def _changed(before: Manifest, now: Manifest) -> tuple[str, ...]:
+def _differences(before: Manifest, now: Manifest) -> tuple[str, ...]:
     """Return the differences of machine and software, in words."""
     pairs = [(name, version, now.packages.get(name)) for name, version in before.packages.items()]
     pairs += [
@@ -253,7 +253,7 @@ def _depends_on_seed_alone(record: RunRecord[Any], manifest: Manifest) -> bool:
     return manifest.training != "policy online" and manifest.device == "cpu" and not record.settings.get("minutes")
 
 
-def _compared(
+def _compare(
     again: TrainingAgain, before: dict[str, torch.Tensor], changed: tuple[str, ...], exact: bool
 ) -> Reproduction:
     now = _tensors(again.out)

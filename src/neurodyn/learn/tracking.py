@@ -188,8 +188,8 @@ class _WandbRun(Tracker):
         options: dict[str, Any] = {"console": "off", "silent": True, "finish_timeout_raises": True}
         if "WANDB_FINISH_TIMEOUT" not in environment:
             options["finish_timeout"] = 120.0  # [s]; what is not sent stays on disk
-        if found := repositories():
-            options["git_root"] = str(found[-1])  # of the working directory, if it is in one
+        if code := repositories():
+            options["git_root"] = str(code[-1])  # of the working directory, if it is in one
         self._run = wandb.init(
             dir=self.run, mode=mode, id=known.get("id"), resume="allow", reinit="create_new",
             project=known.get("project") or environment.get("WANDB_PROJECT") or "neurodyn", entity=known.get("entity"),
@@ -428,7 +428,7 @@ def tracking(logger: Logger | None, out: str | Path) -> Iterator[None]:
 
 def require_tracker(logger: Logger | None, out: str | Path) -> Logger:
     """Return the tracker that `tracking` would choose; arguments and errors: see `tracking`."""
-    chosen = _recorded(Path(out)) if logger is None else logger
+    chosen = _recorded_tracker(Path(out)) if logger is None else logger
     tracker, options = _class_of(chosen)
     if current_ranks().leads:  # other ranks do not write
         tracker.require(options)
@@ -453,7 +453,7 @@ def open_tracker(run: Path, step: int = 0, *, late: bool = False) -> "GuardedTra
     Raises:
         InputError: It cannot be opened.
     """
-    logger, root = _CHOICE.get() or (_recorded(run), run)
+    logger, root = _CHOICE.get() or (_recorded_tracker(run), run)
     top, before, title = root.resolve(), read_tracker_file(run), _name_of(logger)
     within = top in run.resolve().parents
     tracker, options = _class_of(logger)
@@ -522,7 +522,7 @@ class GuardedTracker:
                 artifacts.write_json(self._run / FILE, {**known, "lost": {"step": self.step, "reason": reason}})
 
 
-def _recorded(run: Path) -> Logger:
+def _recorded_tracker(run: Path) -> Logger:
     """Return a run's recorded tracker if it is registered; never import a class named in a file."""
     name = read_tracker_file(run).get("logger", DEFAULT)
     if isinstance(name, str) and name in TRACKERS:

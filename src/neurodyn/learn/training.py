@@ -133,7 +133,7 @@ def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings,
     log = any(store.header.source == "log" for store in mixture.stores)
     size = request.size
     settings = size if isinstance(size, Settings) else load_settings(robot, str(size), request.net, log=log)
-    settings = replaced(settings, **_asked_base(request.base))
+    settings = replaced(settings, **_base_settings(request.base))
     mixture = mixture.differing_in(tuple(request.conditions) or settings.conditions)
     settings = replaced(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
     if request.members is not None:
@@ -143,7 +143,7 @@ def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings,
     return settings, mixture
 
 
-def _asked_base(base: str | None) -> dict[str, str]:
+def _base_settings(base: str | None) -> dict[str, str]:
     """Return the settings of `--base`: the name of a base, or the run of a hybrid model whose mechanism is the base."""
     if base is None or base in BASES:
         return {} if base is None else {"base": base}

@@ -120,7 +120,7 @@ class PolicyLearner(Learner):
         network.load_rsl_rl(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
         return network.to(self._world.device).requires_grad_(False)
 
-    def shared(self) -> list[Tensor]:
+    def shared_tensors(self) -> list[Tensor]:
         """Return weights and statistics of the policy and its critic."""
         return [tensor for network in self.networks() for tensor in network.state_dict().values()]
 

@@ -15,7 +15,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, notice, unknown, unreadable
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, require_format
-from neurodyn.data.readers.draft import drafted
+from neurodyn.data.readers.draft import infer_map
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.store import IN_MEMORY, Store
@@ -166,7 +166,7 @@ def find_map(log: Path, robot: str) -> tuple[ColumnMap, StateSpec]:
     reader = READERS[name]
     if not isinstance(reader, LogFormat):
         raise InputError(f"{log}: the format {name!r} needs a column map; give --reader MAP.yaml")
-    return drafted(reader.source(log), name, declared.spec), declared.spec
+    return infer_map(reader.source(log), name, declared.spec), declared.spec
 
 
 def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, StateSpec]:

@@ -23,7 +23,7 @@ from neurodyn.report.page import Table, cards, header, page, paragraph, section
 from neurodyn.report.recording import Ended, Recording, film_of
 from neurodyn.walking.controller import QuadrupedController
 from neurodyn.walking.gait import Commands
-from neurodyn.walking.plant import WalkingPlant, fallen
+from neurodyn.walking.plant import WalkingPlant, has_fallen
 
 SETTLING = 1.0
 """Time at the start of an episode excluded from tracking errors [s]; at most half of it."""
@@ -155,7 +155,7 @@ def walk(
         control = controller.act(state, command)
         reading = controller.reading
         assert reading is not None
-        down = fallen(plant.quadruped, reading.com, reading.rpy[:, :2], reading.feet)
+        down = has_fallen(plant.quadruped, reading.com, reading.rpy[:, :2], reading.feet)
         standing = standing & ~down
         if watch is not None and controller.just_decided:
             watch(standing, frame)
@@ -228,7 +228,7 @@ def walk_headline(result: WalkResult) -> str:
     """Return the tracking error and the falls, in a sentence."""
     fell = "no falls" if not result.falls else f"falls in {result.falls} of {result.episodes} episodes"
     limited = "" if result.foot_speed is UNSET else f"; commands scaled down to feet of {result.foot_speed:.2g} m/s"
-    return f"follows velocities to {_shown(result.velocity_error)} m/s; {fell}{limited}"
+    return f"follows velocities to {_error_text(result.velocity_error)} m/s; {fell}{limited}"
 
 
 def walk_tables(result: WalkResult) -> list[Table]:
@@ -237,7 +237,7 @@ def walk_tables(result: WalkResult) -> list[Table]:
         Table(
             f"{result.robot}: {result.gait} by {result.law} in {result.plant}, ground {result.ground}",
             ["Velocity error [m/s]", "momentary", "worst episode", "Yaw rate error [rad/s]", "Falls", "Episodes"],
-            [[*map(_shown, (result.velocity_error, result.momentary_error, result.worst_velocity_error,
+            [[*map(_error_text, (result.velocity_error, result.momentary_error, result.worst_velocity_error,
                             result.yaw_rate_error)), str(result.falls), f"{result.episodes} of {result.seconds:g} s"]],
         ),
         Table(
@@ -284,7 +284,7 @@ def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walke
         header(f"{result.robot}: {result.gait} by {result.law}"),
         paragraph(lead),
         cards([
-            (f"{_shown(result.velocity_error)} m/s", "velocity error", f"of commands up to {asked:.2g} m/s"),
+            (f"{_error_text(result.velocity_error)} m/s", "velocity error", f"of commands up to {asked:.2g} m/s"),
             (f"{result.falls}", "falls", f"in {result.episodes} episodes of {result.seconds:g} s"),
             (f"{result.decision_ms:.2g} ms", "a decision on forces", f"{result.fallbacks:,} without forces"),
         ]),
@@ -297,5 +297,5 @@ def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walke
     write_text(path, page(f"{result.robot}: {result.gait}", body))
 
 
-def _shown(error: float | UnsetType) -> str:
+def _error_text(error: float | UnsetType) -> str:
     return MISSING if error is UNSET else f"{error:.2g}"

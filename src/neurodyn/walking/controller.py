@@ -44,7 +44,7 @@ class Swing:
     frequency: float
     speed: float = np.inf
 
-    def limited(self, command: np.ndarray, stance: np.ndarray) -> np.ndarray:
+    def limit(self, command: np.ndarray, stance: np.ndarray) -> np.ndarray:
         """Scale commands down so that no foot exceeds `speed`.
 
         Args:
@@ -185,7 +185,7 @@ class QuadrupedController:
             command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3]. Scaled down if
                 the drives cannot swing the feet fast enough (`swing.speed`).
         """
-        command = self.swing.limited(command, self.quadruped.stance)
+        command = self.swing.limit(command, self.quadruped.stance)
         reading = self.reading = self._kinematics(state.q, state.qd)
         self._begin(reading)
         assert self._frame is not None

@@ -12,7 +12,7 @@ from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.registry import Registry
 from neurodyn.walking.quadruped import LEGS, Quadruped
-from neurodyn.walking.state import ForceInputs, footholds, turned
+from neurodyn.walking.state import ForceInputs, footholds, rotate
 
 Solver = Callable[[np.ndarray, np.ndarray, float, float], np.ndarray | None]
 """From H, g, the coefficient of friction and the vertical force limit [N] to x; None if no x was found."""
@@ -52,7 +52,7 @@ def solve_daqp(H: np.ndarray, g: np.ndarray, friction: float, greatest: float) -
 
 def solve_quadprog(H: np.ndarray, g: np.ndarray, friction: float, greatest: float) -> np.ndarray | None:
     """Solve by quadprog, the dual method of Goldfarb and Idnani (1983)."""
-    columns, bounds = _one_sided(len(g) // 3, friction, greatest)
+    columns, bounds = _one_sided_constraints(len(g) // 3, friction, greatest)
     try:
         return _package("quadprog").solve_qp(H, -g, columns, bounds)[0]
     except ValueError:  # infeasible, or H is not positive definite
@@ -89,7 +89,7 @@ def _package(name: str) -> Any:
 
 
 @lru_cache(maxsize=128)
-def _one_sided(count: int, friction: float, greatest: float) -> tuple[np.ndarray, np.ndarray]:
+def _one_sided_constraints(count: int, friction: float, greatest: float) -> tuple[np.ndarray, np.ndarray]:
     """Return C and b of $C^T x >= b$, quadprog's form of constraints."""
     rows, lower, upper = pyramids(count, friction, greatest)
     whole = np.vstack([np.eye(count, 3 * count), rows])
@@ -223,7 +223,7 @@ class RigidBodyPrediction:
         gait, command, ahead = inputs.gait, inputs.command, self._ahead
         phase = (inputs.phase[:, None] + ahead[:, None] / gait.period) % 1.0
         contact = gait.stands(phase)
-        way = _travelled(command, ahead)
+        way = _travel(command, ahead)
         standing = inputs.contact[:, None] & (ahead[:, None] < gait.left(inputs.phase)[:, None] - 1e-9)
         landing = gait.left(inputs.phase) + np.where(inputs.contact, gait.swing, 0.0)
         places = footholds(
@@ -232,7 +232,7 @@ class RigidBodyPrediction:
         # Relative to the centre of mass at landing, in the heading frame of that time; the body moves on from there.
         since = np.maximum(ahead[:, None] - landing[:, None], 0.0)
         moved = places[:, None, :, :2] - command[:, None, None, :2] * since[..., None]
-        x, y = turned((command[:, 2:] * ahead)[..., None], moved[..., 0], moved[..., 1])
+        x, y = rotate((command[:, 2:] * ahead)[..., None], moved[..., 0], moved[..., 1])
         planned = np.stack([x, y, np.broadcast_to(places[:, None, :, 2], x.shape)], -1)
         planned[..., 2] -= inputs.height[:, None, None]
         arms = inputs.feet[:, None] - way[:, :, None]
@@ -250,17 +250,17 @@ class RigidBodyPrediction:
         first[..., 5] += inputs.height[:, None] - 0.5 * self._quadruped.gravity * self._times**2
         second[..., :3], second[..., 3:] = inputs.spin[:, None], inputs.velocity[:, None]
         second[..., 2] -= inputs.command[:, 2:]
-        vx, vy = turned(inputs.command[:, 2:] * self._times, *inputs.command[:, :2].T[..., None])
+        vx, vy = rotate(inputs.command[:, 2:] * self._times, *inputs.command[:, :2].T[..., None])
         second[..., 3] -= vx
         second[..., 4] -= vy
         second[..., 5] -= self._quadruped.gravity * self._times
         return first, second
 
 
-def _travelled(command: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+def _travel(command: np.ndarray, ahead: np.ndarray) -> np.ndarray:
     """Return the path of a base that tracks the command exactly [m], initial heading frame, [worlds, steps, 3]."""
     half = 0.5 * command[:, 2:] * ahead  # chord of a circle, to second order
-    x, y = turned(half, command[:, 0:1] * ahead, command[:, 1:2] * ahead)
+    x, y = rotate(half, command[:, 0:1] * ahead, command[:, 1:2] * ahead)
     return np.stack([x, y, np.zeros_like(x)], -1)
 
 

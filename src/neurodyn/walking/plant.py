@@ -147,7 +147,7 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
     return WalkingPlant(name, shorter, dynamics, quadruped, where.scene, where.name or "")
 
 
-def fallen(quadruped: Quadruped, com: np.ndarray, tilt: np.ndarray, feet: np.ndarray) -> np.ndarray:
+def has_fallen(quadruped: Quadruped, com: np.ndarray, tilt: np.ndarray, feet: np.ndarray) -> np.ndarray:
     """Return which robots have fallen: tilted beyond 0.8 rad, or at less than half of their height above a foot.
 
     `com` and `feet` are in world axes [m], `tilt` is roll and pitch [rad], shape [worlds, 2].

@@ -105,10 +105,10 @@ def find_quadruped(
         raise InputError(f"robot {spec.robot!r}: has no floating base; valid: a quadruped")
     chains = _chains(mechanism)
     if len(chains) != LEGS or any(len(chain) != JOINTS for chain in chains):
-        found = ", ".join(str(len(chain)) for chain in chains) or "none"
+        lengths = ", ".join(str(len(chain)) for chain in chains) or "none"
         raise InputError(
-            f"robot {spec.robot!r}: chains of joints on its base: {found}; valid: a quadruped with four legs of three "
-            "joints each"
+            f"robot {spec.robot!r}: chains of joints on its base: {lengths}; valid: a quadruped with four legs of "
+            "three joints each"
         )
     tree = Tree(mechanism, mechanism.quantities().__getitem__)
     dof = tree.dofs
@@ -133,7 +133,7 @@ def find_quadruped(
             q[place + 1] = float(nominal[control])
     motions = tree.motions(q, [0.0] * mechanism.nv)
     poses = link_poses(tree, motions)
-    legs = _ordered(tree, poses, legs)
+    legs = _sort_legs(tree, poses, legs)
     mass, centre = centre_of_mass(tree, poses)
     feet = np.array([foot_position(tree, poses, leg) for leg in legs], float)
     stance = feet - np.asarray(centre, float)
@@ -232,7 +232,7 @@ def _foot(mechanism: Mechanism, link: int, spec: StateSpec) -> tuple[tuple[float
     return (x, y, z), farthest.radius + float(np.linalg.norm(own - centre, axis=1).max())
 
 
-def _ordered(tree: Tree, poses: Sequence[LinkPose], legs: list[Leg]) -> list[Leg]:
+def _sort_legs(tree: Tree, poses: Sequence[LinkPose], legs: list[Leg]) -> list[Leg]:
     """Return the legs as front left, front right, hind left, hind right."""
     hips = {leg.name: np.asarray(poses[leg.links[0]].origin, float) for leg in legs}
     front_first = sorted(legs, key=lambda leg: -hips[leg.name][0])

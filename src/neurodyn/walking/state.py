@@ -81,7 +81,7 @@ class QuadrupedState:
         return np.einsum("wji,wj->wi", heading_rotation(self.rpy[:, 2]), self.velocity)
 
 
-def turned(angle: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def rotate(angle: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return plane vectors (x, y) rotated by an angle [rad]."""
     c, s = np.cos(angle), np.sin(angle)
     return c * x - s * y, s * x + c * y
@@ -223,7 +223,7 @@ def footholds(
         ahead: t by leg [s], shape [worlds, 4].
     """
     wanted, rate = command[:, None, :2], command[:, None, 2:]
-    x, y = turned(rate[..., 0] * ahead, *quadruped.stance[:, :2].T)
+    x, y = rotate(rate[..., 0] * ahead, *quadruped.stance[:, :2].T)
     position = np.stack([x, y], -1)
     swept = wanted + rate * np.stack([-y, x], -1)
     position = position + 0.5 * gait.stance * swept + gain * (velocity[:, None, :2] - wanted)

@@ -20,7 +20,7 @@ from neurodyn.core.errors import InputError, Notice
 from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import ColumnMap, import_logs
 from neurodyn.data.readers.column_map import READERS
-from neurodyn.data.readers.draft import drafted
+from neurodyn.data.readers.draft import infer_map
 from neurodyn.interop.formats import WRITERS
 
 from . import foreign
@@ -377,7 +377,7 @@ def test_a_bag_of_another_robot_says_whose_joints_are_there(folder):
     assert "topic '/joint_states' has no 'position[lift]', 'position[turn]'" in message
     assert "there: effort[hip], effort[knee], position[hip]" in message
     source = READERS["mcap"].source(path)
-    assert "no column that is named as the position of 'lift'" in one_line(lambda: drafted(source, "mcap", SPEC))
+    assert "no column that is named as the position of 'lift'" in one_line(lambda: infer_map(source, "mcap", SPEC))
 
 
 @pytest.fixture(scope="module")
@@ -465,7 +465,7 @@ def test_logs_of_another_robot_name_what_is_there(folder, data):
         for ours, theirs in zip(foreign.NAMES, names, strict=True):
             text = text.replace(f"{ours}.pos", f"{theirs}.pos")
         (path / "meta/info.json").write_text(text)
-    message = one_line(lambda: drafted(READERS[form].source(path), form, SPEC))
+    message = one_line(lambda: infer_map(READERS[form].source(path), form, SPEC))
     assert any(name in message for name in (*foreign.NAMES, *names))
     message = refused(folder, path, BAG if form == "mcap" else LEROBOT)
     assert any(name in message for name in names)  # what would be valid

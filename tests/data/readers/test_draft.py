@@ -9,7 +9,7 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.draft import draft_map, drafted
+from neurodyn.data.readers.draft import draft_map, infer_map
 from neurodyn.data.readers.source import Source, Topic
 
 
@@ -80,4 +80,4 @@ def test_a_ball_joint_has_no_position():
 
 def test_a_log_without_the_pose_of_the_base_is_refused():
     with pytest.raises(InputError, match="no column that is named as the pose and velocity of 'body' of 'hopper'"):
-        drafted(Columns(*KNEE), "mcap", spec())
+        infer_map(Columns(*KNEE), "mcap", spec())

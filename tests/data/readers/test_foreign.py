@@ -13,7 +13,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import ColumnMap, import_logs, read_logs
 from neurodyn.data.readers.column_map import READERS, is_log, recognise, require_logs
-from neurodyn.data.readers.draft import drafted
+from neurodyn.data.readers.draft import infer_map
 from neurodyn.interop.formats import WRITERS
 
 from . import foreign
@@ -120,7 +120,7 @@ def test_joints_on_several_topics_with_clocks_of_their_own(tmp_path):
 def test_lerobot_2_1(tmp_path):
     folder = foreign.write_lerobot_v21(tmp_path / "set")
     assert recognise(folder) == recognise(folder / "meta/info.json") == "lerobot"
-    columns = drafted(READERS["lerobot"].source(folder), "lerobot", SPEC)
+    columns = infer_map(READERS["lerobot"].source(folder), "lerobot", SPEC)
     assert (columns.qd, columns.velocity) == ("differentiate", "past")
     store = read_logs([folder], columns, SPEC, split="train")
     assert store.header.runs == ("set/0", "set/1", "set/2")
@@ -166,7 +166,7 @@ def test_observations_of_robomimic_are_those_before_the_step(tmp_path):
 
 def test_a_step_that_nobody_says_is_asked_for(tmp_path):
     path = foreign.write_isaac(tmp_path / "demos.hdf5", env_name="x")
-    columns = drafted(READERS["robomimic"].source(path), "robomimic", SPEC)
+    columns = infer_map(READERS["robomimic"].source(path), "robomimic", SPEC)
     with pytest.raises(InputError, match=r"does not say how long a step is .*give `period`"):
         read_logs([path], columns, SPEC)
 
@@ -175,7 +175,7 @@ def test_a_step_that_nobody_says_is_asked_for(tmp_path):
 def test_npz_of_mujoco(tmp_path, episodes):
     path = foreign.write_mujoco(tmp_path / "states.npz", episodes)
     assert recognise(path) == "mujoco"
-    columns = drafted(READERS["mujoco"].source(path), "mujoco", SPEC)
+    columns = infer_map(READERS["mujoco"].source(path), "mujoco", SPEC)
     store = read_logs([path], columns, SPEC, split="train")
     assert len(store.table) == (episodes or 1)
     check_motion(store, rows=60)
@@ -199,7 +199,7 @@ def test_round_trips_are_exact(tmp_path, npz_file, to):
     store = import_logs([npz_file], npz_map(), SPEC, tmp_path / "log.h5")
     out = tmp_path / f"log.{to}"
     WRITERS[to](store, out)
-    columns = drafted(READERS[to].source(out), to, SPEC)
+    columns = infer_map(READERS[to].source(out), to, SPEC)
     back = read_logs([out], columns, SPEC, split="declared" if to == "lerobot" else "train")
     assert np.array_equal(back.lengths, store.lengths)
     assert np.array_equal(back.frames, store.frames)
@@ -262,7 +262,7 @@ def test_long_logs_are_read_in_parts(tmp_path, monkeypatch, npz_file):
     assert len(bag.table) > 3
     assert bag.header.runs == ("bag",)
     assert bag.transitions > 380  # a seam costs a frame
-    columns = drafted(READERS["lerobot"].source(paths[1]), "lerobot", SPEC)
+    columns = infer_map(READERS["lerobot"].source(paths[1]), "lerobot", SPEC)
     assert read_logs(paths[1:2], columns, SPEC, split="train").header.runs == ("set/0", "set/1", "set/2")
 
 

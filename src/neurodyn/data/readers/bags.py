@@ -185,7 +185,7 @@ class RosbagSource(MessageSource):
         """Return the channels by topic; bags before ROS 2 Iron have no definitions."""
         channels: dict[str, MessageChannel] = {}
         for file in self._files:
-            with _opened(file) as bag:
+            with _open(file) as bag:
                 for one in bag.connections:
                     encoding = getattr(one.ext, "serialization_format", "ros1")
                     language = _LANGUAGES[one.msgdef.format.name]
@@ -198,14 +198,14 @@ class RosbagSource(MessageSource):
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
         """Yield the messages of selected topics, file by file in the order of their times."""
         for file in self._files:
-            with _opened(file) as bag:
+            with _open(file) as bag:
                 wanted = [one for one in bag.connections if one.topic in topics]
                 for one, stamp, content in bag.messages(wanted) if wanted else ():
                     yield one.topic, stamp, _unpack(content)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open(path: Path) -> Iterator[Any]:
     """Open a file or folder with rosbags; any damage becomes an InputError."""
     from rosbags import rosbag1, rosbag2
 

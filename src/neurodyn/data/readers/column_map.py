@@ -300,7 +300,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         """All columns of q, qd and control."""
         return (*self.positions.values(), *self.velocities.values(), *self.controls.values())
 
-    def stored(self, spec: StateSpec) -> StateSpec:
+    def stored_spec(self, spec: StateSpec) -> StateSpec:
         """Return the robot's spec with the log's kind of controls."""
         kind = spec.control_kind if self.control_kind == "torque" else self.control_kind
         return msgspec.structs.replace(spec, control_kind=kind)
@@ -393,7 +393,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
                 raise InputError(f"{where}: the {kind} joint {name!r} {need} position and linear_velocity")
 
 
-def undeclared(form: str) -> ColumnMap:
+def permissive_map(form: str) -> ColumnMap:
     """Return a permissive column map to read a log before it has one: rows 1 s apart, gaps allowed."""
     return ColumnMap(format=form, q={"": Column(column="")}, period=1.0, missing="gap")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from neurodyn.core.errors import InputError, unreadable
-from neurodyn.data.readers.column_map import ColumnMap, LogFormat, undeclared
+from neurodyn.data.readers.column_map import ColumnMap, LogFormat, permissive_map
 from neurodyn.data.readers.raw import parse_split
 from neurodyn.data.readers.source import (
     MOST_VALUES,
@@ -31,7 +31,7 @@ class CsvSource(Source):
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; without a column map, the separator is guessed from the first line, and # starts comments."""
-        self.path, self._map = path, columns or undeclared("csv")
+        self.path, self._map = path, columns or permissive_map("csv")
         self.delimiter = self._map.delimiter
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")

@@ -36,7 +36,7 @@ _HINTS = {
 def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the columns of each sensor, except `used` ones, and notes on what the user must check."""
     there, taken = list(dict.fromkeys(columns)), set(used)
-    found: dict[str, dict[str, Any]] = {}
+    sensors: dict[str, dict[str, Any]] = {}
     doubts: list[str] = []
     for kind, parts in _PATTERNS:
         first = next(iter(parts.values()))
@@ -47,10 +47,10 @@ def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[st
             if not names <= set(there) or names & taken:
                 continue
             taken |= names
-            name = _name(prefix, kind, found)
-            found[name] = {"kind": kind, "columns": tree}
+            name = _name(prefix, kind, sensors)
+            sensors[name] = {"kind": kind, "columns": tree}
             doubts.append(f"{name}: {_HINTS[kind]}; `sensors` says where it sits")
-    return found, doubts
+    return sensors, doubts
 
 
 def _listed(text: str, axes: str) -> list[str]:
@@ -136,7 +136,7 @@ def meaning(column: str) -> ColumnMeaning | None:
 def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> ColumnMapDraft:
     """Draft a column map for a log of format `name`; without a robot, joints are named as in the log."""
     columns = [column for topic in topics for column in topic.columns]
-    known = {column: found for column in columns if (found := meaning(column)) is not None}
+    known = {column: own for column in columns if (own := meaning(column)) is not None}
     draft = ColumnMapDraft({"format": name})
     stamp = source.stamp()
     if stamp is not None:
@@ -167,7 +167,7 @@ def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpe
     return draft
 
 
-def drafted(source: Source, name: str, spec: StateSpec) -> ColumnMap:
+def infer_map(source: Source, name: str, spec: StateSpec) -> ColumnMap:
     """Return the column map of a log whose columns are named after the robot's joints, or raise an InputError."""
     draft = draft_map(source, name, source.topics(), spec)
     if draft.absent:
@@ -175,7 +175,7 @@ def drafted(source: Source, name: str, spec: StateSpec) -> ColumnMap:
             f"{source.path}: has no column that is named as {draft.absent[0]} of {spec.robot!r}; write a column map: "
             f"`neurodyn inspect {source.path} --robot {spec.robot}` drafts one for --reader"
         )
-    return from_dict(draft.tree, ColumnMap, f"{source.path} (drafted column map)")
+    return from_dict(draft.tree, ColumnMap, f"{source.path} (draft_map column map)")
 
 
 def _add_controls(
@@ -215,10 +215,10 @@ def _coordinates(
     """Return the column of each joint: by name, or by number if the counts agree."""
     arrays: dict[str, dict[str, str]] = {}
     ordered: set[str] = set()
-    for column, found in known.items():
-        if found.quantity == quantity:
-            arrays.setdefault(found.array if found.ordered else quantity, {}).setdefault(found.key, column)
-            ordered |= {found.array} if found.ordered else set()
+    for column, own in known.items():
+        if own.quantity == quantity:
+            arrays.setdefault(own.array if own.ordered else quantity, {}).setdefault(own.key, column)
+            ordered |= {own.array} if own.ordered else set()
     named = arrays.pop(quantity, {}) if quantity not in ordered else {}
     if joints is None:
         if named:
@@ -226,9 +226,9 @@ def _coordinates(
         first = next(iter(arrays.values()), {})
         return {f"joint{key}": {"column": column} for key, column in first.items()}
     lower = {_plain(key): column for key, column in named.items()}
-    found = {joint: {"column": lower[_plain(joint)]} for joint in joints if _plain(joint) in lower}
-    if len(found) == len(joints) and found:
-        return found
+    by_name = {joint: {"column": lower[_plain(joint)]} for joint in joints if _plain(joint) in lower}
+    if len(by_name) == len(joints) and by_name:
+        return by_name
     for array, numbered in arrays.items():
         columns = list(numbered.values())[skip:]
         if len(columns) == len(joints) and joints:
@@ -236,11 +236,11 @@ def _coordinates(
             if line not in draft.doubts:
                 draft.doubts.append(line)
             return {joint: {"column": column} for joint, column in zip(joints, columns, strict=True)}
-    return found
+    return by_name
 
 
-def _note_absent(draft: ColumnMapDraft, what: str, joints: Iterable[str], found: Mapping[str, Any]) -> None:
-    draft.absent += [f"the {what} of {joint!r}" for joint in joints if joint not in found]
+def _note_absent(draft: ColumnMapDraft, what: str, joints: Iterable[str], present: Mapping[str, Any]) -> None:
+    draft.absent += [f"the {what} of {joint!r}" for joint in joints if joint not in present]
 
 
 def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str], name: str) -> None:
@@ -249,16 +249,16 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
     tree: dict[str, Any] | None = None
     if name == "mujoco" and joint.kind == "free":
         tree = {
-            "position": _numbered("qpos", 0, 3), "quaternion": _numbered("qpos", 3, 4), "order": "wxyz",
-            "linear_velocity": _numbered("qvel", 0, 3), "linear_of": "origin",
-            "angular_velocity": _numbered("qvel", 3, 3), "angular_axes": "body",
+            "position": _by_number("qpos", 0, 3), "quaternion": _by_number("qpos", 3, 4), "order": "wxyz",
+            "linear_velocity": _by_number("qvel", 0, 3), "linear_of": "origin",
+            "angular_velocity": _by_number("qvel", 3, 3), "angular_axes": "body",
         }  # fmt: skip
         draft.doubts.append(f"{joint.name}: give `center_of_mass`, because MuJoCo's velocity is that of the origin")
     for root in sorted({c.rpartition("/root_pose[")[0] for c in columns if "/root_pose[" in c}):
         tree = tree or {
-            "position": _numbered(f"{root}/root_pose", 0, 3), "quaternion": _numbered(f"{root}/root_pose", 3, 4),
-            "order": "wxyz", "linear_velocity": _numbered(f"{root}/root_velocity", 0, 3),
-            "angular_velocity": _numbered(f"{root}/root_velocity", 3, 3), "angular_axes": "world",
+            "position": _by_number(f"{root}/root_pose", 0, 3), "quaternion": _by_number(f"{root}/root_pose", 3, 4),
+            "order": "wxyz", "linear_velocity": _by_number(f"{root}/root_velocity", 0, 3),
+            "angular_velocity": _by_number(f"{root}/root_velocity", 3, 3), "angular_axes": "world",
         }  # fmt: skip
     pose, twist = f"/{joint.name}/pose.pose", f"/{joint.name}/twist.twist"
     if tree is None and f"{pose}.orientation.w" in there:
@@ -295,13 +295,13 @@ def _of_messages(pose: str, twist: str) -> dict[str, Any]:
     }
 
 
-def _numbered(array: str, first: int, count: int) -> list[str]:
+def _by_number(array: str, first: int, count: int) -> list[str]:
     return [f"{array}[{index}]" for index in range(first, first + count)]
 
 
 def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
     """Return a column map as YAML with comments; `remarks` give each column's observed range and unit."""
-    lines = [f"# Column map drafted by `neurodyn inspect {log}`. Check every line, units above all."]
+    lines = [f"# Column map draft_map by `neurodyn inspect {log}`. Check every line, units above all."]
     lines += [f"# - {doubt}" for doubt in draft.doubts]
     lines += [f"# - no column was found for {absent}" for absent in draft.absent]
     lines.append(

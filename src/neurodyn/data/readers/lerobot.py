@@ -83,7 +83,7 @@ class LerobotSource(Source):
     def topics(self) -> list[Topic]:
         """Return the features."""
         rows = sum(episode.length for episode in self._episodes)
-        found = []
+        streams = []
         for name, feature in self._features.items():
             if name in _BOOKKEEPING:
                 continue
@@ -92,8 +92,8 @@ class LerobotSource(Source):
             columns = (name,) if feature.width == 1 and not feature.names else tuple(f"{name}[{key}]" for key in keys)
             trouble = "" if numbers else "is no table of numbers"
             kind = f"{feature.dtype} [{feature.width}]"
-            found.append(Topic(name, kind, columns if numbers else (), f"{self.fps:g} fps", rows, trouble))
-        return found
+            streams.append(Topic(name, kind, columns if numbers else (), f"{self.fps:g} fps", rows, trouble))
+        return streams
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the episodes, long ones in parts."""
@@ -126,13 +126,13 @@ class LerobotSource(Source):
                     count = sum(len(r["timestamp"]) for r in pending)
                     if pending and (index != current or count + end - begin > limit):
                         split = split or index == current
-                        yield by_index[current], _joined(pending), split
+                        yield by_index[current], _join(pending), split
                         pending, split = [], index == current
                     current = index
                     pending.append(rows)
                     seen[index] += end - begin
         if pending:
-            yield by_index[current], _joined(pending), split
+            yield by_index[current], _join(pending), split
         short = [e for e in self._episodes if seen[e.index] != e.length]
         if short:
             raise InputError(
@@ -210,13 +210,13 @@ class LerobotSource(Source):
     def _splits(self) -> dict[int, Split]:
         """Return the split of each episode, if the data set declares more than one."""
         ranges = {_SPLITS[k]: str(v) for k, v in self._declared.items() if k in _SPLITS}
-        found: dict[int, Split] = {}
+        splits: dict[int, Split] = {}
         if len(ranges) > 1:
             for split, text in ranges.items():
                 first, _, last = text.partition(":")
                 if first.isdecimal() and last.isdecimal():
-                    found |= dict.fromkeys(range(int(first), int(last)), split)
-        return found
+                    splits |= dict.fromkeys(range(int(first), int(last)), split)
+        return splits
 
     def _rate(self, fps: Any) -> float:
         if not isinstance(fps, int | float) or isinstance(fps, bool) or not 0 < fps < float("inf"):
@@ -226,15 +226,15 @@ class LerobotSource(Source):
     def _read_features(self, tree: Any) -> dict[str, _Feature]:
         if not isinstance(tree, dict) or not tree:
             raise InputError(f"{self.path}: meta/info.json has no features; expected a name, dtype and shape of each")
-        found = {}
+        features = {}
         for name, entry in tree.items():
             shape = entry.get("shape") if isinstance(entry, dict) else None
             sizes = shape if isinstance(shape, list) and all(isinstance(n, int) and n >= 0 for n in shape) else None
             if sizes is None:
                 raise InputError(f"{self.path}: feature {name!r} in meta/info.json has no shape; expected a list")
             width = int(np.prod(sizes, dtype=np.int64))
-            found[str(name)] = _Feature(str(entry.get("dtype", "")), width, _flat_names(entry.get("names"), width))
-        return found
+            features[str(name)] = _Feature(str(entry.get("dtype", "")), width, _flat_names(entry.get("names"), width))
+        return features
 
     def _read_episodes(self) -> list[_LerobotEpisode]:
         try:
@@ -246,7 +246,7 @@ class LerobotSource(Source):
             ) from None
 
     def _episodes_v2(self) -> list[_LerobotEpisode]:
-        found = []
+        episodes = []
         path = self.path / "meta" / "episodes.jsonl"
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -257,8 +257,8 @@ class LerobotSource(Source):
                 entry = json.loads(line)
                 index = int(entry["episode_index"])
                 place = self._template.format(episode_chunk=index // self._chunk, episode_index=index)
-                found.append(_LerobotEpisode(index, int(entry["length"]), self.path / place))
-        return found
+                episodes.append(_LerobotEpisode(index, int(entry["length"]), self.path / place))
+        return episodes
 
     def _episodes_v3(self) -> list[_LerobotEpisode]:
         import pyarrow as pa
@@ -275,11 +275,11 @@ class LerobotSource(Source):
             except (pa.ArrowException, OSError) as error:
                 reason = str(error).split("\n")[0]
                 raise InputError(f"{file}: is damaged or cut off ({reason}); copy the data set again") from None
-        found = []
+        episodes = []
         for row in sorted(rows, key=lambda row: row["episode_index"]):
             place = self._template.format(chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
-            found.append(_LerobotEpisode(int(row["episode_index"]), int(row["length"]), self.path / place))
-        return found
+            episodes.append(_LerobotEpisode(int(row["episode_index"]), int(row["length"]), self.path / place))
+        return episodes
 
 
 def _table(column: Any, width: int, name: str, file: Path, first: int) -> np.ndarray:
@@ -315,7 +315,7 @@ def _table(column: Any, width: int, name: str, file: Path, first: int) -> np.nda
     return numbers.reshape(rows, width)
 
 
-def _joined(blocks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _join(blocks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 

@@ -178,14 +178,14 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
 
 def _format(file: Path, columns: ColumnMap) -> str:
     """Return a file's format: the column map's, or the other message format; raise an InputError for any other."""
-    found = recognise(file) if file.exists() else None
-    if found == columns.format or found is None or file.suffix.lower() == f".{columns.format}":
+    name = recognise(file) if file.exists() else None
+    if name == columns.format or name is None or file.suffix.lower() == f".{columns.format}":
         return columns.format
-    if {found, columns.format} <= _TOPICS:
-        return found
-    reader = READERS[found]
-    what = reader.what if isinstance(reader, LogFormat) else f"a {found} file"
-    raise InputError(f"{file}: is {what}, but the column map reads {columns.format!r}; give `format: {found}`")
+    if {name, columns.format} <= _TOPICS:
+        return name
+    reader = READERS[name]
+    what = reader.what if isinstance(reader, LogFormat) else f"a {name} file"
+    raise InputError(f"{file}: is {what}, but the column map reads {columns.format!r}; give `format: {name}`")
 
 
 def _collect(
@@ -198,7 +198,7 @@ def _collect(
     """Write the frames of all logs to a file (float32 q, qd, control, readings); return header and episodes."""
     if not files:
         raise InputError("no log file given; expected at least one path")
-    spec = columns.stored(spec)
+    spec = columns.stored_spec(spec)
     columns.factors(spec, f"column map of {files[0].name}")
     survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows)
     troubles: list[str] = []

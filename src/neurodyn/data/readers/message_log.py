@@ -64,7 +64,7 @@ class MessageSource(Source):
                     samples[topic].append(content)
                 if len(samples[topic]) >= _SAMPLE and all(len(s) >= _SAMPLE for s in samples.values()):
                     break
-        found = []
+        streams = []
         for topic, channel in channels.items():
             columns: dict[str, None] = {}
             stamped = False
@@ -77,8 +77,8 @@ class MessageSource(Source):
                 stamped = stamped or (part.stamp is not None and bool(part.stamp.any()))
             names = [f"{topic}.{name}" for name in columns if not any(word in name for word in _NOT_LISTED)]
             clock = "header" if stamped and self.clock == "header" else "log"
-            found.append(Topic(topic, channel.kind, tuple(names), clock, trouble=troubles.get(topic, "")))
-        return found
+            streams.append(Topic(topic, channel.kind, tuple(names), clock, trouble=troubles.get(topic, "")))
+        return streams
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the single run of a log in parts of bounded size; columns of a part may be empty."""
@@ -204,7 +204,7 @@ class _Stream:
                 stamps[part.index] = times[part.index] if part.stamp is None else part.stamp
         if not self.count:
             self.first = int(stamps[0])
-        for index, values in _merged(parts):
+        for index, values in _merge(parts):
             self.seen |= values.keys()
             self._done.append((self.count + index, stamps[index], values))
         self.count += len(times)
@@ -231,7 +231,7 @@ class _Stream:
         return series
 
 
-def _merged(parts: Sequence[Decoded]) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+def _merge(parts: Sequence[Decoded]) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Merge messages with the same columns; yield their sorted indices and their values."""
     by_names: dict[frozenset[str], list[Decoded]] = {}
     for part in parts:

@@ -45,7 +45,7 @@ class MujocoSource(Source):
 
     def topics(self) -> list[Topic]:
         """Return the arrays with as many rows as qpos."""
-        found = []
+        streams = []
         for name in self._arrays.names:
             shape = self._arrays.shape(name)
             if name in _TIMES or len(shape) not in (len(self._lead), len(self._lead) + 1) or not self._fits(shape):
@@ -56,8 +56,8 @@ class MujocoSource(Source):
             rows = int(np.prod(shape[: len(self._lead)]))
             kind = f"{self._arrays.dtype(name)} {list(shape[len(self._lead) :])}"
             trouble = "" if numbers else "is no array of numbers"
-            found.append(Topic(name, kind, tuple(columns) if numbers else (), self._clock(), rows, trouble))
-        return found
+            streams.append(Topic(name, kind, tuple(columns) if numbers else (), self._clock(), rows, trouble))
+        return streams
 
     def _clock(self) -> str:
         if any(name in self._arrays.names for name in _TIMES):

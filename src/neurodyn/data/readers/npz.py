@@ -12,7 +12,7 @@ import numpy as np
 
 from neurodyn.core.errors import InputError, choices, suggested_file, suggestion
 from neurodyn.data.header import Split
-from neurodyn.data.readers.column_map import ColumnMap, LogFormat, undeclared, zip_names
+from neurodyn.data.readers.column_map import ColumnMap, LogFormat, permissive_map, zip_names
 from neurodyn.data.readers.raw import parse_split
 from neurodyn.data.readers.source import (
     MOST_VALUES,
@@ -71,7 +71,7 @@ class NpzArrays:
             try:
                 self._whole[name] = self._file[name]
             except Exception as error:  # see above
-                raise self._damaged(name, error) from None
+                raise self._damage_error(name, error) from None
         return self._whole[name]
 
     def step(self, name: str) -> float:
@@ -96,7 +96,7 @@ class NpzArrays:
             content = stream.read((end - begin) * width)
             rows = np.frombuffer(content, dtype).reshape(end - begin, *shape[1:])
         except Exception as error:  # see above
-            raise self._damaged(name, error) from None
+            raise self._damage_error(name, error) from None
         self._streams[name] = (stream, end)
         return rows
 
@@ -108,9 +108,9 @@ class NpzArrays:
                 with zipfile.ZipFile(self.path).open(f"{name}.npy") as stream:
                     self._headers[name] = _read_header(stream)
             except KeyError:  # a member that is not an array
-                raise self._damaged(name, "it is no array") from None
+                raise self._damage_error(name, "it is no array") from None
             except Exception as error:  # see above
-                raise self._damaged(name, error) from None
+                raise self._damage_error(name, error) from None
         return self._headers[name]
 
     def _require(self, name: str) -> None:
@@ -119,7 +119,7 @@ class NpzArrays:
                 f"{self.path}: has no array {name!r}{suggestion(name, self.names)}; arrays there: {choices(self.names)}"
             )
 
-    def _damaged(self, name: str, reason: object) -> InputError:
+    def _damage_error(self, name: str, reason: object) -> InputError:
         return InputError(f"{self.path}: array {name!r} cannot be read ({reason}); write the file again")
 
 
@@ -139,7 +139,7 @@ class NpzSource(Source):
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; raise an InputError if a floating joint's array has the wrong width."""
-        self.path, self._map, self._arrays = path, columns or undeclared("npz"), NpzArrays(path)
+        self.path, self._map, self._arrays = path, columns or permissive_map("npz"), NpzArrays(path)
         self._stamp = self.stamp() if columns is None else columns.time
         for joint in self._map.floating.values():
             for name, width in joint.arrays.items():

@@ -117,29 +117,33 @@ class RobomimicSource(Source):
 
     def _initial(self, demo: str, array: str) -> np.ndarray | None:
         """Return the value of a state before the first step, shape [1, columns]; None if not recorded."""
-        found = self._data[demo].get(_INITIAL + array.removeprefix(_AFTER[0])) if array.startswith(_AFTER[0]) else None
+        initial = (
+            self._data[demo].get(_INITIAL + array.removeprefix(_AFTER[0])) if array.startswith(_AFTER[0]) else None
+        )
         wanted = self._data[demo][array].shape[1:]
-        return found[()] if isinstance(found, h5py.Dataset) and found.shape == (1, *wanted) else None
+        return initial[()] if isinstance(initial, h5py.Dataset) and initial.shape == (1, *wanted) else None
 
     def _place(self, demo: str, name: str) -> Place:
         """Split a name such as "obs/joint_pos[3]" into array and column."""
         array, key = split_reference(name)
-        found = self._data[demo].get(array)
-        if not isinstance(found, h5py.Dataset) or array.startswith(_INITIAL):
+        dataset = self._data[demo].get(array)
+        if not isinstance(dataset, h5py.Dataset) or array.startswith(_INITIAL):
             raise self.missing([name], self._arrays(demo), f"array in {demo!r}")
         rows = self._rows[demo]
         where = f"{self.path}: data/{demo}/{array}"
-        if found.dtype.kind not in "fiub" or found.ndim not in (1, 2):
-            raise InputError(f"{where} holds {found.dtype} of shape {list(found.shape)}; expected a table of numbers")
-        if found.shape[0] != rows:
-            raise InputError(f"{where} has {found.shape[0]} rows; expected {rows}, as actions or num_samples say")
-        if found.ndim == 1:
+        if dataset.dtype.kind not in "fiub" or dataset.ndim not in (1, 2):
+            raise InputError(
+                f"{where} holds {dataset.dtype} of shape {list(dataset.shape)}; expected a table of numbers"
+            )
+        if dataset.shape[0] != rows:
+            raise InputError(f"{where} has {dataset.shape[0]} rows; expected {rows}, as actions or num_samples say")
+        if dataset.ndim == 1:
             if key is None:
                 return array, None
             raise InputError(f"{where} has one column; valid: {array!r} (asked for {name!r})")
-        index = column_index(key, found.shape[1])
+        index = column_index(key, dataset.shape[1])
         if index is None:
-            last = found.shape[1] - 1
+            last = dataset.shape[1] - 1
             raise InputError(
                 f"{where} has {last + 1} columns; valid: {array}[0] to {array}[{last}] (asked for {name!r})"
             )
@@ -147,14 +151,14 @@ class RobomimicSource(Source):
 
     def _arrays(self, demo: str) -> dict[str, h5py.Dataset]:
         """Return a demonstration's arrays with one row per step, by path within it."""
-        found: dict[str, h5py.Dataset] = {}
+        arrays: dict[str, h5py.Dataset] = {}
 
         def visit(name: str, item: Any) -> None:
             if isinstance(item, h5py.Dataset) and item.ndim and not name.startswith(_INITIAL):
-                found[name] = item
+                arrays[name] = item
 
         self._data[demo].visititems(visit)
-        return found
+        return arrays
 
     def _length(self, demo: str) -> int:
         """Return the number of steps of a demonstration."""
@@ -175,13 +179,13 @@ class RobomimicSource(Source):
         mask: Any = self._file.get("mask")
         if not isinstance(mask, h5py.Group):
             return {}
-        found: dict[str, Split] = {}
+        splits: dict[str, Split] = {}
         for key, split in _MASKS.items():
             names: Any = mask.get(key)
             if isinstance(names, h5py.Dataset):
                 listed = np.atleast_1d(names[()]).tolist()
-                found |= {name.decode() if isinstance(name, bytes) else str(name): split for name in listed}
-        return found
+                splits |= {name.decode() if isinstance(name, bytes) else str(name): split for name in listed}
+        return splits
 
     def _declared_step(self) -> float | None:
         text = self._data.attrs.get("env_args")

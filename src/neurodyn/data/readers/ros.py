@@ -288,12 +288,12 @@ class Decoder:
             same = (rows[np.ix_(left, layout.places)] == layout.values).all(axis=1)
             if same.any():
                 chosen = rows if same.all() and len(left) == len(rows) else rows[left[same]]
-                parts.append(_decoded(layout, chosen, index[left[same]], wanted))
+                parts.append(_decode_rows(layout, chosen, index[left[same]], wanted))
                 left = left[~same]
         return parts
 
 
-def _decoded(layout: MessageLayout, rows: np.ndarray, index: np.ndarray, wanted: frozenset[str] | None) -> Decoded:
+def _decode_rows(layout: MessageLayout, rows: np.ndarray, index: np.ndarray, wanted: frozenset[str] | None) -> Decoded:
     """Read the numbers of messages of one layout; `rows` holds their bytes."""
     columns: dict[str, np.ndarray] = {}
     for numbers in layout.numbers:

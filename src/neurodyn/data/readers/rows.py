@@ -54,7 +54,7 @@ def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None =
         notes={"files": [str(file) for file in files], "layout": to_dict(layout)},
         runs=tuple(Path(file).stem for file in files),
     )
-    store = Store(header, np.concatenate([_converted(piece, layout) for piece in pieces]), table)
+    store = Store(header, np.concatenate([_convert(piece, layout) for piece in pieces]), table)
     store.check(str(files[0]))
     return store
 
@@ -106,7 +106,7 @@ def write_rows(store: Store, path: str | Path, layout: RowLayout) -> None:
         np.savetxt(temporary, rows, fmt="%.9g", delimiter=",")
 
 
-def _converted(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
+def _convert(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
     """Return an episode's rows in the order of a store: q, qd, control, channels, contacts."""
     parts, nominal, n = layout.slices, np.array(layout.nominal, np.float32), len(layout.joints)
     state = rows[:, parts["state"]]

@@ -67,7 +67,7 @@ class SensorColumns(Config, frozen=True):
 
     def listed(self, name: str) -> list[tuple[str, ...]]:
         """Return the columns of each quantity, or raise an InputError if their number differs from its components."""
-        found = []
+        names = []
         for part in self.stream(name).parts:
             given, count = self.columns[part.name], len(part.components)
             columns = (given,) if isinstance(given, str) and count == 1 else given
@@ -77,8 +77,8 @@ class SensorColumns(Config, frozen=True):
                     f"measured: {name!r} has {len(columns)} columns of {part.name}; valid: {count}, of "
                     f"{', '.join(part.components)}"
                 )
-            found.append(columns)
-        return found
+            names.append(columns)
+        return names
 
 
 @dataclass(frozen=True)
@@ -94,19 +94,19 @@ class SensorReadings:
 
     def at(self, times: np.ndarray, dt: float) -> np.ndarray:
         """Return readings at the frames, shape [T, columns], NaN without one within half a frame."""
-        found = np.full((len(times), self.value.shape[1]), np.nan)
+        values = np.full((len(times), self.value.shape[1]), np.nan)
         if not len(self.time):
-            return found
+            return values
         after = np.clip(np.searchsorted(self.time, times), 0, len(self.time) - 1)
         before = np.maximum(after - 1, 0)
         near = np.minimum(np.abs(self.time[after] - times), np.abs(times - self.time[before])) <= 0.5 * dt * (1 + 1e-6)
         near &= (times >= self.time[0] - 1e-4 * dt) & (times <= self.time[-1] + 1e-4 * dt)
         for column in range(self.value.shape[1]):
-            found[near, column] = np.interp(times[near], self.time, self.value[:, column])
-        turns = found[:, self.quaternion]
+            values[near, column] = np.interp(times[near], self.time, self.value[:, column])
+        turns = values[:, self.quaternion]
         if turns.shape[1]:
             turns /= np.maximum(np.linalg.norm(turns, axis=1, keepdims=True), 1e-12)
-        return found
+        return values
 
 
 def measured_names(measured: Mapping[str, SensorColumns]) -> Iterable[str]:

@@ -165,11 +165,11 @@ def arrays_of(places: Mapping[str, Place]) -> list[str]:
 
 def series_of(places: Mapping[str, Place], blocks: Mapping[str, ColumnSeries]) -> dict[str, ColumnSeries]:
     """Extract columns from arrays, shape [N] or [N, columns], as float64."""
-    found = {}
+    series = {}
     for name, (array, index) in places.items():
         time, value = blocks[array]
-        found[name] = ColumnSeries(time, np.asarray(value if index is None else value[:, index], np.float64))
-    return found
+        series[name] = ColumnSeries(time, np.asarray(value if index is None else value[:, index], np.float64))
+    return series
 
 
 def equal_runs(values: np.ndarray) -> list[tuple[int, int]]:

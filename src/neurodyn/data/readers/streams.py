@@ -88,12 +88,12 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
             f"{where}: the streams of {what} ({names}) have no time in common; valid: streams that run together, or "
             "`clock: log` where their headers have different clocks"
         )
-    resampled = [_resampled(series, time, what) for series in values]
+    resampled = [_resample(series, time, what) for series in values]
     lost = [time[_in_gap(clock, time, columns.max_gap)] for clock in clocks]
     return _Signals(time, np.stack(resampled, axis=1), np.unique(np.concatenate(lost)))
 
 
-def _resampled(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
+def _resample(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
     """Return a series at other times: held (control), linearly (qd) or cubically (q) interpolated."""
     good = np.isfinite(series.value)
     own, value = series.time[good], series.value[good]
@@ -166,7 +166,7 @@ def _cut(
         velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses rotate them
     shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
     kept = {
-        id(s): _kept(s, shared if s is q else [], run, first, where)
+        id(s): _keep_rows(s, shared if s is q else [], run, first, where)
         for s in (q, velocities, control)
         if s is not None and (s is q or s.time is not q.time)
     }
@@ -217,7 +217,7 @@ def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, wher
         )
 
 
-def _kept(
+def _keep_rows(
     signals: _Signals, others: Sequence[_Signals], run: RunRows, first: int, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a run's rows with new times and all values, and the times of rows that lack a value."""

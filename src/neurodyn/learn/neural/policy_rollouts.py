@@ -121,7 +121,7 @@ class PolicyRolloutTerm:
         self._seed = int(torch.randint(1 << 31, (), generator=self._generator))
         self._windows = self._samplers[self._chosen].draw()
 
-    def rolled(self) -> Iterator[tuple[State, State, Tensor]]:
+    def roll_out(self) -> Iterator[tuple[State, State, Tensor]]:
         """Roll out the drawn windows; yield states, logged states, and the worlds that count, at each comparison.
 
         Worlds count until they reach an implausible state; indices have shape [kept]. Ends when fewer than two are
@@ -143,11 +143,11 @@ class PolicyRolloutTerm:
         """Return the distance from the log at each comparison, shape [], for the drawn roll-outs."""
         windows, model, lead = self._windows, self._model, self._leads[self._chosen]
         q, qd = (x[:, lead :: self._settings.cut].flatten(0, 1) for x in (windows.q, windows.qd))
-        logged_quantities = compared(model, State(q, qd))
+        logged_quantities = compared_quantities(model, State(q, qd))
         center, scale = logged_quantities.mean(0), logged_quantities.std(0).clamp_min(_LEAST)
-        for state, logged, kept in self.rolled():
+        for state, logged, kept in self.roll_out():
             predicted, truth = (
-                ((compared(model, x)[kept] - center) / scale).clamp(-_FAR, _FAR) for x in (state, logged)
+                ((compared_quantities(model, x)[kept] - center) / scale).clamp(-_FAR, _FAR) for x in (state, logged)
             )
             spread = (_spread(predicted) - _spread(truth)).square()
             yield ((predicted.mean(0) - truth.mean(0)).square() + self._settings.spread * spread).sum()
@@ -178,7 +178,7 @@ class PolicyRolloutTerm:
             sampler.load_state_dict(state["actors"][str(number)])
 
 
-def compared(dynamics: Dynamics, state: State) -> Tensor:
+def compared_quantities(dynamics: Dynamics, state: State) -> Tensor:
     """Return the compared quantities of states, shape [worlds, quantities]."""
     seen = dynamics.quantities(state)
     parts = [seen[name] for name in QUANTITIES if name in seen]

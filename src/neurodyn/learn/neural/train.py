@@ -79,12 +79,12 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
     known = nominal(mechanism, _SOFT if limits or mechanism.points else None)
     values = {name: value for name, value in values.items() if name in known}
     limits = (
-        limits and not mechanism.points and settings.base == _WHOLE and (touching or _constrained(mechanism, values))
+        limits and not mechanism.points and settings.base == _WHOLE and (touching or _has_limits(mechanism, values))
     )
     return Base(kind=settings.base, substeps=substeps, values=values, limits=limits), mechanism
 
 
-def _constrained(mechanism: Mechanism, values: Mapping[str, float]) -> bool:
+def _has_limits(mechanism: Mechanism, values: Mapping[str, float]) -> bool:
     """Return whether joints have limits or friction."""
     quantities = {**mechanism.quantities(), **values}
     return any(
@@ -140,7 +140,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
     settings = job.settings.with_windows_alone()
     job = replace(job, settings=settings)
     mixture = Mixture.of(job.store).differing_in(settings.conditions)
-    robot = _commanded(job.robot, mixture)
+    robot = _robot_of_logs(job.robot, mixture)
     record, going_on = start_job(job, "neural", job.robot_name, ("torch", "newton"), base=None)
     if robot != job.robot and not (job.out / ROBOT).is_dir():  # the run's robot takes the targets of its logs
         write_bundle(robot, job.out / ROBOT)
@@ -200,7 +200,7 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     return train_by_plan(learner, job, record, resume=going_on)
 
 
-def _commanded(robot: Robot, mixture: Mixture) -> Robot:
+def _robot_of_logs(robot: Robot, mixture: Mixture) -> Robot:
     """Return the robot of all data; for logs of targets, behind their drives.
 
     Raises:

@@ -216,13 +216,13 @@ class NeuralLearner(WindowLearner):
         if self._rollouts is not None:
             weights = [p for p in self._model.parameters() if p.requires_grad]
             for p, own, further in zip(
-                weights, self._limited([p.grad for p in weights]), self._limited(self._rollouts.gradients(weights)),
+                weights, self._clip([p.grad for p in weights]), self._clip(self._rollouts.gradients(weights)),
                 strict=True,
             ):  # fmt: skip
                 p.grad = further if own is None else own + further
         return loss
 
-    def _limited(self, gradients: Sequence[Tensor | None]) -> list[Any]:
+    def _clip(self, gradients: Sequence[Tensor | None]) -> list[Any]:
         """Return gradients clipped to the norm `clip`."""
         norm = torch.stack([g.norm() for g in gradients if g is not None]).norm()
         factor = (self.clip / (norm + 1e-12)).clamp_max(1.0)
@@ -339,7 +339,7 @@ class NeuralLearner(WindowLearner):
         if self._rollouts is not None:
             values["policy_rollouts"] = self._rollouts.mismatch
         shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(spec, error.q))
-        return Validation.ranked(error.ranking, values, f"held-out roll-out error: {shown}")
+        return Validation.of_ranking(error.ranking, values, f"held-out roll-out error: {shown}")
 
     def finish(self, train_state: TrainState) -> None:
         """Calibrate the best members on more held-out windows."""

@@ -219,10 +219,10 @@ class WorldModelLearner(WindowLearner):
         """Draw whole windows, and windows cut off by a failure."""
         ends = self._sampler.draw_ends() if self._model.terminates else None
         if ends is not None:
-            ends = EndingWindows(self._conditioned(ends.windows), ends.weight)
-        self._batch = (self._conditioned(self._sampler.draw()), ends)
+            ends = EndingWindows(self._append_conditions(ends.windows), ends.weight)
+        self._batch = (self._append_conditions(self._sampler.draw()), ends)
 
-    def _conditioned(self, batch: Windows) -> Windows:
+    def _append_conditions(self, batch: Windows) -> Windows:
         """Return windows with conditions appended to their controls."""
         return replace(batch, control=self._model.with_conditions(batch.control, batch.parameters))
 
@@ -281,7 +281,7 @@ class WorldModelLearner(WindowLearner):
             "within_two_sigma": error.coverage,
         }
         shown = f"held-out roll-out error: {error.ranking.error:.3g} standard deviations"
-        return Validation.ranked(error.ranking, values, shown)
+        return Validation.of_ranking(error.ranking, values, shown)
 
     def keep(self, train_state: TrainState) -> None:
         """Write the model to the run directory."""
