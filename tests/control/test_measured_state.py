@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.control.task_frames import MeasurementNoise, measured
+from neurodyn.control.task_frames import MeasurementNoise, add_noise
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
@@ -25,12 +25,12 @@ def states(worlds):
 
 def test_no_noise_is_the_state_itself():
     state = states(3)
-    assert measured(SPEC, state, MeasurementNoise(), torch.Generator()) is state
+    assert add_noise(SPEC, state, MeasurementNoise(), torch.Generator()) is state
 
 
 def test_standard_deviations():
     state = states(20_000)
-    seen = measured(SPEC, state, MeasurementNoise(position=0.01, velocity=0.2), torch.Generator().manual_seed(1))
+    seen = add_noise(SPEC, state, MeasurementNoise(position=0.01, velocity=0.2), torch.Generator().manual_seed(1))
     off = position_difference(SPEC, seen.q, state.q)
     torch.testing.assert_close(off.std(0), torch.full((7,), 0.01, dtype=torch.float64), rtol=0.03, atol=0)
     torch.testing.assert_close(

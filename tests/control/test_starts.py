@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, widened
+from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, widen_rows
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.mixture import Mixture
@@ -70,10 +70,10 @@ def test_sampled_starts_repeat_by_seed():
 
 def test_contexts_are_spread_over_all_worlds():
     rows = torch.tensor([2, 0])
-    state = widened(State(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [4.0]])), rows, 4)
+    state = widen_rows(State(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [4.0]])), rows, 4)
     assert state.q[:, 0].tolist() == [2.0, 0.0, 1.0, 0.0]
     window = Window(torch.ones(2, 3, 1), torch.ones(2, 3, 1), torch.ones(2, 2, 1), torch.ones(2, 3, 5))
-    wide = widened(window, rows, 4)
+    wide = widen_rows(window, rows, 4)
     assert isinstance(wide, Window)
     assert wide.channels is not None
     assert wide.channels.shape == (4, 3, 5)

@@ -124,9 +124,9 @@ def open_dynamics(
         return ResolvedDynamics(name, simulate(name, task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
         shipped = [artifacts.PRETRAINED + n for n in artifacts.pretrained_names()]
-        meant = suggestion(name, [*_declared(), *shipped])
+        meant = suggestion(name, [*_declared_names(), *shipped])
         raise InputError(
-            f"{flag} {name!r}: no such dynamics{meant}; valid: {', '.join(_declared())}, a run directory, or one "
+            f"{flag} {name!r}: no such dynamics{meant}; valid: {', '.join(_declared_names())}, a run directory, or one "
             f"of {', '.join(shipped)}"
         )
     dynamics = load(name, device=device)
@@ -149,7 +149,7 @@ def is_declared(name: str) -> bool:
     return is_simulated(name) and not (Path(name) / "model").is_dir()
 
 
-def _declared() -> list[str]:
+def _declared_names() -> list[str]:
     """Return the names of dynamics that need a declared robot but no run."""
     return [name for name in KINDS if is_simulated(name)]
 

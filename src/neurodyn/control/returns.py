@@ -109,7 +109,7 @@ class EpisodeOutcomes:
     drawn: tuple[str, ...] = ()
 
     @classmethod
-    def joined(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":
+    def concatenate(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":
         """Concatenate the episodes of several outcomes."""
         succeeded = [part.succeeded for part in parts if part.succeeded is not None]
         names = ("returns", "penalised", "lengths", "failed", "implausible")
@@ -173,7 +173,7 @@ class Episodes:
     terms: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def joined(cls, parts: "Sequence[Episodes]") -> "Episodes":
+    def concatenate(cls, parts: "Sequence[Episodes]") -> "Episodes":
         """Concatenate the episodes of several processes."""
         lists = [own.name for own in fields(cls) if own.name != "terms"]
         names = dict.fromkeys(name for part in parts for name in part.terms)
@@ -201,7 +201,7 @@ class EpisodeSums:
     terms: Tensor
     earned: Tensor
 
-    def restarted(self) -> "EpisodeSums":
+    def restart(self) -> "EpisodeSums":
         """Return the sums of new episodes in all worlds."""
         return replace(
             self, length=torch.zeros_like(self.length), returns=torch.zeros_like(self.returns),

@@ -219,7 +219,7 @@ class MixedStarts(Starts):
         self._generator.set_state(saved["shares"])
 
 
-def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:
+def widen_rows(context: State | Window, rows: Tensor, worlds: int) -> State | Window:
     """Return a context of `worlds` rows with `context` in the given rows and zeros in the others."""
     wide = {
         name: values.new_zeros(worlds, *values.shape[1:]).index_copy(0, rows, values)
@@ -258,7 +258,7 @@ def task_ground(task: Task, name: str, worlds: int, seed: int) -> Environment:
     Raises:
         InputError: There is no such ground.
     """
-    scene = _widened(scenario(task.declaration(), name, words=()).scene or Scene())
+    scene = _widen(scenario(task.declaration(), name, words=()).scene or Scene())
     pose = torch.zeros(worlds, 7)
     pose[:, 6] = 1.0
     if any(isinstance(shape, Terrain) for shape in scene.shapes):
@@ -282,7 +282,7 @@ def heights_above(quantities: Quantities, ground: Ground) -> Quantities:
     return quantities.replacing({"base_height": height, "base_position": raised})
 
 
-def _widened(scene: Scene) -> Scene:
+def _widen(scene: Scene) -> Scene:
     shapes = tuple(
         msgspec.structs.replace(shape, size=(max(SIZE[0], shape.size[0]), max(SIZE[1], shape.size[1])))
         if isinstance(shape, Terrain)

@@ -376,7 +376,7 @@ class MeasurementNoise(Config, frozen=True):
             require(0 <= getattr(self, name) < math.inf, f"noise of the {name}", getattr(self, name), "at least 0")
 
 
-def measured(spec: StateSpec, state: State, noise: MeasurementNoise, generator: torch.Generator) -> State:
+def add_noise(spec: StateSpec, state: State, noise: MeasurementNoise, generator: torch.Generator) -> State:
     """Return states with measurement noise; quaternions are rotated by a random vector, in world axes.
 
     Args:

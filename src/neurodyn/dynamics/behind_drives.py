@@ -75,14 +75,14 @@ class DynamicsBehindDrives(Dynamics):
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> DriveCarry:
         """Return the carry; the controls of a window are commands, which are converted to torques."""
-        known, memory = self._known(context)
+        known, memory = self._context(context)
         return DriveCarry(self.dynamics.begin(known, environment), memory)
 
     def imagine(
         self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
     ) -> DriveCarry:
         """Return the carry of worlds in which a policy acts; see `Dynamics`."""
-        known, memory = self._known(context)
+        known, memory = self._context(context)
         return DriveCarry(self.dynamics.imagine(known, environment, uncertainty=uncertainty), memory)
 
     def step(self, carry: DriveCarry, state: State, control: Control) -> tuple[DriveCarry, Step]:
@@ -91,7 +91,7 @@ class DynamicsBehindDrives(Dynamics):
 
     def reset(self, carry: DriveCarry, context: State | Window, mask: WorldMask) -> DriveCarry:
         """Restart the worlds where `mask` is true, shape [worlds]."""
-        known, fresh = self._known(context)
+        known, fresh = self._context(context)
         return DriveCarry(self.dynamics.reset(carry.inner, known, mask), renewed_memory(carry.memory, fresh, mask))
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
@@ -111,7 +111,7 @@ class DynamicsBehindDrives(Dynamics):
         inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
         return DriveCarry(inner, memory), step
 
-    def _known(self, context: State | Window) -> tuple[State | Window, Tensor | None]:
+    def _context(self, context: State | Window) -> tuple[State | Window, Tensor | None]:
         """Return a context with torques in place of commands, and the memory of the drives after it."""
         if not isinstance(context, Window):
             return context, None
@@ -125,12 +125,12 @@ class DynamicsBehindDrives(Dynamics):
         """Return the mean torque of a frame, and the memory of the drives after it."""
         total = torch.zeros_like(command)
         for part in range(self._parts):
-            moved = self._moved(q, qd, part * self._drives.step)
+            moved = self._extrapolate(q, qd, part * self._drives.step)
             torque, memory = self._drives(command, moved, qd, memory)
             total = total + torque
         return total / self._parts, memory
 
-    def _moved(self, q: Tensor, qd: Tensor, time: float) -> Tensor:
+    def _extrapolate(self, q: Tensor, qd: Tensor, time: float) -> Tensor:
         """Return positions extrapolated by `time` [s] for driven joints; other positions are unchanged."""
         if not time:
             return q

@@ -89,7 +89,7 @@ def _pushed_columns(spec: StateSpec) -> list[int]:
     return [number for number, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]
 
 
-def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> State:
+def push(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> State:
     """Return states with a changed velocity of the base.
 
     Args:

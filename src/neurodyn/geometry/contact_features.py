@@ -267,15 +267,15 @@ class PlaneContacts(nn.Module):
         """Return the child bodies of joints of one kind, by the equations of `chain.advance`."""
         kind, at = self._layout.joints[group[0]].kind, [self._places[joint] for joint in group]
         frame, child, axes = self._frames[group], self._children[group], self._axes[group]
-        arm = _rotated(parent.rotation, frame[:, :3])
+        arm = _rotate(parent.rotation, frame[:, :3])
         in_world = rotation.multiply(parent.rotation, frame[:, 3:].expand_as(parent.rotation))
         back = rotation.conjugate(child[:, 3:]).expand_as(parent.rotation)
         value = torch.stack([q[:, place.q] for place in at], 1)
         rate = torch.stack([qd[:, place.qd] for place in at], 1)
-        axis, cross = _rotated(in_world, axes), torch.linalg.cross
+        axis, cross = _rotate(in_world, axes), torch.linalg.cross
         if kind == "prismatic":
             quaternion = rotation.multiply(in_world, back)
-            lever = arm + axis * value - _rotated(quaternion, child[:, :3])
+            lever = arm + axis * value - _rotate(quaternion, child[:, :3])
             velocity = parent.velocity + cross(parent.spin, lever) + axis * rate
             return _Body(quaternion, parent.origin + lever, velocity, parent.spin)
         if kind in ("revolute", "screw"):
@@ -288,23 +288,23 @@ class PlaneContacts(nn.Module):
         quaternion = rotation.multiply(rotation.multiply(in_world, own), back)
         slide = 0.0
         if kind == "screw":
-            along = _rotated(in_world, self._slides[group])
+            along = _rotate(in_world, self._slides[group])
             arm, slide = arm + along * value, along * rate
-        lever = arm - _rotated(quaternion, child[:, :3])
+        lever = arm - _rotate(quaternion, child[:, :3])
         spin = parent.spin + own_spin
         if kind != "free":
             velocity = parent.velocity + cross(parent.spin, arm) + cross(spin, lever - arm) + slide
             return _Body(quaternion, parent.origin + lever, velocity, spin)
         lever = lever + rotation.rotate(in_world, value[..., :3])
         own_velocity = rotation.rotate(in_world, rate[..., :3]) - cross(
-            own_spin, _rotated(quaternion, self._centres[group])
+            own_spin, _rotate(quaternion, self._centres[group])
         )
         return _Body(
             quaternion, parent.origin + lever, parent.velocity + cross(parent.spin, lever) + own_velocity, spin
         )
 
 
-def _rotated(quaternion: Tensor, vectors: Tensor) -> Tensor:
+def _rotate(quaternion: Tensor, vectors: Tensor) -> Tensor:
     """Rotate vectors of each body by the rotations of all worlds, shape [worlds, bodies, 3]."""
     return rotation.rotate(quaternion, vectors.expand(*quaternion.shape[:-1], 3))
 

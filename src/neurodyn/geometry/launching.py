@@ -84,7 +84,7 @@ def start_warp() -> None:
     import warp as wp
 
     wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    with native_stderr_dropped():
+    with drop_native_stderr():
         _initialise()
 
 
@@ -112,7 +112,7 @@ def _initialise() -> None:
 
 
 @contextmanager
-def native_stderr_dropped() -> Iterator[None]:
+def drop_native_stderr() -> Iterator[None]:
     """Discard what native code writes to standard error: Warp's missing-GPU warning, messages of its compiler."""
     sys.stderr.flush()
     try:

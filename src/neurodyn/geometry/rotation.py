@@ -21,7 +21,7 @@ from neurodyn.geometry.tensors import Matrices, Quaternions, Rows, Vectors
 
 def multiply(a: Quaternions, b: Quaternions) -> Quaternions:
     """Return the product a b: first b is applied, then a; shape [..., 4]."""
-    return _mapped(_products(a, b), _hamilton(a.device, a.dtype))
+    return _map(_products(a, b), _hamilton(a.device, a.dtype))
 
 
 def conjugate(q: Quaternions) -> Quaternions:
@@ -32,7 +32,7 @@ def conjugate(q: Quaternions) -> Quaternions:
 def matrix(q: Quaternions) -> Matrices:
     """Return rotation matrices of unit quaternions, shape [..., 3, 3]."""
     table, identity = _entries(q.device, q.dtype)
-    return (_mapped(_products(q, q), table) + identity).unflatten(-1, (3, 3))
+    return (_map(_products(q, q), table) + identity).unflatten(-1, (3, 3))
 
 
 def matrix_gradient(q: Quaternions, gradient: Matrices) -> Quaternions:
@@ -47,10 +47,10 @@ def rotate_rows(rows: Rows, matrix: Matrices) -> Rows:
 
     On a GPU this avoids a matrix product, which may be rounded to ten bits (TF32) if the user allows it.
     """
-    return _mapped(rows, matrix)
+    return _map(rows, matrix)
 
 
-def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
+def _map(rows: Tensor, matrix: Tensor) -> Tensor:
     """Return rows @ matrix in full precision on every device."""
     if rows.device.type == "cpu":  # matrix products are exact there, and fastest
         return torch.bmm(rows, matrix) if rows.ndim == matrix.ndim == 3 else rows @ matrix

@@ -33,7 +33,7 @@ from neurodyn.multibody.drives.actuators import (
     DriveEffects,
     DrivenMotion,
     Transmission,
-    damped,
+    damp_implicitly,
     require_placed,
     share_within,
     transmission_of,
@@ -320,7 +320,7 @@ class Engine:
         touching = {} if self._contact is None else self._contact.forces(contacts)
         free = self._accelerations(scope, tree, motions, q, qd, torque, _merged(external, touching))
         if drives.implicit and not (self._contact is not None and self._contact.constrains_joints):
-            free = damped(TreeInertia(tree, link_poses(tree, motions)), free, {}, drives.implicit, self._dt)
+            free = damp_implicitly(TreeInertia(tree, link_poses(tree, motions)), free, {}, drives.implicit, self._dt)
         free = with_inertia(moving, tendons, free, tree.centripetal(q, qd), free_armature(tree, q))
         acceleration = [
             scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, free, strict=True)

@@ -16,7 +16,7 @@ with the shortest time constant T. The memory starts at zero. A delayed input co
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from neurodyn.core.description.blueprint import Augmentation, Blueprint, aged
+from neurodyn.core.description.blueprint import Augmentation, Blueprint, split_age
 from neurodyn.core.errors import InputError, among
 from neurodyn.multibody.network import network_loop
 from neurodyn.multibody.structures import FORMS, ActingNetwork, AddedInertia
@@ -217,5 +217,5 @@ def _parse(name: str) -> tuple[Callable[[Scalar], Scalar], str, float]:
     """Return the function, the quantity and the age that an input names."""
     for function, apply in _DERIVED.items():
         if name.startswith(f"{function}(") and name.endswith(")"):
-            return apply, *aged(name[len(function) + 1 : -1])
-    return lambda value: value, *aged(name)
+            return apply, *split_age(name[len(function) + 1 : -1])
+    return lambda value: value, *split_age(name)

@@ -42,7 +42,7 @@ from neurodyn.dynamics.capture import (
     restored_tree,
     saved_tree,
 )
-from neurodyn.dynamics.control import pushed
+from neurodyn.dynamics.control import push
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.disturbances import Disturbances, DisturbedState
@@ -373,7 +373,7 @@ class PolicyEnvironment(VecEnv):
         self._captured = None  # its buffers hold the earlier states
         self._world_reset.prepare()
         self._reset_worlds(every)
-        self._sums = self._sums.restarted()
+        self._sums = self._sums.restart()
         return self._see(every)
 
     def _sent(self, actions: Tensor) -> Tensor:
@@ -531,7 +531,7 @@ class PolicyEnvironment(VecEnv):
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self._robots.disturbed, self._generator)
         current = self._worlds_state
-        state = pushed(self.dynamics.spec, current.state, change)
+        state = push(self.dynamics.spec, current.state, change)
         self._worlds_state = replace(current, state=state, now=self._frames.quantities(state, None, current.torque))
 
     def _terms_of(self, end: FrameEnd) -> Tensor:

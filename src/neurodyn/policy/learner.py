@@ -257,7 +257,7 @@ class PolicyLearner(Learner):
 
     def metrics(self, loop: LoopView, validation: Validation | None) -> dict[str, Any]:
         """Return the metrics of an update."""
-        train_state, ended = loop.state, Episodes.joined(current_ranks().gather(self._world.collect()))
+        train_state, ended = loop.state, Episodes.concatenate(current_ranks().gather(self._world.collect()))
         count = len(ended.returns)
         parts = {
             "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,

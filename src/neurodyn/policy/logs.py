@@ -28,7 +28,7 @@ from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
 from neurodyn.control.starts import home_ground, plausible_starts
-from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, episode_bounds, judge, measured, require_fit
+from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, add_noise, episode_bounds, judge, require_fit
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import from_dict, read_config, to_dict
 from neurodyn.core.description.spec import Channel, StateSpec
@@ -44,7 +44,7 @@ from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter, require_store_name
 from neurodyn.dynamics.batch import Control, State, Step
-from neurodyn.dynamics.control import frame_torque, pushed
+from neurodyn.dynamics.control import frame_torque, push
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import Behaviour, Excitation, behaviour, common_task, load_policy
@@ -258,7 +258,7 @@ def record_log(
         written, outcomes = _record_robot(plan, dynamics, path, header, transitions, resume=resume)
     else:
         written, outcomes = _record_batches(plan, path, header, transitions, worlds)
-    every = EpisodeOutcomes.joined(list(outcomes.values()))
+    every = EpisodeOutcomes.concatenate(list(outcomes.values()))
     return LogSummary(
         path=str(path),
         transitions=written,
@@ -296,7 +296,9 @@ class _Plan:
 
     def outcomes(self, ended: list[list[EpisodeOutcomes]]) -> dict[str, EpisodeOutcomes]:
         """Return the outcomes by behaviour, without behaviours that have none."""
-        return {b.name: EpisodeOutcomes.joined(parts) for b, parts in zip(self.behaviours, ended, strict=True) if parts}
+        return {
+            b.name: EpisodeOutcomes.concatenate(parts) for b, parts in zip(self.behaviours, ended, strict=True) if parts
+        }
 
 
 def _record_batches(
@@ -454,7 +456,7 @@ class _Batch:
             if jolts.pushes and self._measured and self._robot is None:
                 jolted, change = jolts.push(jolted, None, drawing)
             if change is not None:
-                state = pushed(self._dynamics.spec, state, change)
+                state = push(self._dynamics.spec, state, change)
                 now = self._quantities(state, None, torque)
             shown, seen = self._seen(state, now, None if change is not None else step, torque)
             self._count(frame, end, state)
@@ -529,7 +531,7 @@ class _Batch:
         self, state: State, now: Quantities, step: Step | None, torque: Tensor | None
     ) -> tuple[State, Quantities]:
         """Return a state and its quantities with measurement noise."""
-        shown = measured(self._dynamics.spec, state, self._measurement, self._generator)
+        shown = add_noise(self._dynamics.spec, state, self._measurement, self._generator)
         return shown, now if shown is state else self._quantities(shown, step, torque)
 
     def _act(self, observation: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from neurodyn.control.starts import Starts, widened
+from neurodyn.control.starts import Starts, widen_rows
 from neurodyn.dynamics.batch import State, present_state
 from neurodyn.dynamics.capture import copied, restored_tree, saved_tree, write
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics
@@ -84,7 +84,7 @@ class StateReset(WorldReset):
         """Reset the worlds where `done` is true."""
         if self._on_demand:
             rows = done.nonzero()[:, 0]
-            context = widened(self._starts.draw(len(rows)), rows, self._worlds)
+            context = widen_rows(self._starts.draw(len(rows)), rows, self._worlds)
         else:
             assert self._pool is not None
             context = self._pool.rows(self._next_rows(done, self._pool.worlds))

@@ -19,7 +19,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.description.parameter import CONFIDENCE, Bounds, select_parameters
-from neurodyn.core.description.randomisation import RandomisedQuantity, changed, is_run, randomised_quantities
+from neurodyn.core.description.randomisation import RandomisedQuantity, apply_change, is_run, randomised_quantities
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 
@@ -63,7 +63,7 @@ class IndependentDraws:
         for one in self.draws:
             number = _drawn(one, worlds, generator)
             declared = self.declared[len(columns) : len(columns) + len(one.names)]
-            values = [changed(one.change, value, number) for value in declared]
+            values = [apply_change(one.change, value, number) for value in declared]
             columns += _in_one(values, declared, generator) if one.one else values
         return torch.stack(columns, 1)
 

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.control.planning.ilqr import expand, rolled
+from neurodyn.control.planning.ilqr import expand, roll_out
 from neurodyn.control.planning.optimiser import PLANNERS, Imagination
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.planning.settings import PlannerSettings
@@ -50,7 +50,7 @@ def mass(*x: float) -> State:
 
 def gradient_of(at: Imagination, plans: torch.Tensor) -> torch.Tensor:
     """Return the gradient of returns by actions that an expansion says, by going backward through it."""
-    path, _ = rolled(at, plans)
+    path, _ = roll_out(at, plans)
     found = expand(at.frames, path, at.value)
     n = found.motion.shape[2]
     slope, gradients = found.end_gradient, []

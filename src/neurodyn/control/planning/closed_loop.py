@@ -24,7 +24,7 @@ from neurodyn.control.task_frames import (
     MeasurementNoise,
     TaskFrames,
     WorldsState,
-    measured,
+    add_noise,
     require_fit,
 )
 from neurodyn.core.artifacts import write_text
@@ -180,13 +180,13 @@ def run(
             robot.stop()
     else:
         runs = [_run(planner, name, plant, episodes, seed, noise, delay, length)]
-    path = _joined([one.path for one in runs])
+    path = _concatenate([one.path for one in runs])
     timed = torch.tensor([row for one in runs for row in one.costs[_WARM_UP:] or one.costs], dtype=torch.float64)
     spent = timed[:, 0] * 1e3
     result = ControlResult(
         task=task.name, planner=name, settings=to_dict(planner.settings), model=model.name, plant=plant.name, seed=seed,
         delay=delay, noise=to_dict(noise),
-        result=EpisodeOutcomes.joined([one.outcome for one in runs]).returns_in(plant.name),
+        result=EpisodeOutcomes.concatenate([one.outcome for one in runs]).returns_in(plant.name),
         decision_ms=float(spent.mean()), decision_ms_95=float(spent.quantile(0.95)),
         frame_ms=1e3 * plant.dynamics.spec.dt, model_frames=float(timed[:, 1].mean()),
         gradient_frames=float(timed[:, 2].mean()), fallbacks=planner.fallbacks - fallbacks,
@@ -221,7 +221,7 @@ def _run(
     planner.reset()
     for number in tracked(range(length)):
         began, spent = time.process_time(), replace(planner.spent)
-        planner.act(measured(plant.dynamics.spec, current.state, noise, generator), current.memory)
+        planner.act(add_noise(plant.dynamics.spec, current.state, noise, generator), current.memory)
         if not restarted:  # restarted worlds take the iterations of a first decision
             times.append((time.process_time() - began, planner.spent.frames - spent.frames,
                           planner.spent.gradients - spent.gradients))  # fmt: skip
@@ -250,7 +250,7 @@ def _run(
         if restarted:
             planner.restart(ended)
             pending = [action.masked_fill(ended[:, None], 0.0) for action in pending]
-        current = _restarted(current, context, start, ~tally.running, loop)
+        current = _restart(current, context, start, ~tally.running, loop)
     path = Path(
         Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
         torch.stack(controls, 1), torch.stack(running, 1),
@@ -258,7 +258,7 @@ def _run(
     return _Executed(tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times])
 
 
-def _joined(paths: list[Path]) -> Path:
+def _concatenate(paths: list[Path]) -> Path:
     """Return paths of several lengths as one; the shorter ones stand still at their end."""
     if len(paths) == 1:
         return paths[0]
@@ -295,7 +295,7 @@ def _target(task: Task, before: WorldsState, action: Tensor) -> Tensor | None:
     return task.control(action.clamp(-task.limit, task.limit), before.now, before.memory).target
 
 
-def _restarted(
+def _restart(
     current: WorldsState, context: State | Window, start: tuple[State, Memory], ended: Tensor, loop: TaskFrames
 ) -> WorldsState:
     """Put worlds whose episode ended back to their start, so that their state stays valid."""

@@ -89,7 +89,7 @@ def expand(frames: TaskFrames, path: list[ExpandedFrame], value: Callable[[Tenso
     moved = torch.cat([step.A + step.B @ by_state, step.B @ by_action], -1)
     weight = torch.cat([f.weight * f.counts for f in path]).to(moved.dtype)
     gradient, curvature = _rewards(frames, after, torque, memory, action)
-    motion, carried = _augmented(moved, action.shape[1])
+    motion, carried = _augment(moved, action.shape[1])
     gradient = weight[:, None] * (carried.mT @ gradient[..., None])[..., 0]
     curvature = weight[:, None, None] * (carried.mT @ curvature @ carried)
     ends, bends = _end(frames, path[-1], value)
@@ -107,7 +107,7 @@ def _controls(
     shift = state.q.new_zeros(state.worlds, 2 * spec.nv).requires_grad_()
     given = action.detach().clone().requires_grad_()
     with torch.enable_grad():
-        displaced = _displaced(frames, state, shift)
+        displaced = _displace(frames, state, shift)
         control = frames.task.control(given, frames.quantities(displaced, None, before), memory)
         if spec.control_kind == "torque":
             torque = frame_torque(spec, displaced, control)
@@ -128,7 +128,7 @@ def _rewards(frames: TaskFrames, after: State, torque: Tensor, memory: Memory, a
 
     def reward(row: Tensor, shift: Tensor) -> Tensor:
         moved, last, by = shift.split((2 * spec.nv, width, width), -1)
-        displaced, wide = Step(_displaced(frames, after.rows(row), moved)), _rows(memory, row, last)
+        displaced, wide = Step(_displace(frames, after.rows(row), moved)), _rows(memory, row, last)
         given = torque[row] if spec.control_kind == "torque" else None
         now = frames.quantities(displaced.state, displaced, given)
         return judge(frames.task, frames.bounds, displaced, now, wide, action[row] + by).reward
@@ -145,7 +145,7 @@ def _end(frames: TaskFrames, last: ExpandedFrame, value: Callable[[Tensor], Tens
     critic = value
 
     def worth(row: Tensor, shift: Tensor) -> Tensor:
-        displaced = _displaced(frames, worlds_state.state.rows(row), shift[:, : 2 * spec.nv])
+        displaced = _displace(frames, worlds_state.state.rows(row), shift[:, : 2 * spec.nv])
         now = frames.quantities(displaced, None, None if worlds_state.torque is None else worlds_state.torque[row])
         return critic(frames.task.observe(now, _rows(worlds_state.memory, row, shift[:, 2 * spec.nv :])))
 
@@ -180,7 +180,7 @@ def _quadratic(
     return torch.where(centre[0].isfinite(), centre[0], 0.0), _positive(-0.5 * (hessian + hessian.mT))
 
 
-def _augmented(moved: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def _augment(moved: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Return F, and the Jacobian of (next displacement, previous action, action) by (z, change of the action)."""
     rows, size, _ = moved.shape
     n = size + width
@@ -201,7 +201,7 @@ def _positive(matrix: Tensor) -> Tensor:
     return vectors @ (values.clamp_min(0.0)[..., None] * vectors.mT)
 
 
-def _displaced(frames: TaskFrames, state: State, shift: Tensor) -> State:
+def _displace(frames: TaskFrames, state: State, shift: Tensor) -> State:
     along, faster = shift.chunk(2, -1)
     return replace(state, q=displace(frames.dynamics.spec, state.q, along), qd=state.qd + faster)
 
@@ -262,11 +262,11 @@ class Ilqr(PlanOptimiser):
         record = plans.new_full((rows,), -math.inf)
         weight = plans.new_full((rows,), _FIRST)
         for _ in range(settings.first_iterations if first else settings.iterations):
-            path, returns = rolled(imagination, plans)
+            path, returns = roll_out(imagination, plans)
             record = returns.flatten()
             expansion = expand(imagination.frames, path, imagination.value)
             open_loop, feedback = policy_of(expansion, path, weight, imagination)
-            plans, record, better = self._stepped(imagination, plans, record, path, open_loop, feedback)
+            plans, record, better = self._search(imagination, plans, record, path, open_loop, feedback)
             weight = torch.where(better, weight / _FACTOR, weight * _FACTOR).clamp(_LEAST, _MOST)
         return best(record.view(plans.shape[:2]), plans)
 
@@ -279,7 +279,7 @@ class Ilqr(PlanOptimiser):
         return (plan[:, None] + settings.noise * limit * drawn).clamp(-limit, limit)
 
     @staticmethod
-    def _stepped(
+    def _search(
         imagination: Imagination,
         plans: Tensor,
         record: Tensor,
@@ -314,7 +314,7 @@ class Ilqr(PlanOptimiser):
         return kept.view_as(plans), torch.where(better, gained, record), better
 
 
-def rolled(imagination: Imagination, plans: Tensor) -> tuple[list[ExpandedFrame], Tensor]:
+def roll_out(imagination: Imagination, plans: Tensor) -> tuple[list[ExpandedFrame], Tensor]:
     """Roll plans out; return their frames and their returns, shape [worlds, candidates].
 
     Args:
@@ -351,7 +351,7 @@ def policy_of(
         damped = motion[..., n:].mT @ (weight[:, None, None] * eye) @ motion
         q = gradient + (motion.mT @ slope[..., None])[..., 0]
         steered = whole[:, n:] + damped
-        solved = _solved(steered[..., n:], torch.cat([q[:, n:, None], -steered[..., :n]], -1))
+        solved = _solve(steered[..., n:], torch.cat([q[:, n:, None], -steered[..., :n]], -1))
         change, gain = solved[..., 0], solved[..., 1:]
         action = path[frame].action
         within = (action + change).clamp(-limit, limit) - action
@@ -367,7 +367,7 @@ def policy_of(
     return torch.stack(changes[::-1]), torch.stack(feedbacks[::-1])
 
 
-def _solved(matrix: Tensor, right: Tensor) -> Tensor:
+def _solve(matrix: Tensor, right: Tensor) -> Tensor:
     """Solve positive definite systems; zero where a matrix is singular or not finite."""
     size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)

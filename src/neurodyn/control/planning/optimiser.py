@@ -150,7 +150,7 @@ class Roll:
         after, step, end = imagination.frames.frame(
             self.worlds_state, action, imagination.generator, tracked=self._tracked
         )
-        gain = self._added(self._earned(step, end)[None], end.failed[None], after)[0]
+        gain = self._contributions(self._penalise(step, end)[None], end.failed[None], after)[0]
         # Ended candidates stay at their start: their values no longer count, but must stay finite.
         self.worlds_state = replace(after, state=after.state.where(self.alive, self._first))
         return gain
@@ -175,11 +175,11 @@ class Roll:
             imagination.frames.task, imagination.frames.bounds, steps, now, Memory.joined(before), torch.cat(acted)
         )
         shape = len(acted), -1
-        return self._added(
-            self._earned(steps, end).unflatten(0, shape), end.failed.unflatten(0, shape), self.worlds_state
+        return self._contributions(
+            self._penalise(steps, end).unflatten(0, shape), end.failed.unflatten(0, shape), self.worlds_state
         )
 
-    def _earned(self, step: Step, end: FrameEnd) -> Tensor:
+    def _penalise(self, step: Step, end: FrameEnd) -> Tensor:
         """Return rewards less the penalty, shape [rows]."""
         imagination, penalty = self._imagination, self._imagination._settings.penalty
         uncertain = imagination.frames.disagreement(step) if penalty > 0 else None
@@ -189,7 +189,7 @@ class Roll:
             end.implausible, 0.0
         )
 
-    def _added(self, earned: Tensor, failed: Tensor, after: WorldsState) -> Tensor:
+    def _contributions(self, earned: Tensor, failed: Tensor, after: WorldsState) -> Tensor:
         """Return the contributions of frames to the return, shape [frames, rows], from their rewards and failures."""
         imagination, settings, gains = self._imagination, self._imagination._settings, []
         for gain, fails in zip(earned, failed, strict=True):

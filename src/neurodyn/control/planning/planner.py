@@ -173,8 +173,8 @@ class Planner:
         """
         self._history.add(state, self._torque)
         now = self._frames.quantities(state, None, self._last_torque(state))
-        self._memory = self._remembered(now) if memory is None else memory
-        plan = self._shifted(state)
+        self._memory = self._own_memory(now) if memory is None else memory
+        plan = self._shift(state)
         if self._pending is None and self.delay:  # nothing acts before the first decision takes effect
             self._pending = plan.new_zeros(len(plan), self.delay, plan.shape[2])
         better = torch.empty_like(plan)
@@ -186,7 +186,7 @@ class Planner:
         self._plan = torch.where(finite[:, None, None], better, plan)
         self.decided = self._plan[:, self.delay].clamp(-self.task.limit, self.task.limit)
         self.action = self._acting(self.decided)
-        self._torque = self._logged(state, self.task.control(self.action, now, self._memory))
+        self._torque = self._log_row(state, self.task.control(self.action, now, self._memory))
         return self.task.control(self.decided, now, self._memory)
 
     @property
@@ -207,12 +207,12 @@ class Planner:
         """
         if self._plan is None:
             return
-        self._plan, self._torque = _cleared(self._plan, mask), _cleared(self._torque, mask)
-        self._pending = _cleared(self._pending, mask)
-        self.decided, self.action = _cleared(self.decided, mask), _cleared(self.action, mask)
+        self._plan, self._torque = _clear(self._plan, mask), _clear(self._torque, mask)
+        self._pending = _clear(self._pending, mask)
+        self.decided, self.action = _clear(self.decided, mask), _clear(self.action, mask)
         self._history.restart(mask)
 
-    def _remembered(self, now: Quantities) -> Memory:
+    def _own_memory(self, now: Quantities) -> Memory:
         """Return the planner's own task memory of worlds in `now`."""
         if self._memory is None or self.action is None:
             return self.task.begin(now, self._generator)
@@ -231,7 +231,7 @@ class Planner:
             return self._frames.no_torque(state)
         return self._torque
 
-    def _shifted(self, state: State) -> Tensor:
+    def _shift(self, state: State) -> Tensor:
         """Return the last plan shifted by one frame, with its last action repeated; zeros at first."""
         if self._plan is None:
             return state.q.new_zeros(state.worlds, self.settings.horizon, len(self.task.actions))
@@ -245,7 +245,7 @@ class Planner:
         self._pending = torch.cat([self._pending[:, 1:], decided[:, None]], 1)
         return acting
 
-    def _logged(self, state: State, control: Control) -> Tensor:
+    def _log_row(self, state: State, control: Control) -> Tensor:
         """Return the control of the frame in the form of the model's history."""
         if self.model.spec.control_kind == "torque":
             return frame_torque(self.model.spec, state, control)
@@ -253,6 +253,6 @@ class Planner:
         return control.target
 
 
-def _cleared(values: Tensor | None, mask: Tensor) -> Tensor | None:
+def _clear(values: Tensor | None, mask: Tensor) -> Tensor | None:
     """Return values with zeros in some worlds."""
     return None if values is None else values.masked_fill(mask.view(-1, *[1] * (values.ndim - 1)), 0.0)

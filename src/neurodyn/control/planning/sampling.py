@@ -207,18 +207,18 @@ class Gradient(PlanOptimiser):
         moments = torch.zeros(2, *plans.shape, dtype=plan.dtype, device=plan.device)
         steps = settings.first_steps if first else settings.steps
         for number in range(1, steps + 1):
-            returns, gradient = self._differentiated(imagination, plans)
+            returns, gradient = self._differentiate(imagination, plans)
             better = returns > record
             record, best_plans = (
                 torch.where(better, returns, record),
                 torch.where(better[..., None, None], plans, best_plans),
             )
-            plans = self._moved(plans, gradient, moments, number, settings.rate * limit).clamp(-limit, limit)
+            plans = self._ascend(plans, gradient, moments, number, settings.rate * limit).clamp(-limit, limit)
         returns = imagination.returns(plans)
         better = returns > record
         return best(torch.where(better, returns, record), torch.where(better[..., None, None], plans, best_plans))
 
-    def _differentiated(self, imagination: Imagination, plans: Tensor) -> tuple[Tensor, Tensor]:
+    def _differentiate(self, imagination: Imagination, plans: Tensor) -> tuple[Tensor, Tensor]:
         """Return returns and clipped gradients; zero where they are not finite."""
         with torch.enable_grad():
             given = plans.detach().requires_grad_()
@@ -231,7 +231,7 @@ class Gradient(PlanOptimiser):
         return returns.detach(), gradient * (self.settings.clip / norm.clamp_min(self.settings.clip))
 
     @staticmethod
-    def _moved(plans: Tensor, gradient: Tensor, moments: Tensor, number: int, rate: float) -> Tensor:
+    def _ascend(plans: Tensor, gradient: Tensor, moments: Tensor, number: int, rate: float) -> Tensor:
         """Return plans after an ascent step of Adam (Kingma and Ba, ICLR 2015)."""
         for moment, value, decay in zip(moments, (gradient, gradient.square()), _DECAYS, strict=True):
             moment.lerp_(value, 1 - decay)

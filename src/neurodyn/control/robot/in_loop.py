@@ -72,7 +72,7 @@ class RobotLog:
             InputError: The existing log has other columns.
         """
         spec = self._spec
-        state = [f"{kind}.{name}" for kind, names in _named(spec).items() for name in names]
+        state = [f"{kind}.{name}" for kind, names in _columns(spec).items() for name in names]
         head = ["episode", "time", *state, *others]
         if self._file is None:
             self._open(head)
@@ -125,7 +125,7 @@ class RobotLog:
         self.episode = int(last) if last.isdigit() else -1
 
 
-def _named(spec: StateSpec) -> dict[str, tuple[str, ...]]:
+def _columns(spec: StateSpec) -> dict[str, tuple[str, ...]]:
     return {"q": spec.q_names, "qd": spec.qd_names, "control": spec.controls}
 
 
@@ -172,7 +172,7 @@ class RobotLimits:
         command: Lower and upper bounds of torques [N m or N] or targets [rad or m], shape [nu, 2]; commands are
             clipped.
         bounds: States beyond which the robot is stopped and the episode fails: the declared `range`, and joint limits
-            widened by half (`robots.plausible`).
+            widen_rows by half (`robots.plausible`).
     """
 
     command: Tensor
@@ -266,7 +266,7 @@ class RobotDynamics(Dynamics):
             )
 
     @cached_property
-    def _declared(self) -> Dynamics | None:
+    def _simulation(self) -> Dynamics | None:
         """Simulator of the declaration, which provides the base's centre of mass and the contact points."""
         assert self.robot is not None
         if not self.spec.floating or not self.robot.asset:
@@ -276,17 +276,17 @@ class RobotDynamics(Dynamics):
     @property
     def base_com(self) -> Tensor | None:
         """Centre of mass of a floating base as declared, in the base frame [m], shape [3]."""
-        return None if self._declared is None else getattr(self._declared, "base_com", None)
+        return None if self._simulation is None else getattr(self._simulation, "base_com", None)
 
     @property
     def contact_points(self):  # noqa: ANN201
         """Contact points of the declared robot, measured against the ground."""
-        return None if self._declared is None else self._declared.contact_points
+        return None if self._simulation is None else self._simulation.contact_points
 
     @property
     def home(self) -> Environment:
         """The default environment."""
-        return Environment() if self._declared is None else self._declared.resolve_environment(None)
+        return Environment() if self._simulation is None else self._simulation.resolve_environment(None)
 
     def start(self) -> State:
         """Move the robot to the start of an episode, and return its state there.
@@ -309,7 +309,7 @@ class RobotDynamics(Dynamics):
             for name in self._others for k in range(len(seen.values[name]))
         ]  # fmt: skip
         self._log.begin(names)
-        return self._measured(seen)
+        return self._read(seen)
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return None: the robot is where `start` moved it."""
@@ -333,7 +333,7 @@ class RobotDynamics(Dynamics):
         self._frame += 1
         before, measured = self._clock, state
         for _ in range(self._repeats):
-            measured = self._measured(self.process.command(sent))
+            measured = self._read(self.process.command(sent))
             if bool(self.limits.bounds.outside(measured.q, measured.qd)):
                 self.stop()
                 self._rests = True
@@ -381,20 +381,20 @@ class RobotDynamics(Dynamics):
         self._log.write(time, q, qd, command, others)
         self._unlogged = False
 
-    def _measured(self, seen: Observation) -> State:
+    def _read(self, seen: Observation) -> State:
         """Return a measured state, with estimates of velocities that the robot leaves out."""
         values, spec, settings = seen.values, self.spec, self.process.settings
         self._clock = seen.clock
-        q = self._checked(values, "q", len(spec.q_names))
+        q = self._check(values, "q", len(spec.q_names))
         clock = seen.clock - self._begun if settings.realtime else self._ticks / settings.rate
         self._ticks += 1
-        time = self._checked(values, "time", 1)[0] if "time" in values else clock
+        time = self._check(values, "time", 1)[0] if "time" in values else clock
         others = [value for name in self._others for value in values.get(name, ())]
-        qd = self._checked(values, "qd", len(spec.qd_names)) if "qd" in values else self._differences(time, q)
+        qd = self._check(values, "qd", len(spec.qd_names)) if "qd" in values else self._differences(time, q)
         self._seen, self._late, self._unlogged = (time, q, qd, others), seen.late, True
         return State(torch.tensor([q], dtype=torch.float32), torch.tensor([qd], dtype=torch.float32))
 
-    def _checked(self, values: dict[str, list[float]], name: str, width: int) -> list[float]:
+    def _check(self, values: dict[str, list[float]], name: str, width: int) -> list[float]:
         """Return measured values if their number is right and all are finite; else stop the robot."""
         numbers = values.get(name)
         wrong = None

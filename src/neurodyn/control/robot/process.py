@@ -105,7 +105,7 @@ class RobotProcess:
 
     def reset(self) -> Observation:
         """Move the robot to the start of an episode, and return its measurement there."""
-        return self._observed({"do": "reset"}, self.settings.reset_seconds + self.settings.patience, "reset()")
+        return self._observe({"do": "reset"}, self.settings.reset_seconds + self.settings.patience, "reset()")
 
     def command(self, values: Sequence[float]) -> Observation:
         """Command torques or targets, shape [nu], and return the measurement a frame later.
@@ -114,7 +114,7 @@ class RobotProcess:
             RobotStoppedError: The robot's class raised or hung, or no command came in time.
         """
         limit = 2.0 * self.settings.patience + 1.0 / self.settings.rate
-        return self._observed({"do": "command", "values": list(values)}, limit, "command() and observe()")
+        return self._observe({"do": "command", "values": list(values)}, limit, "command() and observe()")
 
     def stop(self) -> None:
         """Make the robot safe, and wait until it is. Earlier answers are dropped."""
@@ -137,7 +137,7 @@ class RobotProcess:
     ) -> None:
         self.close()
 
-    def _observed(self, order: dict[str, Any], limit: float, what: str) -> Observation:
+    def _observe(self, order: dict[str, Any], limit: float, what: str) -> Observation:
         if self._process.poll() is not None and self._answers.empty():
             raise RobotStoppedError(f"{self.name}: its process has ended; start again")
         self._send(order)

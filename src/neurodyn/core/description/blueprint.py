@@ -89,7 +89,7 @@ class Augmentation(Config, frozen=True):
         require_activation(self.activation, "value")
         self._require_structure()
         for name in self.inputs:
-            aged(name.removesuffix(")"))
+            split_age(name.removesuffix(")"))
         for what, names in (("input_scale", self.inputs), ("output_scale", self.quantities)):
             scales = getattr(self, what)
             fine = len(scales) in (0, len(names)) and all(0 < abs(s) < math.inf for s in scales)
@@ -126,7 +126,7 @@ class Augmentation(Config, frozen=True):
         return sum(b * (a + 1) for a, b in zip(self.widths, self.widths[1:], strict=False))
 
 
-def aged(name: str) -> tuple[str, float]:
+def split_age(name: str) -> tuple[str, float]:
     """Split an input into quantity and age [s]: "qd.elbow@0.01" is a velocity 10 ms ago."""
     quantity, at, text = name.partition("@")
     if not at:

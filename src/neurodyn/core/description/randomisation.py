@@ -171,7 +171,7 @@ def _require_possible(
     ends = draw.values or (draw.lower, draw.upper)
     for name in draw.names:
         bound = least.get(name)
-        value = min(changed(draw.change, nominal[name], end) for end in ends)
+        value = min(apply_change(draw.change, nominal[name], end) for end in ends)
         if bound is not None and value < bound:
             raise InputError(f"randomise {text!r}: {name} would be {value:g}; valid: at least {bound:g}")
     if draw.change == "scale" and all(nominal[name] == 0.0 for name in draw.names):
@@ -187,7 +187,7 @@ def _require_once(found: Sequence[RandomisedQuantity], *, by_way: bool) -> None:
             raise InputError(f"randomise: {way[0]} is drawn twice; valid: each quantity once")
 
 
-def changed(change: Change, nominal: float, number: Any) -> Any:
+def apply_change(change: Change, nominal: float, number: Any) -> Any:
     """Apply a drawn number to a quantity's nominal value; a tensor of draws gives a tensor of values."""
     if change == "set":
         return number

@@ -88,7 +88,7 @@ class HasQuantities:
 
     def with_quantities(self, named: Mapping[str, float]) -> Self:
         """Return a copy with other values of its quantities, all of which are given."""
-        return _replaced(self, {path: named[name] for name, path in self.paths().items()})
+        return _replace(self, {path: named[name] for name, path in self.paths().items()})
 
 
 def _at(value: Any, path: Path) -> Any:
@@ -97,11 +97,11 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
-def _replaced(value: Any, changes: Mapping[Path, float]) -> Any:
+def _replace(value: Any, changes: Mapping[Path, float]) -> Any:
     inner: dict[Any, dict[Path, float]] = {}
     for (key, *rest), number in changes.items():
         inner.setdefault(key, {})[tuple(rest)] = number
-    parts = {key: own[()] if () in own else _replaced(_at(value, (key,)), own) for key, own in inner.items()}
+    parts = {key: own[()] if () in own else _replace(_at(value, (key,)), own) for key, own in inner.items()}
     if isinstance(value, tuple):
         return tuple(parts.get(index, old) for index, old in enumerate(value))
     return value | parts if isinstance(value, dict) else msgspec.structs.replace(value, **parts)

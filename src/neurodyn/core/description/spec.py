@@ -346,7 +346,7 @@ class StateSpec(Config, HasJoints, frozen=True):
             ("control_kind", self.control_kind, other.control_kind),
         ):
             if mine != theirs and (mine or what != "contacts"):
-                found.append(f"{what}: {_shown(theirs)} instead of {_shown(mine)}")
+                found.append(f"{what}: {_show(theirs)} instead of {_show(mine)}")
         if abs(self.dt - other.dt) > 1e-6 * self.dt:
             found.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")
         return found
@@ -356,7 +356,7 @@ class StateSpec(Config, HasJoints, frozen=True):
         return msgspec.structs.replace(self, context=frames)
 
 
-def _shown(given: "str | tuple[Channel | str, ...]") -> str:
+def _show(given: "str | tuple[Channel | str, ...]") -> str:
     if isinstance(given, str):
         return given
     return str([item.name if isinstance(item, Channel) else item for item in given])

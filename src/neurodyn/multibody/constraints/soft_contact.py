@@ -16,7 +16,7 @@ from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPo
 from neurodyn.multibody.constraints.shape_contacts import Cones, SurfaceContacts
 from neurodyn.multibody.constraints.solver import constraint_loop
 from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, ContactPush, Contacts
-from neurodyn.multibody.drives.actuators import damped
+from neurodyn.multibody.drives.actuators import damp_implicitly
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.passive import damping_slope, free_armature
 from neurodyn.multibody.points import PointContact
@@ -459,4 +459,4 @@ def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -
     rows = contacts.implicit
     if tree.mechanism.constraints.implicit is True:
         rows = without_lone(tree, rows)
-    return damped(inertia, acceleration, damping, rows, contacts.dt)
+    return damp_implicitly(inertia, acceleration, damping, rows, contacts.dt)

@@ -248,7 +248,7 @@ def share_within(limits: tuple[float, float], forces: Sequence[Any]) -> Any:
     return select_less(total, lower, lower / divisor, select_less(upper, total, upper / divisor, 1.0))
 
 
-def damped(
+def damp_implicitly(
     inertia: TreeInertia, acceleration: list[Any], joints: Mapping[int, Any], rows: Sequence[ImplicitRow], step: Any
 ) -> list[Any]:
     """Return accelerations over a step of length `step` [s] with damping implicit in the velocity.

@@ -110,13 +110,13 @@ def drive_torque(
     if drive.command_range is not UNSET:
         command = _within(command, drive.command_range)
     if drive.state is not UNSET:
-        command = _activated(drive.state, number, _Slot(f"{name} state", memory, joint), command, step)
+        command = _activation(drive.state, number, _Slot(f"{name} state", memory, joint), command, step)
     if joint.period is not None:
         command = q + _within_turn(command - q, joint.period)
     torque = number("gain") * law.torque(number, command, q, qd)
     if drive.updates is not UNSET:
-        torque = _held(name, torque, memory, substeps, drive.updates)
-    free, torque = torque, _saturated(drive, number, torque, qd)
+        torque = _hold(name, torque, memory, substeps, drive.updates)
+    free, torque = torque, _saturate(drive, number, torque, qd)
     if drive.force_range is not UNSET:
         torque = _within(torque, drive.force_range)
     damping: Any = 0.0
@@ -132,7 +132,7 @@ def drive_torque(
     return DriveForce(motor.moved(torque, step)) if drive.elastic else DriveForce(torque, damping)
 
 
-def _held(name: str, torque: Any, memory: StepMemory, substeps: int, updates: int) -> Any:
+def _hold(name: str, torque: Any, memory: StepMemory, substeps: int, updates: int) -> Any:
     """Return the torque of a law that is evaluated `updates` times per frame of `substeps` steps, and held."""
     if substeps % updates:
         raise InputError(
@@ -161,7 +161,7 @@ class _Slot:
     joint: DrivenJoint
 
 
-def _activated(state: DriveState, number: Number, slot: _Slot, command: Any, step: float) -> Any:
+def _activation(state: DriveState, number: Number, slot: _Slot, command: Any, step: float) -> Any:
     """Return an actuator's state in a step, and keep its next value."""
     now = slot.memory.recall(slot.name, 0.0)
     if state.kind == "integrator":
@@ -215,7 +215,7 @@ class _Motor:
         return stiffness * twist + slope * after
 
 
-def _saturated(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:
+def _saturate(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:
     if drive.effort_limit is None and drive.saturation_effort is None:
         return torque
     most = None if drive.effort_limit is None else number("effort_limit")
@@ -255,7 +255,7 @@ def muscle_damping(number: Number, command: Any, q: Any, qd: Any) -> Any:
 DRIVE_KINDS.add("muscle", replace(DRIVE_KINDS["muscle"], torque=muscle_force, damping=muscle_damping), replace=True)
 
 
-def _normalised(number: Number, q: Any) -> tuple[Any, Any]:
+def _normalised_length(number: Number, q: Any) -> tuple[Any, Any]:
     """Return the normalised length L and the optimal length."""
     least, span = number("muscle.lengths.lower"), number("muscle.spans.lower")
     optimal = (number("muscle.lengths.upper") - least) / (number("muscle.spans.upper") - span)
@@ -264,7 +264,7 @@ def _normalised(number: Number, q: Any) -> tuple[Any, Any]:
 
 def _active(number: Number, q: Any, qd: Any) -> tuple[Any, Any]:
     """Return the force per unit of activation, and its derivative by the rate."""
-    length, optimal = _normalised(number, q)
+    length, optimal = _normalised_length(number, q)
     fastest = number("muscle.speed") * optimal
     rate = qd / fastest
     most = number("muscle.eccentric")
@@ -295,7 +295,7 @@ def _by_length(number: Number, length: Any) -> Any:
 
 def _passive(number: Number, q: Any) -> Any:
     """Return the force without activation: a parabola above the optimal length, then its tangent."""
-    length = _normalised(number, q)[0]
+    length = _normalised_length(number, q)[0]
     half = 0.5 * (1.0 + number("muscle.longest")) - 1.0
     x = maximum(length - 1.0, 0.0) / half
     share = select_less(1.0, x, x - 0.5, 0.5 * x * x)

@@ -62,7 +62,7 @@ class DriveProgram:
         graph = Graph()
         self._inputs = spec.nu + 2 * len(self.joints)
         numbers = graph.inputs("p", len(self.free))
-        self.memory = self._traced(graph, graph.inputs("u", self._inputs), numbers)[1].size
+        self.memory = self._trace(graph, graph.inputs("u", self._inputs), numbers)[1].size
         sizes = ProgramSizes(state=len(self.joints) + self.memory, control=self._inputs, parameters=len(self.free))
         self._program = TracedProgram(sizes, self._step)
         bias = torch.zeros(spec.nq)
@@ -108,10 +108,10 @@ class DriveProgram:
         return after[:, :joints], after[:, joints:] if self.memory else None
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
-        torques, memory = self._traced(inputs.graph, inputs.control, inputs.parameters)
+        torques, memory = self._trace(inputs.graph, inputs.control, inputs.parameters)
         return [*torques, *memory.after()]
 
-    def _traced(self, graph: Graph, control: list[Any], free: Sequence[Any]) -> tuple[list[Scalar], StepMemory]:
+    def _trace(self, graph: Graph, control: list[Any], free: Sequence[Any]) -> tuple[list[Scalar], StepMemory]:
         spec, count = self.spec, len(self.joints)
         memory, torques = StepMemory(graph, count), dict[str, Any]()
         commands, moved, rates = control[: spec.nu], control[spec.nu : spec.nu + count], control[spec.nu + count :]

@@ -23,7 +23,7 @@ from neurodyn.core.errors import notice
 from neurodyn.geometry.launching import (
     Launches,
     OperatorHandle,
-    native_stderr_dropped,
+    drop_native_stderr,
     start_warp,
     takes_operator,
     warp_device,
@@ -380,7 +380,7 @@ class TracedProgram(OperatorHandle):
         if any((which, run.single, run.lanes) in self._cpu for which in (0, 1)):
             return
         kernels = [self.kernel(which, Target("cpu", run.single, run.lanes)) for which in (0, 1)]
-        with native_stderr_dropped(), suppress(Exception):
+        with drop_native_stderr(), suppress(Exception):
             load_side_by_side(kernels)  # `_cpu_launch` compiles what failed once more, and reports it
 
     def _cpu_launch(self, which: int, run: "ProgramRun") -> CpuLaunch:
@@ -389,7 +389,7 @@ class TracedProgram(OperatorHandle):
         if launch is not None:
             return launch
         try:
-            with native_stderr_dropped() if run.lanes > 1 else nullcontext():
+            with drop_native_stderr() if run.lanes > 1 else nullcontext():
                 launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
         except Exception:  # Warp's error for code that does not compile
             if run.lanes == 1:
