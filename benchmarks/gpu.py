@@ -2,9 +2,11 @@
 """Ants on your GPU: neural and hybrid roll-outs, a policy environment and gradients, against Newton's MuJoCo.
 
     python benchmarks/gpu.py --json gpu.json
+    python benchmarks/gpu.py --check
 
-Needs a CUDA GPU, and exits with 2 if torch finds none. Each piece of work is checked against the CPU before timing;
-times are wall times, device synchronised, the median of interleaved rounds.
+Needs a CUDA GPU, and exits with 2 if torch finds none; `--check` (kernels for A100 and H100, launches, graphs,
+throughput, gradients, memory) runs what needs none in any case. Each piece of work is checked against the CPU before
+timing; times are wall times, device synchronised, the median of interleaved rounds.
 """
 
 import argparse
@@ -110,7 +112,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worlds", type=int, default=WORLDS[-1], help="most worlds")
+    parser.add_argument("--check", action="store_true", help="print the checklist instead")
     arguments = parser.parse_args()
+    if arguments.check:
+        sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+        from benchmarks._gpu_checks import run_checks
+
+        found = run_checks()
+        print("\n".join(f"{name}: {text}" for name, text in found.items()))
+        sys.exit(any(text.startswith("failed") for text in found.values()))
     device = require_gpu()
     from _common import write_result
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel launches and host copies of a step on a GPU, counted without one (`neurodyn.evaluate`).
+"""Kernel launches and host copies of a step on a GPU, counted without one.
 
     python benchmarks/launches.py --json benchmarks/results/launches.json
 
@@ -14,9 +14,9 @@ import torch
 
 import neurodyn
 from _common import require, write_result
+from _launches import EmptyWindows, LaunchCount, count_launches
 from neurodyn.control import SampledStarts
 from neurodyn.dynamics import Control, State, WorldModel
-from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import PolicyEnvironment
 from neurodyn.policy.logs import row_layout

@@ -10,13 +10,13 @@ import functools
 import msgspec
 import pytest
 import torch
+from benchmarks._launches import EmptyWindows, LaunchCount, count_launches
 from torch import Tensor
 
 import neurodyn
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.neural.model import NEURAL, build_model
-from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.geometry import Ground
 from neurodyn.multibody import CONTACT_MODELS, EngineConfig
 from neurodyn.nets import EnsembleConfig

@@ -40,13 +40,12 @@ class Diagnosis(NamedTuple):
 def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
     """Show versions, extras, devices, memory, disk and caches, with advice on what is missing.
 
-    With --gpu, run the GPU checklist instead: devices, versions, kernels compiled for A100 and H100, launches, CUDA
-    graphs, memory, and results, throughput and gradients compared with the CPU. Without a GPU, checks that need one are
-    listed as not run.
+    With --gpu, check the GPU instead: versions, devices, and whether roll-outs equal the CPU's. Without a GPU, checks
+    that need one are listed as not run.
 
     Args:
-        gpu: Run the GPU checklist.
-        out: File for the checklist's report (JSON); by default gpu-report.json here.
+        gpu: Check the GPU.
+        out: File for the report of --gpu (JSON); by default gpu-report.json here.
 
     Example:
         neurodyn doctor
@@ -69,7 +68,7 @@ def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
 
 
 def _check_gpu(out: Path) -> None:
-    """Run the GPU checklist, print it, and write it to a file.
+    """Check the GPU, print what was found, and write it to a file.
 
     Raises:
         InputError: The file cannot be written, or a check failed.
@@ -77,14 +76,14 @@ def _check_gpu(out: Path) -> None:
     from neurodyn.cli.terminal.console import ProgressBar, terminal
     from neurodyn.cli.terminal.tables import print_table
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.evaluate.gpu import check_gpu
+    from neurodyn.evaluate.checks.gpu import check_gpu
 
     require_writable(out)
     with ProgressBar("checking the GPU"):
-        found = check_gpu()
-    print_table(terminal(80), ("", "Found", "Outcome"), [(one.check, one.found, one.outcome) for one in found])
-    write_json(out, {"neurodyn": __version__, "checks": [one.plain() for one in found]})
-    counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in ("ok", "failed", "not run")}
+        checks = check_gpu()
+    print_table(terminal(80), ("", "Found", "Outcome"), [(one.check, one.found, one.outcome) for one in checks])
+    write_json(out, {"neurodyn": __version__, "checks": [one.plain() for one in checks]})
+    counts = {outcome: sum(one.outcome == outcome for one in checks) for outcome in ("ok", "failed", "not run")}
     print(
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) + f"; report to send back: {out}"
     )

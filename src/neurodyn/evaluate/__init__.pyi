@@ -6,13 +6,6 @@ from .checks.run import (
     RobotCheck as RobotCheck,
     check as check,
 )
-from .gpu import (
-    EmptyWindows as EmptyWindows,
-    GpuFinding as GpuFinding,
-    LaunchCount as LaunchCount,
-    check_gpu as check_gpu,
-    count_launches as count_launches,
-)
 from .logged import beside_log as beside_log
 from .metrics import METRICS as METRICS, Metric as Metric
 from .named_scenarios import Scenario as Scenario, scenario as scenario, scenarios as scenarios

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from benchmarks._launches import count_launches
 
 from neurodyn.core.artifacts import read_tree
 from neurodyn.data.mixture import Mixture
@@ -15,7 +16,6 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.capture import CapturedGradient
 from neurodyn.dynamics.neural.model import NEURAL, build_model
-from neurodyn.evaluate import count_launches
 from neurodyn.learn.neural import train as training
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.trainer import LossPart, LossScale, NeuralLearner, training_loss

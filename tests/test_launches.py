@@ -3,8 +3,7 @@
 
 import pytest
 import torch
-
-from neurodyn.evaluate import count_launches
+from benchmarks._launches import count_launches
 
 
 def _table() -> torch.Tensor:
