@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neurodyn.core.errors import InputError
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.batch import State, Window, present_state
+from neurodyn.dynamics.batch import Control, Environment, State, Window, present_state
 from neurodyn.dynamics.coordinates import wrap_angle
-from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.interface import Dynamics, EagerFrame
 from tests import plant
 
 
@@ -46,3 +47,26 @@ def test_a_window_ends_in_the_present():
     assert torch.equal(present.qd, qd[:, 4])
     state = State(q[:, 0], qd[:, 0])
     assert present_state(state) is state
+
+
+def test_a_frame_goes_on_with_its_history_in_another_environment():
+    model = plant.make_model("gru")
+    worlds = 3
+    before, after = (model.resolve_environment(Environment(gravity=torch.tensor([0.0, 0.0, g]))) for g in (-9.8, -1.6))
+    state = State(torch.zeros(worlds, 2), torch.ones(worlds, 2))
+    control = Control(torque=torch.ones(worlds, 1))
+    frame = EagerFrame(model, worlds, before, state.q)
+    frame.torque.copy_(control.torque)
+    frame.qd.copy_(state.qd)
+    frame.run()
+    frame.in_environment(after).run()
+    carry, _ = model.step(model.begin(state, before), state, control)
+    _, step = model.step(model.change_environment(carry, after), state, control)
+    torch.testing.assert_close(frame.q_next, step.state.q, check_dtype=False)
+    torch.testing.assert_close(frame.qd_next, step.state.qd, check_dtype=False)
+
+
+def test_dynamics_that_stay_in_one_environment_refuse_another():
+    analytic = AnalyticDynamics(plant.robot())
+    with pytest.raises(InputError, match="dynamics of 'cartpole': roll-outs stay in one environment; begin anew"):
+        analytic.change_environment(None, Environment())

@@ -94,6 +94,10 @@ class DynamicsBehindDrives(Dynamics):
         known, fresh = self._context(context)
         return DriveCarry(self.dynamics.reset(carry.inner, known, mask), renewed_memory(carry.memory, fresh, mask))
 
+    def change_environment(self, carry: DriveCarry, environment: Environment) -> DriveCarry:
+        """Return the carry in another environment; see `Dynamics`."""
+        return DriveCarry(self.dynamics.change_environment(carry.inner, environment), carry.memory)
+
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under commands `controls`, shape [worlds, T, nu]."""
         require_torques(self.spec, controls)

@@ -258,6 +258,14 @@ class Dynamics(ABC):
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Restart the worlds where `mask` is true, shape [worlds]; the others stay bitwise the same."""
 
+    def change_environment(self, carry: Carry, environment: Environment) -> Carry:
+        """Return the carry of the same worlds with the same history in another environment, which is resolved.
+
+        Raises:
+            InputError: Roll-outs of this kind of dynamics stay in one environment.
+        """
+        raise InputError(f"{self.kind} dynamics of {self.spec.robot!r}: roll-outs stay in one environment; begin anew")
+
     def rollout(
         self, context: State | Window, controls: Controls, environment: Environment | None = None
     ) -> Trajectory:
@@ -502,5 +510,5 @@ class EagerFrame:
         """Return this frame, moved to another environment."""
         self._environment = environment
         if self._carry is not None:
-            self._carry = replace(self._carry, environment=environment)
+            self._carry = self._dynamics.change_environment(self._carry, environment)
         return self

@@ -6,7 +6,7 @@ Source: NeuralSim (Heiden et al., 2021, arXiv 2011.04217).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -239,6 +239,10 @@ class HybridDynamics(LearnedDynamics):
             return None
         frame = self.fixed_frame(worlds, environment, state.q)
         return frame if isinstance(frame, HybridFixedFrame) else None
+
+    def change_environment(self, carry: HybridCarry, environment: Environment) -> HybridCarry:
+        """Return the carry in another environment; see `Dynamics.change_environment`."""
+        return replace(carry, environment=environment)
 
     def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
         """Restart some worlds; see `Dynamics.reset`."""

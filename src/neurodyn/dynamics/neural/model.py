@@ -296,6 +296,10 @@ class NeuralDynamics(EnsembleDynamics):
             frames = self._compiled = CompiledFrames(self.encoding, self.predictor)
         return frames
 
+    def change_environment(self, carry: NeuralCarry, environment: Environment) -> NeuralCarry:
+        """Return the carry in another environment; see `Dynamics.change_environment`."""
+        return replace(carry, environment=environment)
+
     def reset(self, carry: NeuralCarry, context: State | Window, mask: WorldMask) -> NeuralCarry:
         """Restart some worlds, in the same environment and with the same member; see `Dynamics.reset`."""
         if carry.groups is not None:

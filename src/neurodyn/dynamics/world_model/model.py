@@ -254,6 +254,10 @@ class WorldModel(EnsembleDynamics):
         )
         return replace(carry, hidden=hidden), step
 
+    def change_environment(self, carry: WorldCarry, environment: Environment) -> WorldCarry:
+        """Return the carry in another environment; see `Dynamics.change_environment`."""
+        return replace(carry, environment=environment)
+
     def reset(
         self, carry: WorldCarry, context: State | Window, mask: WorldMask, *, members: Tensor | None = None
     ) -> WorldCarry:
