@@ -16,7 +16,7 @@ from rsl_rl.modules import EmpiricalNormalization
 from rsl_rl.storage import RolloutStorage
 
 from neurodyn.policy import mlp_pass
-from neurodyn.policy.mlp_pass import ACTIVATIONS, MlpPass, WindowPass
+from neurodyn.policy.mlp_pass import IN_PLACE_ACTIVATIONS, MlpPass, WindowPass
 from neurodyn.policy.ppo import PPO
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 
@@ -102,7 +102,7 @@ def test_what_the_update_does_not_know_is_left_to_rsl_rl():
     assert set(algorithm.update()) == {"value", "surrogate", "entropy"}
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", IN_PLACE_ACTIVATIONS)
 def test_gradients_of_a_pass_are_those_of_automatic_and_of_central_differences(activation):
     torch.manual_seed(0)
     mlp = nn.Sequential(nn.Linear(4, 6), activation(), nn.Linear(6, 5), activation(), nn.Linear(5, 2)).double()
@@ -124,7 +124,7 @@ def test_gradients_of_a_pass_are_those_of_automatic_and_of_central_differences(a
         torch.testing.assert_close(difference, weight.grad[2, 1], rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", IN_PLACE_ACTIVATIONS)
 def test_gradients_of_a_window_are_those_of_automatic_differentiation(activation):
     torch.manual_seed(0)
     mlp = nn.Sequential(nn.Linear(3, 6), activation(), nn.Linear(6, 5), activation(), nn.Linear(5, 2)).double()

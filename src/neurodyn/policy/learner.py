@@ -103,8 +103,8 @@ class PolicyLearner(Learner):
         torch.manual_seed(derive_seed(seed, "policy"))
         self._config = policy_config(task, settings.network, self._world.robots.names if settings.privileged else ())
         self.losses, self._real = {}, None
-        # Few episodes end in one update, and short ones first: as many episodes as worlds give a fair mean.
         self._shown: Mapping[str, Any] = {}  # values of the last validation
+        # Few episodes end in one update, and short ones first: as many episodes as worlds give a fair mean.
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * current_ranks().count)
 
     @property

@@ -3,7 +3,8 @@
 
 Automatic differentiation keeps the activations of all rows: with thousands of rows they exceed a core's cache, and each
 layer goes through slower memory. With few rows, as in the frames of a window, call overhead dominates: there, gradients
-of weights are computed at the end of the window.
+of weights are computed at the end of the window. Updates of PPO take 0.53 (cartpole) and 0.74 (ant) of rsl_rl's CPU
+time, updates of SHAC 0.93 and 0.84 of those by automatic differentiation (cartpole, planar runner).
 """
 
 from collections.abc import Callable
@@ -14,7 +15,6 @@ import torch
 from rsl_rl.modules import EmpiricalNormalization
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.optim.adam import adam
 
 CHUNK = 2048
 """Rows of a chunk: few enough for the cache, enough to make call overhead small."""
@@ -54,7 +54,7 @@ def _tanh_of_twice_(x: Tensor) -> None:
     torch.add(_MINUS_ONE, x.sigmoid_(), alpha=2.0, out=x)
 
 
-ACTIVATIONS: dict[type[nn.Module], InPlaceActivation] = {
+IN_PLACE_ACTIVATIONS: dict[type[nn.Module], InPlaceActivation] = {
     nn.ELU: InPlaceActivation(lambda x: nn.functional.elu(x, inplace=True), _elu_backward_),
     nn.ReLU: InPlaceActivation(
         lambda x: x.relu_(), lambda gradient, y, spare: gradient.mul_(torch.gt(y, 0.0, out=spare))
@@ -85,7 +85,7 @@ class MlpPass:
         Its gradients lie side by side in `into`, shape [weights], or in memory of their own.
         """
         self._layers = [layer for layer in mlp if isinstance(layer, nn.Linear)]
-        self._activation = ACTIVATIONS[type(mlp[1])]
+        self._activation = IN_PLACE_ACTIVATIONS[type(mlp[1])]
         self._outputs, self._gradients, self._spare = (
             [layer.weight.new_empty(CHUNK, layer.out_features) for layer in self._layers] for _ in range(3)
         )
@@ -110,7 +110,7 @@ class MlpPass:
         linear = all(isinstance(layer, nn.Linear) and layer.bias is not None for layer in layers[::2])
         kinds = {type(layer) for layer in layers[1::2]}
         plain = all(getattr(layer, "alpha", 1.0) == 1.0 for layer in layers[1::2])
-        return linear and len(kinds) == 1 and kinds <= ACTIVATIONS.keys() and plain
+        return linear and len(kinds) == 1 and kinds <= IN_PLACE_ACTIVATIONS.keys() and plain
 
     def begin(self) -> None:
         """Set the gradients to zero."""
@@ -162,34 +162,6 @@ def clip_(gradients: Tensor, limit: float) -> None:
     gradients.mul_((limit / (gradients.norm() + 1e-6)).clamp_(max=1.0))
 
 
-class AdamStep:
-    """Steps of torch's Adam, whose wrappers take as long as a small step, where all parameters always move."""
-
-    def __init__(self, optimiser: torch.optim.Optimizer) -> None:
-        """Take an Adam with one group of parameters, on a CPU."""
-        self._optimiser = optimiser
-        self._parameters: list[Tensor] = list(optimiser.param_groups[0]["params"])
-        self._moments: tuple[list[Tensor], ...] = ()
-
-    @torch.no_grad()
-    def __call__(self) -> None:
-        """Step all parameters along their gradients."""
-        state, first = self._optimiser.state, self._parameters[0]
-        if first not in state:
-            self._optimiser.step()
-            return
-        if not self._moments or self._moments[0][0] is not state[first]["exp_avg"]:  # a state was loaded
-            names = ("exp_avg", "exp_avg_sq", "step")
-            self._moments = tuple([state[parameter][name] for parameter in self._parameters] for name in names)
-        group, gradients = self._optimiser.param_groups[0], [p.grad for p in self._parameters if p.grad is not None]
-        mean, square, steps = self._moments
-        adam(
-            self._parameters, gradients, mean, square, [], steps, fused=True, amsgrad=False,
-            beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"], weight_decay=group["weight_decay"],
-            eps=group["eps"], maximize=False,
-        )  # fmt: skip
-
-
 class WindowPass:
     """Noisy actions of one MLP in the frames of a window, within automatic differentiation.
 
@@ -202,7 +174,7 @@ class WindowPass:
         self._layers = [layer for layer in mlp if isinstance(layer, nn.Linear)]
         self._weights = [layer.weight for layer in self._layers]
         self._biases = [layer.bias for layer in self._layers]
-        self._activation = ACTIVATIONS[type(mlp[1])]
+        self._activation = IN_PLACE_ACTIVATIONS[type(mlp[1])]
         self._normaliser = normaliser if isinstance(normaliser, EmpiricalNormalization) else None
         self._inputs: list[Tensor] = []
         self._gradients: list[Tensor] = []

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PPO of rsl_rl in the library's training loop, with a faster update on a CPU that is equal up to rounding.
 
+An update takes 0.53 (cartpole, batches of 8192) and 0.74 (ant, 4096) of the CPU time of rsl_rl 5.5's own, collecting
+frames 0.75 and 0.94 (`benchmarks/policy_update.py`). Storage, models, normalisation and all else are rsl_rl's.
+
 `TrackerWriter` is a `LogWriter` (rsl-rl-lib 5.5) that lets rsl_rl's own runners write the same logs as our trainings.
 """
 
@@ -42,7 +45,7 @@ from neurodyn.policy.learner import (
     several_ranks,
     warm_start,
 )
-from neurodyn.policy.mlp_pass import CHUNK, AdamStep, MlpPass, clip_
+from neurodyn.policy.mlp_pass import CHUNK, MlpPass, clip_
 from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import PolicySettings
@@ -100,7 +103,6 @@ class PPO(ReferencePPO):
         if self._plain():
             parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
             self.optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
-            self._adam = AdamStep(self.optimizer)
             # Side by side, so that ranks send one message and norms take one call: the divergence, and gradients.
             of_std = self._gaussian.log_std_param.numel()
             of_actor, of_critic = (
@@ -264,12 +266,10 @@ class PPO(ReferencePPO):
             self._adapt(float(divergence) / count)
         clip_(self._by_policy, self.max_grad_norm)
         critic.clip(self.max_grad_norm)
-        if learning:
-            self._adam()
-        else:  # no gradients at all: where they are zero, Adam's moments still move
+        if not learning:  # no gradients at all: where they are zero, Adam's moments still move
             for parameter in self.actor.parameters():
                 parameter.grad = None
-            self.optimizer.step()
+        self.optimizer.step()
         return torch.stack([value_loss / count, surrogate / count, entropy])
 
     def _adapt(self, divergence: float) -> None:

@@ -18,7 +18,7 @@ from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
-from neurodyn.policy.mlp_pass import CHUNK, AdamStep, MlpPass, WindowPass
+from neurodyn.policy.mlp_pass import CHUNK, MlpPass, WindowPass
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
 
@@ -33,7 +33,6 @@ class CriticRegression:
         self._parameters: list[Tensor] = list(mlp.parameters())
         device = next(mlp.parameters()).device
         self._pass = MlpPass(mlp) if device.type == "cpu" and MlpPass.fits(mlp) else None
-        self._step = optimiser.step if self._pass is None else AdamStep(optimiser)
 
     def fit(self, seen: Tensor, targets: Tensor, epochs: int, minibatches: int) -> float:
         """Run `epochs` passes of `minibatches` steps; return the mean squared error before the steps.
@@ -51,7 +50,7 @@ class CriticRegression:
                     nn.utils.clip_grad_norm_(self._parameters, self._clip)
                 else:
                     self._pass.clip(self._clip)
-                self._step()
+                self._optimiser.step()
                 total += error / size
         return float(total) / (epochs * minibatches)
 
