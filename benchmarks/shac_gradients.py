@@ -49,7 +49,7 @@ def main() -> None:
 
     for _ in range(arguments.settle):
         act(task.limit)
-    saved = world.saved()
+    saved = world.checkpoint()
     require(saved is not None, "worlds cannot be saved")
     # Leave room for the offsets, so that none is clipped.
     actions = [act(task.limit - 2 * arguments.step) for _ in range(max(arguments.horizons))]

@@ -82,7 +82,7 @@ def test_a_delay_of_whole_frames_shows_what_was_there_and_others_lie_between(tas
         at, torch.full((4, 4), 9.0), torch.zeros(4, 1), numbers, generator(), torch.tensor([True, False] * 2)
     )
     assert fresh.seen[:, 0].tolist() == pytest.approx([9.0, 4.0, 9.0, 4.0], abs=1e-3)
-    again = late.restarted(at, torch.tensor([True] * 4), numbers, generator())
+    again = late.restart(at, torch.tensor([True] * 4), numbers, generator())
     assert not again.actions.any()
 
 
@@ -153,7 +153,7 @@ def test_a_saved_environment_goes_on_as_it_would_have(task):
     )  # fmt: skip
     for _ in range(4):
         one.step(torch.ones(32, 1))
-    other.load(one.saved())
+    other.load(one.checkpoint())
     assert torch.equal(one.seen, other.seen)
     for _ in range(8):
         seen = [env.step(torch.ones(32, 1))[0] for env in (one, other)]

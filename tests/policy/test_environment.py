@@ -473,7 +473,7 @@ def test_worlds_that_were_saved_without_terms_go_on():
     env, later = world([0.0, 1.95]), world([0.0, 1.95])
     for _ in range(3):
         env.step(torch.tensor([[0.2], [0.2]]))
-    saved = env.saved()
+    saved = env.checkpoint()
     assert saved is not None
     for name in ("terms", "earned"):
         del saved["worlds"][name]

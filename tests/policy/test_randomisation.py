@@ -81,7 +81,7 @@ def test_a_saved_environment_goes_on_with_the_same_robots(task, opened):
     actions = torch.ones(WORLDS, 1)
     for _ in range(3):
         world.step(actions)
-    other.load(world.saved())
+    other.load(world.checkpoint())
     for _ in range(8):
         seen = [one.step(actions)[0]["policy"] for one in (world, other)]
         assert torch.equal(*seen)

@@ -26,7 +26,7 @@ def test_gradients_through_contact():
     shape, double = (FRAMES, WORLDS, len(task.actions)), torch.float64
     for _ in range(SETTLE):
         world.step(0.3 * torch.randn(shape[1:], generator=generator, dtype=double))
-    saved = world.saved()
+    saved = world.checkpoint()
     assert saved is not None
 
     def returns(actions: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ def test_gradients_are_those_of_finite_differences(name, model):
     world = PolicyEnvironment(task, where.dynamics, where.starts(task, 3), 4)
     for _ in range(3):
         world.step(torch.zeros(4, len(task.actions)))
-    saved = world.saved()
+    saved = world.checkpoint()
     assert saved is not None
 
     def returns(actions: torch.Tensor) -> torch.Tensor:

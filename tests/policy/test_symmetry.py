@@ -60,8 +60,8 @@ def test_twice_is_nothing(name):
     dynamics = declared_hybrid(task.declaration())
     both, world = batches(task, dynamics, history=2, with_actions=True)
     seen, action = torch.randn(3, world.seen.shape[1]), torch.randn(3, world.num_actions)
-    assert torch.equal(both.seen(both.seen(seen)), seen)
-    assert not torch.equal(both.seen(seen), seen)
+    assert torch.equal(both.observations(both.observations(seen)), seen)
+    assert not torch.equal(both.observations(seen), seen)
     assert torch.equal(both.actions(both.actions(action)), action)
     spec, state = task.declaration().spec, states(task)
     again = both.mirror.state(spec, both.mirror.state(spec, state))
@@ -91,7 +91,7 @@ def test_a_mirrored_robot_moves_as_the_mirror_image(ant, kind):
 def test_batches_are_doubled_with_what_was_drawn(ant):
     texts = ("root.com.y=+-.1:.1", "hip_?.mass=x.5:2", "observation.hip_?=+-.1:.1", "ankle_?.upper=+0:.1")
     both, world = batches(load("ant-run"), ant, *texts)
-    seen, actions = both.augmented(world, world.get_observations(), torch.ones(WORLDS, 8))
+    seen, actions = both.augment(world, world.get_observations(), torch.ones(WORLDS, 8))
     assert seen.batch_size[0] == len(actions) == 2 * WORLDS
     names, (numbers, images) = world.robots.names, seen["robot"].chunk(2)
     at = names.index
@@ -99,7 +99,7 @@ def test_batches_are_doubled_with_what_was_drawn(ant):
     assert torch.equal(images[:, at("hip_1.mass")], numbers[:, at("hip_4.mass")])
     assert torch.equal(images[:, at("observation.hip_1")], -numbers[:, at("observation.hip_4")])
     assert torch.equal(images[:, at("ankle_2.upper")], numbers[:, at("ankle_3.upper")])
-    assert both.augmented(world, None, None) == (None, None)
+    assert both.augment(world, None, None) == (None, None)
 
 
 def test_updates_learn_from_both_sides(tmp_path):

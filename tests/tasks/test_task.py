@@ -24,7 +24,7 @@ def test_memory_advances_and_begins_anew_in_single_worlds():
 
     fresh = task.begin(now, random)
     assert not torch.equal(fresh.command, first.command)
-    kept, renewed = (second.renewed(torch.tensor([mask]), fresh) for mask in (False, True))
+    kept, renewed = (second.renew(torch.tensor([mask]), fresh) for mask in (False, True))
     for name, value in vars(kept).items():
         assert torch.equal(value, getattr(second, name))
         assert torch.equal(getattr(renewed, name), getattr(fresh, name))

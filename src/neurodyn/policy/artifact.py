@@ -329,11 +329,11 @@ def require_task(config: PolicyConfig, task: Task, source: str) -> None:
     """Raise a MismatchError naming the first difference between a policy's observations or actions and a task's."""
     now = policy_config(task, config.network)
     for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
-        found, wanted = getattr(config, name), getattr(now, name)
+        stored, wanted = getattr(config, name), getattr(now, name)
         if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
             continue  # the file or the robot may have moved; joints and scales identify them
-        if found != wanted:
-            shown, asked = (list(x) if isinstance(x, tuple) else x for x in (found, wanted))
+        if stored != wanted:
+            shown, asked = (list(x) if isinstance(x, tuple) else x for x in (stored, wanted))
             raise MismatchError(f"{source}: policy for another task: its {name} is {shown}; valid here: {asked}")
 
 
@@ -350,11 +350,11 @@ def _is_own(task: str) -> bool:
     return is_file(task) or of_robot(task)
 
 
-def _same_own(found: str, wanted: str) -> bool:
+def _same_own(stored: str, wanted: str) -> bool:
     """Return whether two tasks are one class in a file, or share a name, regardless of the paths of file and robot."""
-    if is_file(found) and is_file(wanted):
-        return found.rpartition(":")[2] == wanted.rpartition(":")[2]
-    return of_robot(found) and of_robot(wanted) and found.partition("@")[0] == wanted.partition("@")[0]
+    if is_file(stored) and is_file(wanted):
+        return stored.rpartition(":")[2] == wanted.rpartition(":")[2]
+    return of_robot(stored) and of_robot(wanted) and stored.partition("@")[0] == wanted.partition("@")[0]
 
 
 _EPSILON = 1e-2

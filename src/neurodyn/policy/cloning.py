@@ -95,7 +95,7 @@ def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: Clo
     The critic only copies the normalisation of observations.
     """
     for _ in range(_NORMALISING):
-        seen = _named(demonstrations.draw()[0])
+        seen = _policy_group(demonstrations.draw()[0])
         actor.update_normalization(seen)
         critic.update_normalization(seen)
     learner = CloneLearner(actor, demonstrations, settings)
@@ -126,7 +126,7 @@ class CloneLearner(GradientLearner):
 
     def loss(self) -> Tensor:
         """Return the mean squared error of the actions."""
-        return (self._actor(_named(self._seen)) - self._wanted).square().mean()
+        return (self._actor(_policy_group(self._seen)) - self._wanted).square().mean()
 
     def after_step(self, step: OptimiserStep) -> None:
         """Update the running error."""
@@ -134,5 +134,5 @@ class CloneLearner(GradientLearner):
         self.error += (float(step.loss) - self.error) / self._count
 
 
-def _named(seen: Tensor) -> TensorDict:
+def _policy_group(seen: Tensor) -> TensorDict:
     return TensorDict({"policy": seen}, batch_size=[len(seen)])

@@ -57,8 +57,8 @@ class LatentDistillation(Distillation):
     def _between_latents(self, *_: Tensor) -> Tensor:
         student, teacher = cast(EncodedModel, self.student), cast(EncodedModel, self.teacher)
         with torch.no_grad():
-            wanted = teacher.encoded(student.given)
-        return (student.encoded(student.given) - wanted).square().mean()
+            wanted = teacher.encode(student.given)
+        return (student.encode(student.given) - wanted).square().mean()
 
 
 class _TaughtWorlds(PolicyEnvironment):
@@ -183,7 +183,7 @@ class DistillationLearner(PolicyLearner):
         learner = {**self.runner.alg.save(), "actor_state_dict": self.actor.state_dict()}
         rank_state = {
             "random": torch.get_rng_state(),
-            "worlds": self._world.saved(),
+            "worlds": self._world.checkpoint(),
             "hidden": hidden_states_of(self.actor),
         }
         return {"learner": learner, **self.of_ranks(rank_state)}

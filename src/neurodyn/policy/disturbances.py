@@ -91,7 +91,7 @@ class _Errors:
         places = {f"{kind}{name}": place for place, name in enumerate(columns)}
         self.of_episode, self.of_step = [], []
         for change in ("set", "scale", "add"):  # order of application
-            given = {name: episode.index(_named(name, one)) for one in of_kind for name in one.names
+            given = {name: episode.index(_value_name(name, one)) for one in of_kind for name in one.names
                      if one.each == "episode" and one.change == change}  # fmt: skip
             drawn = {name: i for i, one in enumerate(self._stepwise) for name in one.names if one.change == change}
             for ways, sources, width in ((self.of_episode, given, len(episode)),
@@ -108,15 +108,15 @@ class _Errors:
     def add_to(self, values: Tensor, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return values with their errors, shape [worlds, columns]."""
         if self.of_episode and numbers is not None:
-            values = _applied(self.of_episode, values, numbers.to(values.dtype))
+            values = _apply(self.of_episode, values, numbers.to(values.dtype))
         if self.of_step:
             shape = (len(values), len(self._stepwise))
             drawn = numbers_of(self._stepwise, torch.rand(shape, generator=generator, device=values.device))
-            values = _applied(self.of_step, values, drawn.to(values.dtype))
+            values = _apply(self.of_step, values, drawn.to(values.dtype))
         return values
 
 
-def _applied(ways: Sequence[tuple[str, Tensor]], values: Tensor, numbers: Tensor) -> Tensor:
+def _apply(ways: Sequence[tuple[str, Tensor]], values: Tensor, numbers: Tensor) -> Tensor:
     """Return values, each changed by its number, if it has one: index len(numbers) stands for none."""
     for change, index in ways:
         neutral = numbers.new_full((len(numbers), 1), 1.0 if change == "scale" else 0.0)
@@ -128,7 +128,7 @@ def _applied(ways: Sequence[tuple[str, Tensor]], values: Tensor, numbers: Tensor
     return values
 
 
-def _named(name: str, quantity: RandomisedQuantity) -> str:
+def _value_name(name: str, quantity: RandomisedQuantity) -> str:
     """Return the name of a per-episode value: one quantity may have both an offset and a factor."""
     return name + (_BESIDE[quantity.change] if name.startswith((_OBSERVATION, _ACTION)) else "")
 
@@ -195,12 +195,12 @@ class Disturbances:
         every_world = torch.ones(len(reading), dtype=torch.bool, device=reading.device)
         empty = DisturbedState(
             reading[:, None].repeat(1, self._depth["observation"], 1),
-            self._shown(reading, action).repeat(1, self.history),
+            self._with_action(reading, action).repeat(1, self.history),
             action[:, None].repeat(1, self._depth["action"], 1),
             torch.zeros_like(reading[:, 0]),
         )
         return self.see(
-            self.restarted(empty, every_world, numbers, generator), reading, action, numbers, generator, every_world
+            self.restart(empty, every_world, numbers, generator), reading, action, numbers, generator, every_world
         )
 
     def act(
@@ -211,7 +211,7 @@ class Disturbances:
         if not self._depth["action"]:
             return before, sent
         sent_before = torch.cat([sent[:, None], before.actions[:, :-1]], 1)
-        return replace(before, actions=sent_before), self._delayed(sent_before, "action", numbers, generator)
+        return replace(before, actions=sent_before), self._delay(sent_before, "action", numbers, generator)
 
     def see(
         self,
@@ -238,15 +238,15 @@ class Disturbances:
             readings = torch.cat([seen[:, None], readings[:, :-1]], 1)
             if restarted is not None:
                 readings = torch.where(restarted[:, None, None], seen[:, None], readings)
-            seen = self._delayed(readings, "observation", numbers, generator)
-        seen = shown = self._shown(seen, action)
+            seen = self._delay(readings, "observation", numbers, generator)
+        seen = shown = self._with_action(seen, action)
         if self.history > 1:
             shown = torch.cat([seen, before.seen[:, : -seen.shape[1]]], 1)
             if restarted is not None:
                 shown = torch.where(restarted[:, None], seen.repeat(1, self.history), shown)
         return replace(before, readings=readings, seen=shown)
 
-    def restarted(
+    def restart(
         self, before: DisturbedState, restarted: Tensor, numbers: Tensor | None, generator: torch.Generator
     ) -> DisturbedState:
         """Return the state after the start of episodes: no actions, and a new time until a push."""
@@ -271,7 +271,7 @@ class Disturbances:
             parts = [parts[0] + given[_SPEED] * heading.cos(), parts[1] + given[_SPEED] * heading.sin(), parts[2]]
         return replace(before, until=until), torch.stack(parts, 1).masked_fill(~now[:, None], 0.0)
 
-    def _shown(self, reading: Tensor, action: Tensor) -> Tensor:
+    def _with_action(self, reading: Tensor, action: Tensor) -> Tensor:
         return torch.cat([reading, action], 1) if self.with_actions else reading
 
     def _values(
@@ -290,7 +290,7 @@ class Disturbances:
         """Return the current values of a push or delay, shape [worlds]."""
         return next(value for _, value in self._values(name, worlds, numbers, generator))
 
-    def _delayed(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
+    def _delay(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the delayed values, linear between frames; for held commands, this is their mean over the frame."""
         delay = self._value(f"{_DELAY}{what}", len(kept), numbers, generator).to(kept.dtype) / self._dt
         delay = delay.clamp(0.0, kept.shape[1] - 1.0)
@@ -332,7 +332,7 @@ class EpisodeDraws:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the values; offsets, factors and values of the same column have different names."""
-        return tuple(_named(name, one) for one in self.draws if one.each == "episode" for name in one.names)
+        return tuple(_value_name(name, one) for one in self.draws if one.each == "episode" for name in one.names)
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Return drawn values, shape [worlds, names]."""

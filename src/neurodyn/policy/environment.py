@@ -257,7 +257,7 @@ class PolicyEnvironment(VecEnv):
         """Change the weight of the uncertainty; requires an environment built with a penalty above 0."""
         self._share.fill_(penalty * self.task.penalty_scale)
 
-    def saved(self) -> dict[str, Any] | None:
+    def checkpoint(self) -> dict[str, Any] | None:
         """Return the full state of the environment (`dynamics.capture`); None if frames are recorded."""
         if self._always_resets:
             return None
@@ -268,11 +268,11 @@ class PolicyEnvironment(VecEnv):
             "commands": self._generator.get_state(),
             "renewal": self._world_reset.state(),
             "starts": self._starts.state(),
-            **self._robots.saved(),
+            **self._robots.checkpoint(),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Restore the state that `saved` returned.
+        """Restore the state that `checkpoint` returned.
 
         Raises:
             InputError: The state belongs to other dynamics.
@@ -376,7 +376,7 @@ class PolicyEnvironment(VecEnv):
         self._sums = self._sums.restart()
         return self._see(every)
 
-    def _sent(self, actions: Tensor) -> Tensor:
+    def _disturb(self, actions: Tensor) -> Tensor:
         """Return the actions that reach the robot under disturbances."""
         assert self._disturbed is not None
         self._disturbed, sent = self.disturbances.act(self._disturbed, actions, self._robots.disturbed, self._generator)
@@ -397,7 +397,7 @@ class PolicyEnvironment(VecEnv):
         """
         if self._always_resets:
             self._world_reset.prepare()
-        frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
+        frame = self._frame(actions) if self._record is None else self._replay(actions, self._record)
         if frame.ended is not None:
             self._queue(frame.ended)
         return frame
@@ -410,7 +410,7 @@ class PolicyEnvironment(VecEnv):
         """
         self._world_reset.prepare()
         before = self._worlds_state
-        sent = None if self._disturbed is None else self._sent(actions)
+        sent = None if self._disturbed is None else self._disturb(actions)
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
         _, done, over = self._adopt_end(then, step, end)
@@ -436,7 +436,7 @@ class PolicyEnvironment(VecEnv):
             self.task,
             Ending(torch.cat([end.failed for end in ends]), torch.cat([end.implausible for end in ends])),
             Quantities.joined([frame.now for frame in due]),
-            Memory.joined([frame.memory for frame in due]),
+            Memory.concatenate([frame.memory for frame in due]),
             torch.cat([frame.action for frame in due]),
         )
         uncertain = [frame.uncertain for frame in due if frame.uncertain is not None]
@@ -457,7 +457,7 @@ class PolicyEnvironment(VecEnv):
         """Detach the current states and sums from the gradients of all frames so far."""
         self._begin_frame(detached(self._worlds), detached(self._sums), self._world_reset.last_row)
 
-    def _replayed(self, actions: Tensor, record: Recorder) -> EnvironmentFrame:
+    def _replay(self, actions: Tensor, record: Recorder) -> EnvironmentFrame:
         """Advance one frame by replaying the recorded one; the first call records it."""
         if self._captured is None:
             before = self._worlds, self._sums, self._world_reset.last_row
@@ -490,7 +490,7 @@ class PolicyEnvironment(VecEnv):
         """Advance one frame, compute rewards, update the sums and reset the worlds that ended."""
         task, frames, before = self.task, self._frames, self._worlds_state
         actions = actions.clamp(-task.limit, task.limit)
-        sent = None if self._disturbed is None else self._sent(actions)
+        sent = None if self._disturbed is None else self._disturb(actions)
         after, step = frames.advance(before, actions, self._generator, sent=sent)
         end = judge(task, frames.bounds, step, after.now, before.memory, actions)
         timed_out, done, over = self._adopt_end(after, step, end)
@@ -599,12 +599,10 @@ class PolicyEnvironment(VecEnv):
         before = self._worlds_state
         self._robots.renew(done)
         if self._disturbed is not None:
-            self._disturbed = self.disturbances.restarted(
-                self._disturbed, done, self._robots.disturbed, self._generator
-            )
+            self._disturbed = self.disturbances.restart(self._disturbed, done, self._robots.disturbed, self._generator)
         carry, state = self._world_reset.renew(before.carry, before.state, done)
         torque = None if before.torque is None else before.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)
-        memory = before.memory.renewed(done, self.task.begin(now, self._generator))
+        memory = before.memory.renew(done, self.task.begin(now, self._generator))
         self._worlds_state = WorldsState(carry, state, torque, memory, now)
         self._sums = replace(self._sums, length=self._sums.length.masked_fill(done, 0))

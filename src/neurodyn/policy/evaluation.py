@@ -219,7 +219,7 @@ def evaluate(request: EvaluatePolicyRequest) -> PolicyEvaluation:
             f"--starts is {str(starts)!r}, but the simulator starts where the task says; valid with a model"
         )
     folders = names_of(folder)
-    wanted, networks = _opened(folders, request.task)
+    wanted, networks = _open_policies(folders, request.task)
     names = dict.fromkeys(dynamics or default_dynamics(folders))
     # Open all of them, which checks them, before the first episode.
     opened = {
@@ -251,18 +251,20 @@ def evaluate(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         ]  # fmt: skip
 
     def part_of(which: slice) -> PolicyEvaluation:
-        some = {name: found[which] for name, found in outcomes.items()}
-        results = [robust(returns_in(name, found), found) for name, found in some.items()]
+        some = {name: some_outcomes[which] for name, some_outcomes in outcomes.items()}
+        results = [robust(returns_in(name, some_outcomes), some_outcomes) for name, some_outcomes in some.items()]
         return PolicyEvaluation(
             task=wanted.name,
             policy=", ".join(folders[which]),
             episodes=episodes,
             seed=seed,
             results=results,
-            verdict=str(_judged(results, from_logs)),
+            verdict=str(_compare_with_truth(results, from_logs)),
             from_logs=from_logs,
             caveats=caveats,
-            reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}, logged),
+            reward_error=reward_errors(
+                {name: [one.returns for one in some_outcomes] for name, some_outcomes in some.items()}, logged
+            ),
             ground=UNSET if request.ground is None else request.ground,
             randomise=request.randomise or UNSET,
             policies=tuple(part_of(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
@@ -271,7 +273,7 @@ def evaluate(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     return part_of(slice(None))
 
 
-def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
+def _compare_with_truth(results: list[Returns], from_logs: Collection[str]) -> Verdict:
     """Return whether the truth contradicts the models' returns, or half of its episodes fail.
 
     The truth is a model made from logs of the robot or, without one, the declared simulator.
@@ -296,7 +298,7 @@ def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
     return combine_verdicts(verdicts)
 
 
-def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:
+def _open_policies(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:
     """Return the common task of policies, and their networks.
 
     Raises:
@@ -364,13 +366,13 @@ def policy_figures(
 
     def measure() -> RunFigures:
         say(f"playing {policy}")
-        return _measured(str(policy), folder, names, episodes, seed, asked)
+        return _measure(str(policy), folder, names, episodes, seed, asked)
 
     own = not str(policy).startswith(PRETRAINED_POLICY)
     return stored_or_measured(folder, question, measure, writable=own, name=str(policy))
 
 
-def _measured(
+def _measure(
     policy: str, folder: Path, names: tuple[str, ...], episodes: int, seed: int, asked: dict[str, Any]
 ) -> RunFigures:
     config, network = load_policy(policy)

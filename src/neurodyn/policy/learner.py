@@ -166,7 +166,7 @@ class PolicyLearner(Learner):
         values = {"return_training": float(played.returns.mean()), "penalised_training": score}
         values |= self.evaluation_metrics(played)
         if self._judge is not None or (sample is not None and sample.inputs is not None):
-            support = self._supported(network, played, sample, train_state)
+            support = self._support_of(network, played, sample, train_state)
             if support.exploits and not (self._support is not None and self._support.exploits):
                 notice(f"{self._out}: {support.verdict().what}")
             self._support = support
@@ -210,7 +210,7 @@ class PolicyLearner(Learner):
             return None if self._log is None else held_out_uncertainty(self._training_dynamics.dynamics, self._log)
         return None
 
-    def _supported(
+    def _support_of(
         self, network: PolicyNetwork, played: EpisodeOutcomes, sample: FrameSample | None, train_state: TrainState
     ) -> PolicySupport:
         """Return the support of an evaluation's return."""
@@ -457,7 +457,7 @@ class EncodedModel(MLPModel):
     def _get_latent_dim(self) -> int:
         return self._kept + self._latent
 
-    def encoded(self, obs: TensorDict) -> Tensor:
+    def encode(self, obs: TensorDict) -> Tensor:
         """Return the latent, shape [worlds, latent]."""
         return self.encoder(super().get_latent(obs)[..., self._read])
 

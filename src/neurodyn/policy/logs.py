@@ -362,12 +362,12 @@ def _record_robot(
         raise type(stopped)(f"{stopped}; logged until then: {path}") from None
     if stopped is not None:
         raise stopped
-    ended = [_recorded(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
+    ended = [_recorded_outcomes(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
     written = int(table["length"].sum())
     return written, plan.outcomes([[one] if len(one.returns) else [] for one in ended])
 
 
-def _recorded(table: np.ndarray, rewards: np.ndarray) -> EpisodeOutcomes:
+def _recorded_outcomes(table: np.ndarray, rewards: np.ndarray) -> EpisodeOutcomes:
     """Return the outcomes of finished recorded episodes; pieces of one episode share a `world`."""
     pieces, table = table, table[table["status"] != Status.LOG]
     returns, lengths = torch.zeros(len(table)), torch.zeros(len(table), dtype=torch.float64)
@@ -441,7 +441,7 @@ class _Batch:
         torques = self._dynamics.spec.control_kind == "torque"
         now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu) if torques else None)
         memory = task.begin(now, self._generator)
-        seen = self._seen(state, now, None, None)[1]
+        seen = self._measure(state, now, None, None)[1]
         jolts, drawing, change = Disturbances((), task, self._dynamics), self._generator, None
         jolted = jolts.begin(task.observe(now, memory), memory.action, None, drawing)
         for frame in range(task.frames + 1 if most is None else most):
@@ -458,7 +458,7 @@ class _Batch:
             if change is not None:
                 state = push(self._dynamics.spec, state, change)
                 now = self._quantities(state, None, torque)
-            shown, seen = self._seen(state, now, None if change is not None else step, torque)
+            shown, seen = self._measure(state, now, None if change is not None else step, torque)
             self._count(frame, end, state)
             if frame:
                 driven = torque if torque is not None and spec.control_kind == "torque" else control.target
@@ -527,7 +527,7 @@ class _Batch:
     def _quantities(self, state: State, step: Step | None, torque: Tensor | None) -> Quantities:
         return self._dynamics.quantities(state, step, torque=torque, environment=self._environments)
 
-    def _seen(
+    def _measure(
         self, state: State, now: Quantities, step: Step | None, torque: Tensor | None
     ) -> tuple[State, Quantities]:
         """Return a state and its quantities with measurement noise."""

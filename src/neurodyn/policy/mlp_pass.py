@@ -150,11 +150,11 @@ class MlpPass:
 
     def _space(self, rows: int) -> _Space:
         """Return the work space for a number of rows."""
-        found = self._spaces.get(rows)
-        if found is None:
+        space = self._spaces.get(rows)
+        if space is None:
             parts = (self._outputs, self._gradients, self._spare)
-            found = self._spaces[rows] = _Space(*([whole[:rows] for whole in part] for part in parts))
-        return found
+            space = self._spaces[rows] = _Space(*([whole[:rows] for whole in part] for part in parts))
+        return space
 
 
 def clip_(gradients: Tensor, limit: float) -> None:
@@ -235,8 +235,8 @@ class WindowPass:
         for number in range(len(inputs) - 1, 0, -1):
             gradient = torch.mm(gradient, self._weights[number], out=gradients[number - 1])
             self._activation.backward_(gradient, inputs[number], self._spare[number - 1])
-        found = gradient @ self._weights[0]
-        return found if self._normaliser is None else found.div_(self._scale)
+        gradient = gradient @ self._weights[0]
+        return gradient if self._normaliser is None else gradient.div_(self._scale)
 
     @torch.no_grad()
     def finish(self) -> None:

@@ -120,7 +120,7 @@ class PPO(ReferencePPO):
         return distribution
 
     @property
-    def _clamped(self) -> Tensor:
+    def _log_std(self) -> Tensor:
         """Logarithm of the policy's standard deviation, shape [actions]."""
         return self._gaussian.log_std_param.clamp(*self._gaussian.log_std_range)
 
@@ -137,7 +137,7 @@ class PPO(ReferencePPO):
         """
         assert self._passes is not None
         actor, critic = self._passes
-        storage, log_std = self.storage, self._clamped
+        storage, log_std = self.storage, self._log_std
         std = log_std.exp()
         seen, views, frames, means, actions = {POLICY: world.seen, **world.beside}, [], [], [], []
         for _ in range(storage.num_transitions_per_env):
@@ -177,12 +177,12 @@ class PPO(ReferencePPO):
 
     def _normalise_advantages(self) -> None:
         storage = self.storage
-        found = (storage.returns - storage.values).double()
-        mean, square = found.mean(), found.square().mean()
+        advantages = (storage.returns - storage.values).double()
+        mean, square = advantages.mean(), advantages.square().mean()
         current_ranks().average([mean, square])
-        count = found.numel() * current_ranks().count
+        count = advantages.numel() * current_ranks().count
         deviation = ((square - mean.square()) * count / (count - 1)).clamp_min(0.0).sqrt()
-        storage.advantages = ((found - mean) / (deviation + 1e-8)).to(storage.returns)
+        storage.advantages = ((advantages - mean) / (deviation + 1e-8)).to(storage.returns)
 
     def update(self) -> dict[str, float]:
         """Run the optimiser steps of all epochs; return mean losses by name."""
@@ -242,7 +242,7 @@ class PPO(ReferencePPO):
 
     def _step(self, actor: MlpPass, critic: MlpPass, minibatch: _Frames) -> Tensor:
         """Run one optimiser step; return value loss, surrogate loss and entropy, shape [3]."""
-        log_std, clamped = self._gaussian.log_std_param, self._clamped
+        log_std, clamped = self._gaussian.log_std_param, self._log_std
         count, learning = len(minibatch.action), log_std.requires_grad
         critic.begin()
         actor.begin()
@@ -371,20 +371,20 @@ class PpoLearner(PolicyLearner):
 
     def _configuration(self) -> dict[str, Any]:
         """Return the configuration of rsl_rl's OnPolicyRunner."""
-        found, settings = self._settings.runner(), self._settings
+        configuration, settings = self._settings.runner(), self._settings
         if CRITIC in self._task.groups:
-            found["obs_groups"]["critic"].append(CRITIC)
+            configuration["obs_groups"]["critic"].append(CRITIC)
         if settings.network.latent:
-            found["actor"]["class_name"] = EncodedModel
-        found["algorithm"].setdefault("class_name", PPO)
+            configuration["actor"]["class_name"] = EncodedModel
+        configuration["algorithm"].setdefault("class_name", PPO)
         if settings.symmetry:
-            found["algorithm"]["symmetry_cfg"] = {
+            configuration["algorithm"]["symmetry_cfg"] = {
                 "use_data_augmentation": True,
                 "use_mirror_loss": settings.mirror_loss > 0.0,
                 "mirror_loss_coeff": settings.mirror_loss,
-                "data_augmentation_func": MirroredBatches(self._world).augmented,
+                "data_augmentation_func": MirroredBatches(self._world).augment,
             }
-        return found
+        return configuration
 
     @property
     def actor(self) -> MLPModel:
@@ -492,7 +492,7 @@ class PpoLearner(PolicyLearner):
             "learner": self.runner.alg.save(), "penalty": self._penalty, "rate": self.runner.alg.learning_rate,
             "uncertain": self._uncertain,
             **self.of_ranks({
-                "random": torch.get_rng_state(), "worlds": self._world.saved(),
+                "random": torch.get_rng_state(), "worlds": self._world.checkpoint(),
                 "hidden": hidden_states_of(self.runner.alg.actor),
             }),
         }  # fmt: skip
@@ -516,8 +516,8 @@ class PpoLearner(PolicyLearner):
         """Return the penalty and the uncertainty of the policy and of held-out logs, if tracked."""
         if not self._penalty:
             return {}
-        found = {"penalty": self._penalty, "uncertainty": self._uncertain}
-        return found if self._rule is None else found | {"uncertainty_log": self._rule.reference}
+        figures = {"penalty": self._penalty, "uncertainty": self._uncertain}
+        return figures if self._rule is None else figures | {"uncertainty_log": self._rule.reference}
 
     @property
     def _penalty(self) -> float:

@@ -85,14 +85,14 @@ class DrawnRobots:
         self.disturbed = self._numbers[:, self._robot_columns :] if len(self.names) > self._robot_columns else None
         self.seen = {"robot": self._numbers.clone()}
 
-    def saved(self) -> dict[str, Any]:
+    def checkpoint(self) -> dict[str, Any]:
         """Return the values and the state of their generator, for a checkpoint."""
         if self._draws is None:
             return {}
         return {"robots": self._numbers.cpu().clone(), "drawing": self._drawing.get_state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Restore what `saved` returned."""
+        """Restore what `checkpoint` returned."""
         if self._draws is not None:
             self._set(saved["robots"].to(self._numbers))
             self._drawing.set_state(saved["drawing"])

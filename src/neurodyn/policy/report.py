@@ -29,19 +29,7 @@ from neurodyn.policy.play import record_policy
 from neurodyn.report.adaptation import errors as adaptation_errors
 from neurodyn.report.adaptation import quantities
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import (
-    Table,
-    cards,
-    code,
-    facts,
-    figure,
-    folded,
-    grid,
-    header,
-    page,
-    paragraph,
-    section,
-)
+from neurodyn.report.page import Table, cards, code, facts, figure, folded, grid, header, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 from neurodyn.report.recording import Recording, film_of
 from neurodyn.report.recording_files import DRAWN, drawn_motions
@@ -70,7 +58,7 @@ def write_policy_report(
 
 def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequence[str] = ()) -> str:
     """Return the page as HTML; `motion` holds animations, or the reasons for having none."""
-    names = ", ".join(_named(row.dynamics, result) for row in result.results)
+    names = ", ".join(_name_with_remarks(row.dynamics, result) for row in result.results)
     lead = f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
     body = [
         header(f"A policy for {result.task}"),
@@ -78,7 +66,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
         paragraph(f"Verdict: {result.verdict}"),
         cards(_headline(result)),
         section("Returns", *(table.html() for table in returns(result) if table.rows)),
-        _drawn(result),
+        _histograms(result),
         _training(read_metrics(folder)),
         section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
         _config(folder),
@@ -92,13 +80,13 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, ta
     others = [name for name in names if name != ANALYTIC] or names
     ground = None if result.ground is UNSET else result.ground
 
-    def recorded(name: str) -> Recording:
+    def record(name: str) -> Recording:
         return record_policy(folder, name, seconds=SECONDS, seed=result.seed, starts=starts, ground=ground, task=task)
 
     def caption(made: Recording) -> str:
         return f"{result.task}: {made.predicted_label} beside {made.truth_label}, {made.worlds[0]}"
 
-    return [film_of(partial(recorded, name), caption) for name in tracked(others)]
+    return [film_of(partial(record, name), caption) for name in tracked(others)]
 
 
 def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
@@ -116,7 +104,7 @@ def returns(result: PolicyEvaluation) -> list[Table]:
     """Return tables of the returns by dynamics and of the errors between dynamics."""
     several = len(result.policies) > 1
     rows = [
-        [_named(row.dynamics, result), f"{row.mean:.5g}",
+        [_name_with_remarks(row.dynamics, result), f"{row.mean:.5g}",
          *([f"{row.least:.5g} to {row.greatest:.5g}"] if several else []),
          *([] if row.worst_tenth is UNSET else [f"{row.worst_tenth:.5g}"]),
          f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
@@ -141,7 +129,7 @@ def returns(result: PolicyEvaluation) -> list[Table]:
     ]
 
 
-def _named(dynamics: str, result: PolicyEvaluation) -> str:
+def _name_with_remarks(dynamics: str, result: PolicyEvaluation) -> str:
     """Return the name of dynamics with their caveat, and whether they come from logs or are the declared simulator."""
     remarks = [result.caveats[dynamics]] if dynamics in result.caveats else []
     if dynamics in result.from_logs:
@@ -179,7 +167,7 @@ _BINS, _TREND = 12, 8
 """Columns of a histogram; number of groups of episodes, sorted by the drawn value, whose means form the trend."""
 
 
-def _drawn(result: PolicyEvaluation) -> str:
+def _histograms(result: PolicyEvaluation) -> str:
     """Return histograms of the drawn values and the returns over them, for the most influential quantities."""
     shown = []
     for row in result.results:
@@ -263,7 +251,7 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
     )
     judged = [line for line in played if "exploits" in line]
     if judged:
-        lead += f" {_supported(judged)}"
+        lead += f" {_support_sentence(judged)}"
     return section("Training", grid(shown), lead=lead)
 
 
@@ -273,7 +261,7 @@ def _over_frames(lines: Sequence[Mapping[str, Any]], key: str, text: str) -> str
     return figure(plot(key, [curve], x_label="frames", unit="", description=text), text)
 
 
-def _supported(judged: Sequence[Mapping[str, Any]]) -> str:
+def _support_sentence(judged: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence on the update from which the imagined return was not supported (`policy.support`), if any."""
     by = f"{judged[-1]['judged_by']} and the log" if "judged_by" in judged[-1] else "the log"
     first = next((line for line in judged if line["exploits"]), None)

@@ -176,13 +176,13 @@ class ShacLearner(PolicyLearner):
         `std` is the standard deviation of each action, shape [actions]; None for the network's.
         """
         mean = self._actor.mlp(self._actor.obs_normalizer(observation))
-        return torch.addcmul(mean, self._std if std is None else std, self._drawn(mean)), mean
+        return torch.addcmul(mean, self._std if std is None else std, self._draw_noise(mean)), mean
 
     def _act_in_window(self, acting: WindowPass, std: Tensor, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Return the results of `act`; gradients of the weights follow at the end of the window."""
-        return acting(observation, std, self._drawn(observation.new_empty(observation.shape[0], std.shape[0])))
+        return acting(observation, std, self._draw_noise(observation.new_empty(observation.shape[0], std.shape[0])))
 
-    def _drawn(self, like: Tensor) -> Tensor:
+    def _draw_noise(self, like: Tensor) -> Tensor:
         """Return the noise of a frame, in standard deviations: an independent AR(1) process per world."""
         fresh, share = torch.randn_like(like), self._settings.correlation
         if not share:
@@ -208,10 +208,12 @@ class ShacLearner(PolicyLearner):
             "target": self._target.state_dict(),
             "mean": self._mean.state_dict(),
             "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
-            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved(), "noise": self._noise}),
+            **self.of_ranks(
+                {"random": torch.get_rng_state(), "worlds": self._world.checkpoint(), "noise": self._noise}
+            ),
             "frames": self._frames,
             "median": self._median,
-        }
+        }  # fmt: skip
 
     def load(self, saved: dict[str, Any]) -> None:
         """Resume from `state`, bitwise on a CPU; on a GPU, episodes start anew."""
@@ -231,8 +233,8 @@ class ShacLearner(PolicyLearner):
     def extra_metrics(self) -> dict[str, Any]:
         """Return the length of the window and statistics of its gradients."""
         watch = self._watch
-        found = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
-        return {**found, "gradients_lost": watch.not_finite} if watch.not_finite else found
+        figures = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
+        return {**figures, "gradients_lost": watch.not_finite} if watch.not_finite else figures
 
     def closing_metrics(self, train_state: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""

@@ -156,8 +156,8 @@ class LogDensity:
     @classmethod
     def of(cls, dynamics: Dynamics, log: Store | Mixture, seed: int = 0) -> "LogDensity | None":
         """Draw frames of a log; None if the dynamics read no frames, or no frames are held out."""
-        known = _drawn(dynamics, log, Split.TRAIN, _KNOWN, seed)
-        tried = None if known is None else _drawn(dynamics, log, Split.VALIDATION, _TRIED, seed + 1)
+        known = _draw_inputs(dynamics, log, Split.TRAIN, _KNOWN, seed)
+        tried = None if known is None else _draw_inputs(dynamics, log, Split.VALIDATION, _TRIED, seed + 1)
         if known is None or tried is None:
             return None
         return cls(known, float(_nearest(tried, known).quantile(_HELD_OUT)))
@@ -221,7 +221,7 @@ def _beyond(values: Tensor, ranges: Ranges) -> Tensor:
     return ~((values >= low) & (values <= high)).all(-1)
 
 
-def _drawn(dynamics: Dynamics, log: Store | Mixture, split: Split, count: int, seed: int) -> Tensor | None:
+def _draw_inputs(dynamics: Dynamics, log: Store | Mixture, split: Split, count: int, seed: int) -> Tensor | None:
     mixture, parts = Mixture.of(log), []
     names, targets = [one.name for one in dynamics.conditions], dynamics.spec.control_kind != "torque"
     for store, share in zip(mixture.stores, mixture.shares, strict=True):

@@ -96,10 +96,10 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
     anchors: list[Placed] = []
     for link in mechanism.links:
         joint = link.joint
-        rotation, position = _joined(bodies[joint.parent + 1], _posed(joint.parent_frame))
+        rotation, position = _compose(bodies[joint.parent + 1], _placement(joint.parent_frame))
         anchors.append((position, rotation @ np.array(joint.axis)))
-        child_rotation, child_position = _posed(joint.child_frame)
-        bodies.append(_joined((rotation, position), (child_rotation.T, -child_rotation.T @ child_position)))
+        child_rotation, child_position = _placement(joint.child_frame)
+        bodies.append(_compose((rotation, position), (child_rotation.T, -child_rotation.T @ child_position)))
     images: dict[int, tuple[int, float]] = {-1: (-1, 1.0)}
     for number, link in enumerate(mechanism.links):
         taken = {other for other, _ in images.values()}
@@ -125,12 +125,12 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
     return Mirror(partner, {names[i]: sign for i, (_, sign) in images.items() if i >= 0}, reflected)
 
 
-def _posed(pose: Sequence[float]) -> Placed:
+def _placement(pose: Sequence[float]) -> Placed:
     """Return the rotation matrix and the position of a pose."""
     return np.array(quaternion_matrix(np.array(pose[3:]) / np.linalg.norm(pose[3:]))), np.array(pose[:3])
 
 
-def _joined(a: Placed, b: Placed) -> Placed:
+def _compose(a: Placed, b: Placed) -> Placed:
     return a[0] @ b[0], a[1] + a[0] @ b[1]
 
 
@@ -170,27 +170,27 @@ class MirroredBatches:
         frame = [seen, *([self._actions] if settings.with_actions else [])]
         self._groups = {"policy": _side_by_side(frame * settings.history)}
         if (drawn := world.robots.names) and world.robots.numbers is not None:
-            self._groups["robot"] = _map(drawn, [self._drawn(name, task) for name in drawn], device)
+            self._groups["robot"] = _map(drawn, [self._quantity(name, task) for name in drawn], device)
         if CRITIC in task.groups:
             self._groups[CRITIC] = self._columns(task.groups[CRITIC].columns, task, device)
         self._check(world, seen)
 
-    def augmented(
+    def augment(
         self, env: Any, obs: TensorDict | None, actions: Tensor | None
     ) -> tuple[TensorDict | None, Tensor | None]:
         """Return observations and actions with their mirror images appended, in rsl_rl's format."""
         if obs is not None:
-            images = {name: _imaged(self._groups[name], cast(Tensor, values)) for name, values in obs.items()}
+            images = {name: _reflect(self._groups[name], cast(Tensor, values)) for name, values in obs.items()}
             obs = cast(TensorDict, torch.cat([obs, cast(Any, TensorDict(images, batch_size=obs.batch_size))]))
-        return obs, None if actions is None else torch.cat([actions, _imaged(self._actions, actions)])
+        return obs, None if actions is None else torch.cat([actions, _reflect(self._actions, actions)])
 
     def actions(self, actions: Tensor) -> Tensor:
         """Return the mirror images of actions, shape [..., actions]."""
-        return _imaged(self._actions, actions)
+        return _reflect(self._actions, actions)
 
-    def seen(self, observations: Tensor) -> Tensor:
+    def observations(self, observations: Tensor) -> Tensor:
         """Return the mirror images of the policy's observations, shape [..., columns]."""
-        return _imaged(self._groups["policy"], observations)
+        return _reflect(self._groups["policy"], observations)
 
     def _columns(self, names: Sequence[str], task: Task, device: torch.device) -> tuple[Tensor, Tensor]:
         return _map(names, [self._column(name, task) for name in names], device)
@@ -215,7 +215,7 @@ class MirroredBatches:
             raise InputError(f"symmetry: {name!r} is of no joint; valid: actions of joints")
         return name.replace(joint, self.mirror.partner[joint]), self.mirror.sign[joint]
 
-    def _drawn(self, name: str, task: Task) -> tuple[str, float]:
+    def _quantity(self, name: str, task: Task) -> tuple[str, float]:
         """Return the image of a randomised quantity and its sign."""
         kind, _, rest = name.partition(".")
         bare, _, way = rest.partition(" ")
@@ -240,11 +240,11 @@ class MirroredBatches:
         images, cpu = [self._of_joint(name, name) for name in task.actions], torch.device("cpu")
         scale = torch.tensor(task.action_scale)
         partners = _map(task.actions, [(other, 1.0) for other, _ in images], cpu)
-        if not torch.allclose(_imaged(partners, scale), scale, rtol=_ALIKE):
+        if not torch.allclose(_reflect(partners, scale), scale, rtol=_ALIKE):
             raise InputError(f"symmetry: actions of task {task.name!r} differ in scale between sides; valid: the same")
         nominal = task.nominal(scale)
         if len(nominal) == len(scale) and not torch.allclose(
-            _imaged(_map(task.actions, images, cpu), nominal), nominal, atol=0.02
+            _reflect(_map(task.actions, images, cpu), nominal), nominal, atol=0.02
         ):
             raise InputError(f"symmetry: the nominal pose of {task.robot!r} differs on the other side; valid: the same")
 
@@ -267,7 +267,7 @@ class MirroredBatches:
             observations.append(task.observe(now, memory))
             if "contact" not in task.quantities and not task.contacts:
                 rewards.append(torch.stack(list(task.reward(now, memory, memory.action).values())).sum(0))
-        off = (observations[1] - _imaged(seen, observations[0])).abs().amax(0) / (1.0 + observations[0].abs().amax(0))
+        off = (observations[1] - _reflect(seen, observations[0])).abs().amax(0) / (1.0 + observations[0].abs().amax(0))
         if float(off.max()) > 0.01:
             worst = task.observations[int(off.argmax())]
             raise InputError(
@@ -297,5 +297,5 @@ def _side_by_side(maps: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor
     return torch.cat(index), torch.cat([sign for _, sign in maps])
 
 
-def _imaged(by: tuple[Tensor, Tensor], values: Tensor) -> Tensor:
+def _reflect(by: tuple[Tensor, Tensor], values: Tensor) -> Tensor:
     return values[..., by[0]] * by[1]

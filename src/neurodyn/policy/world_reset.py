@@ -98,13 +98,7 @@ class WarmStartPool(WorldReset):
     """Resets in models of logs, from starts warmed up in batches, each used once."""
 
     def __init__(
-        self,
-        model: MeasuredDynamics,
-        starts: Starts,
-        worlds: int = 1,
-        *,
-        count: int | None = None,
-        ahead: bool = False,
+        self, model: MeasuredDynamics, starts: Starts, worlds: int = 1, *, count: int | None = None, ahead: bool = False
     ) -> None:
         """Prepare to reset worlds of a model; `count` starts are read at once (default: at least `WARM_STARTS`)."""
         super().__init__(starts, worlds, torch.device(model.device), ahead=ahead)

@@ -181,7 +181,7 @@ class AnymalVelocity(VelocityTracking):
             "stand_still": (-1.0, away * still),
             "tilt": (-5.0, quantities["projected_gravity"][:, :2].square().sum(-1)),
         }
-        return self._rewarded(terms, action)
+        return self._weigh(terms, action)
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether the robot has fallen: far from upright, or with its trunk on the ground if that is known."""

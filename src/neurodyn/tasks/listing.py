@@ -39,12 +39,7 @@ TASKS: Registry[Callable[[], Task]] = Registry(
 )
 """Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""
 
-TASKS_OF_ROBOTS: Registry[Callable[[str], Task]] = Registry(
-    "task",
-    lift=Lift,
-    push=Push,
-    velocity=Velocity,
-)
+TASKS_OF_ROBOTS: Registry[Callable[[str], Task]] = Registry("task", lift=Lift, push=Push, velocity=Velocity)
 """Classes of tasks for any robot that declares their needs, by name; with a robot the name is NAME@ROBOT."""
 
 

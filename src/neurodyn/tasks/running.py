@@ -97,11 +97,11 @@ class AntSpinTrack(Ant):
 
 def world_velocity(quantities: Quantities) -> tuple[Tensor, Tensor]:
     """Return linear velocity of the base's origin and angular velocity, world axes, each of shape [worlds, 3]."""
-    linear, angular = quantities.derive("world_velocity", _turned).unbind(1)
+    linear, angular = quantities.derive("world_velocity", _world_velocities).unbind(1)
     return linear, angular
 
 
-def _turned(quantities: Quantities) -> Tensor:
+def _world_velocities(quantities: Quantities) -> Tensor:
     """Return both velocities of the base, world axes, shape [worlds, 2, 3]."""
     rows = torch.stack([quantities["base_linear_velocity"], quantities["base_angular_velocity"]], 1)
     return rotation.rotate_rows(rows, base_rotation(quantities).mT)

@@ -111,11 +111,7 @@ class _SwingUp(Task):
         """Return the reward of height, and the costs of speed and effort."""
         q, qd = quantities["joint_position"], quantities["joint_velocity"]
         height = -SHARES[0] * q[:, 0].cos() - SHARES[1] * q.sum(-1).cos()
-        return {
-            "height": height,
-            "speed": -0.005 * qd.square().sum(-1),
-            "effort": -0.01 * action.square().sum(-1),
-        }
+        return {"height": height, "speed": -0.005 * qd.square().sum(-1), "effort": -0.01 * action.square().sum(-1)}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether a joint is too fast."""

@@ -108,11 +108,11 @@ class Memory:
         return Memory(**{name: values[index] for name, values in vars(self).items()})
 
     @classmethod
-    def joined(cls, parts: Sequence["Memory"]) -> "Memory":
+    def concatenate(cls, parts: Sequence["Memory"]) -> "Memory":
         """Return the worlds of several memories one after another, as `State.joined`."""
         return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
-    def renewed(self, mask: Tensor, fresh: "Memory") -> "Memory":
+    def renew(self, mask: Tensor, fresh: "Memory") -> "Memory":
         """Return this memory with the values of `fresh` where `mask` is true, shape [worlds]."""
         values = {}
         for field in fields(self):
@@ -166,7 +166,7 @@ class Task(ABC):
 
     def declaration(self) -> Robot:
         """Return the robot at the task's frame length."""
-        return _declared(self.robot, self.dt)
+        return _declaration_at(self.robot, self.dt)
 
     def nominal(self, like: Tensor) -> Tensor:
         """Return nominal positions of the driven joints [rad or m], shape [nu], with dtype and device of `like`."""
@@ -316,7 +316,7 @@ class Task(ABC):
 
 
 @lru_cache(maxsize=16)
-def _declared(robot: str, dt: float | None) -> Robot:
+def _declaration_at(robot: str, dt: float | None) -> Robot:
     """Return a declared robot at a frame length; cached, as starts are drawn in every frame."""
     declared = load(robot)
     return declared if dt is None else msgspec.structs.replace(declared, dt=dt)

@@ -71,10 +71,7 @@ class VelocityTracking(Task):
     def disturbances(self) -> tuple[str, ...]:
         """Pushes along x and y, scaled from `PUSH` for a robot that walks at 1 m/s."""
         most, seconds = PUSH * self.fastest[0], [frames * self._declaration.dt for frames in PUSH_FRAMES]
-        return (
-            f"push.velocity.[xy]={-most}:{most}",
-            f"push.interval={seconds[0]}:{seconds[1]}",
-        )
+        return (f"push.velocity.[xy]={-most}:{most}", f"push.interval={seconds[0]}:{seconds[1]}")
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw velocities and the number of frames for which they hold, shape [worlds, 4]."""
@@ -126,7 +123,7 @@ class VelocityTracking(Task):
         )  # fmt: skip
         return {POLICY: terms}
 
-    def _rewarded(self, terms: dict[str, tuple[float, Tensor]], like: Tensor) -> dict[str, Tensor]:
+    def _weigh(self, terms: dict[str, tuple[float, Tensor]], like: Tensor) -> dict[str, Tensor]:
         """Return reward terms from rates and weights, times dt."""
         weights = constant(tuple((self._declaration.dt * weight,) for weight, _ in terms.values()), like)
         scaled = weights * torch.stack([value for _, value in terms.values()])
@@ -240,7 +237,7 @@ class Velocity(VelocityTracking):
             "slip": (-0.2, (self._of_feet(quantities, "contact_speed") * touching).sum(-1)),
             "clearance": (-1.0, self._low(quantities, touching) * moving),
         }
-        return self._rewarded(terms, action)
+        return self._weigh(terms, action)
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether the robot has fallen: far from upright, too low, or with its trunk on the ground."""

@@ -16,8 +16,8 @@ from neurodyn.policy.online_learning.record import (
     Round,
     TrainedPolicy,
     best_of,
+    has_settled,
     read_round,
-    settled,
     verdict,
 )
 from neurodyn.policy.online_learning.rounds import EarlierRounds
@@ -42,7 +42,7 @@ def made(number: int, imagined: float, real: float, failed: float = 0.0) -> Roun
 
 
 def test_one_round_says_nothing_about_progress():
-    assert not settled([made(1, 100.0, 100.0)], 0.05)
+    assert not has_settled([made(1, 100.0, 100.0)], 0.05)
 
 
 @pytest.mark.parametrize(
@@ -50,21 +50,21 @@ def test_one_round_says_nothing_about_progress():
     [(104.0, 101.0, True), (101.0, 104.0, True), (120.0, 101.0, False), (112.0, 110.0, False), (60.0, 60.0, True)],
 )
 def test_it_stops_where_model_and_reference_agree_and_nothing_is_gained(imagined, real, stops):
-    assert settled([made(1, 130.0, 100.0), made(2, imagined, real)], 0.05) is stops
+    assert has_settled([made(1, 130.0, 100.0), made(2, imagined, real)], 0.05) is stops
 
 
 def test_with_patience_a_round_that_stands_still_does_not_end_it():
     still = [made(1, 130.0, 100.0), made(2, 101.0, 100.0)]
-    assert not settled(still, 0.05, 2)
-    assert settled([*still, made(3, 102.0, 101.0)], 0.05, 2)
-    assert not settled([*still, made(3, 151.0, 150.0)], 0.05, 2)
-    assert not settled([made(1, 130.0, 100.0), made(2, 151.0, 150.0), made(3, 149.0, 149.0)], 0.05, 2)
+    assert not has_settled(still, 0.05, 2)
+    assert has_settled([*still, made(3, 102.0, 101.0)], 0.05, 2)
+    assert not has_settled([*still, made(3, 151.0, 150.0)], 0.05, 2)
+    assert not has_settled([made(1, 130.0, 100.0), made(2, 151.0, 150.0), made(3, 149.0, 149.0)], 0.05, 2)
 
 
 def test_returns_may_be_negative():
     assert made(1, -95.0, -100.0).gap == pytest.approx(0.05)
-    assert settled([made(1, -300.0, -100.0), made(2, -100.0, -98.0)], 0.05)
-    assert not settled([made(1, -300.0, -100.0), made(2, -52.0, -50.0)], 0.05)
+    assert has_settled([made(1, -300.0, -100.0), made(2, -100.0, -98.0)], 0.05)
+    assert not has_settled([made(1, -300.0, -100.0), made(2, -52.0, -50.0)], 0.05)
 
 
 def test_the_verdict_is_that_of_the_best_policy_in_the_reference():

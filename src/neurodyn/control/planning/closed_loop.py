@@ -301,7 +301,7 @@ def _restart(
     """Put worlds whose episode ended back to their start, so that their state stays valid."""
     if not bool(ended.any()):
         return current
-    state, memory = start[0].where(ended, current.state), current.memory.renewed(ended, start[1])
+    state, memory = start[0].where(ended, current.state), current.memory.renew(ended, start[1])
     carry = loop.dynamics.reset(current.carry, context, ended)
     torque = None if current.torque is None else current.torque.masked_fill(ended[:, None], 0.0)
     return WorldsState(carry, state, torque, memory, loop.quantities(state, None, torque))

@@ -80,7 +80,7 @@ def expand(frames: TaskFrames, path: list[ExpandedFrame], value: Callable[[Tenso
     """
     steps, rows = len(path), len(path[0].action)
     state, after = State.joined([f.begin.state for f in path]), State.joined([f.end.state for f in path])
-    memory = Memory.joined([f.begin.memory for f in path])
+    memory = Memory.concatenate([f.begin.memory for f in path])
     torques = [f.begin.torque for f in path if f.begin.torque is not None]
     before = torch.cat(torques) if torques else None
     action = torch.cat([f.action for f in path])

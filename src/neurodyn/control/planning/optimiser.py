@@ -172,7 +172,7 @@ class Roll:
             after.append((step, self.worlds_state.now))
         steps, now = Step.joined([step for step, _ in after]), Quantities.joined([now for _, now in after])
         end = judge(
-            imagination.frames.task, imagination.frames.bounds, steps, now, Memory.joined(before), torch.cat(acted)
+            imagination.frames.task, imagination.frames.bounds, steps, now, Memory.concatenate(before), torch.cat(acted)
         )
         shape = len(acted), -1
         return self._contributions(

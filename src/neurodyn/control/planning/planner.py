@@ -217,7 +217,7 @@ class Planner:
         if self._memory is None or self.action is None:
             return self.task.begin(now, self._generator)
         memory, first = self.task.advance(self._memory, now, self.action, self._generator), self._history.first
-        return memory.renewed(first, self.task.begin(now, self._generator)) if bool(first.any()) else memory
+        return memory.renew(first, self.task.begin(now, self._generator)) if bool(first.any()) else memory
 
     def _imagination(self, rows: Tensor, context: State | Window, memory: Memory) -> Imagination:
         return Imagination(

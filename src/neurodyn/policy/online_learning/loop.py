@@ -31,7 +31,7 @@ from neurodyn.policy.online_learning.record import (
     Round,
     TrainedPolicy,
     best_of,
-    settled,
+    has_settled,
     verdict,
 )
 from neurodyn.policy.online_learning.rounds import EarlierRounds, RoundInProgress
@@ -281,12 +281,12 @@ class _Loop:
         return OnlineResult(
             task=problem.task.name, kind=problem.kind, dynamics=problem.dynamics, reference=settings.reference,
             first_frames=first_frames, frames=first_frames + sum(one.frames for one in rounds), rounds=rounds,
-            best=best_of(rounds).number, settled=settled(rounds, settings.tolerance, settings.patience),
-            verdict=verdict(rounds, settings.tolerance, settings.reference, simulated=self._simulated()),
+            best=best_of(rounds).number, settled=has_settled(rounds, settings.tolerance, settings.patience),
+            verdict=verdict(rounds, settings.tolerance, settings.reference, simulated=self._reference_is_declared()),
             cpu_seconds=sum(part.cpu_seconds for part in parts),
         )  # fmt: skip
 
-    def _simulated(self) -> bool:
+    def _reference_is_declared(self) -> bool:
         """Return whether the reference is the declared simulator although the model was made from logs of the robot."""
         problem = self.problem
         if not is_declared(problem.settings.reference):
@@ -309,7 +309,7 @@ def frames_of(reference: str) -> str:
     return "robot frames" if is_file(reference) else "simulator frames"
 
 
-def _ended(round_: Round) -> str:
+def _early_end(round_: Round) -> str:
     """Return why the training of a round ended early; empty if it did not."""
     policy = round_.policy
     if policy is None or not policy.stopped:
@@ -331,6 +331,6 @@ def line(round_: Round, frames: int) -> str:
     return (
         f"round {round_.number}: return {round_.imagined.mean:.4g} in the model{remark}, {round_.real.mean:.4g} in "
         f"{round_.real.dynamics} ({round_.gap:.1%} apart; failed {round_.imagined.failed:.0%}, "
-        f"{round_.real.failed:.0%}); model error {error}{_ended(round_)}; {frames:,} "
+        f"{round_.real.failed:.0%}); model error {error}{_early_end(round_)}; {frames:,} "
         f"{frames_of(round_.real.dynamics)} in all"
     )

@@ -155,7 +155,7 @@ def best_of(rounds: list[Round]) -> Round:
     return max(rounds, key=lambda one: one.real.mean)
 
 
-def settled(rounds: list[Round], tolerance: float, patience: int = 1) -> bool:
+def has_settled(rounds: list[Round], tolerance: float, patience: int = 1) -> bool:
     """Return whether to stop: the last returns agree, and the last `patience` rounds made no progress.
 
     `tolerance` is the relative difference up to which returns agree, and the relative gain up to which there is no

@@ -263,7 +263,7 @@ class HybridRefit(Refit):
                 "'root.mass' or 'contact.friction=0.5:0.1:2' (neurodyn robots ROBOT lists them)"
             )
         if settings.parameters:
-            self._declared(task.declaration(), settings)
+            self._declared_model(task.declaration(), settings)
 
     def require_model(self, model: Dynamics, run: str, settings: OnlineSettings) -> None:
         """Raise an InputError for a model with networks, or without free quantities if none are named."""
@@ -279,7 +279,7 @@ class HybridRefit(Refit):
         from neurodyn.identify.run import identify
 
         if not fit.data:
-            HYBRID.save(fit.out, self._declared(fit.robot, fit.settings))
+            HYBRID.save(fit.out, self._declared_model(fit.robot, fit.settings))
             return
         settings, store = fit.settings, joined([self.open(fit.robot, name) for name in fit.data])
         asked = settings.parameters if fit.previous is None else self._parameters(fit.previous, settings)
@@ -289,7 +289,7 @@ class HybridRefit(Refit):
             progress=fit.progress,
         )  # fmt: skip
 
-    def _declared(self, robot: Robot, settings: OnlineSettings) -> HybridDynamics:
+    def _declared_model(self, robot: Robot, settings: OnlineSettings) -> HybridDynamics:
         from neurodyn.dynamics.hybrid.declared import declared_hybrid
 
         engine = _identification(robot, settings).engine(robot)
