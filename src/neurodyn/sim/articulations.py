@@ -7,8 +7,7 @@ Articulations take seconds to build and are cached on disk by the content they a
 import contextlib
 import dataclasses
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,11 +17,11 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.artifacts import atomic, cache_folder
-from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ChainJoint, Cone, ConstraintParameters, SoftConstraints
+from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.elements import ForceElement
-from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Fingerprint, Link
+from neurodyn.core.description.mechanism import Fingerprint, Link
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.errors import InputError, choices, notice, noticed
+from neurodyn.core.errors import InputError, noticed
 from neurodyn.multibody.link_kinematics import LinkKinematics
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import source_digest
@@ -246,161 +245,3 @@ def _code() -> str:
         for file in sorted((package / folder).glob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def limit_spring(
-    solref: tuple[float, float], impedance: float, inertia: float, least: float = 0.0
-) -> tuple[float, float]:
-    r"""Return stiffness and damping of a spring equivalent to the constraint of a joint limit.
-
-    At a violation r, MuJoCo's reference acceleration is $-b\,v - k\,d\,r$, with $b = 2/(d\,t)$ and $k =
-    1/(d\,t\,\zeta)^2$ from solref (t, zeta) and the impedance d from solimp, of which the share d is realised. A spring
-    and damper on a body of the joint's effective inertia $m = 1/w$ (w: `dof_invweight0`) give the same without other
-    forces:
-
-    $$k_e = d\,k\,m, \qquad k_d = d\,b\,m$$
-
-    The spring does not model that MuJoCo cancels the share d of other forces, so that a joint under torque rests closer
-    to its limit in the simulator.
-
-    Args:
-        solref: Time constant [s] and damping ratio, or minus stiffness and damping.
-        impedance: Impedance beyond the width of solimp.
-        inertia: Effective inertia of the joint [kg m^2 or kg].
-        least: Minimum time constant [s].
-    """
-    time, ratio = solref
-    if time > 0:
-        time = max(time, least)
-        k, b = 1.0 / (impedance * time * ratio) ** 2, 2.0 / (impedance * time)
-    else:
-        k, b = -time / impedance**2, -ratio / impedance
-    return impedance * k * inertia, impedance * b * inertia
-
-
-INERTIAL = ("mass", *(f"com.{axis}" for axis in "xyz"), *(f"inertia.{entry}" for entry in INERTIA_ENTRIES))
-"""Inertial quantities of a link, which simulators store per body."""
-
-
-def require_differing(known: bool, name: str, simulator: str, joints: Iterable[str]) -> None:
-    """Raise an `InputError` for a quantity that cannot differ between a simulator's worlds."""
-    if not known:
-        raise InputError(
-            f"parameter {name!r}: {simulator}'s worlds cannot differ in it; valid: mass, com, inertia, damping, "
-            f"armature, friction, stiffness, rest, lower or upper of {choices(list(joints)[:4])} ..., or "
-            "contact.friction, contact.solref and contact.solimp"
-        )
-
-
-def shapes_with(constraints: SoftConstraints, what: str, shapes: Iterable[str]) -> tuple[str, list[str]]:
-    """Return a contact property, and the shapes whose value of it comes from a quantity.
-
-    Args:
-        constraints: The constraints of the robot.
-        what: The quantity without "contact.": a property, or SHAPE.property.
-        shapes: Names of the robot's shapes.
-
-    Returns:
-        The property; and the shape that the quantity names, if it has its own value, or all shapes without their own.
-    """
-    names = list(shapes)
-    shape = next((name for name in names if what.startswith(f"{name}.")), None)
-    field = what if shape is None else what[len(shape) + 1 :]
-    own = constraints.own(field)
-    return field, [name for name in names if (name not in own if shape is None else name == shape and name in own)]
-
-
-_DIGITS = 6  # significant digits of float32
-_LEAST_SHARE, _MOST_SHARE, _LEAST_WIDTH = 1e-4, 0.9999, 1e-9
-
-ShapeNumbers = Callable[[str], Iterable[float]]
-"""Numbers of an attribute of a shape, such as "friction" or "solref"."""
-
-
-def constraints_of_shapes(
-    robot: Robot,
-    *,
-    cone: Cone,
-    impratio: float,
-    limits: Mapping[str, ConstraintParameters],
-    joint_friction: Mapping[str, ConstraintParameters],
-    rows: Mapping[str, ShapeNumbers],
-    per_shape_compliance: bool = False,
-) -> SoftConstraints:
-    """Return the compliance of the constraints of a robot.
-
-    Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). Each
-    of `SHAPE_PROPERTIES` has the most common value, with exceptions by shape name. If shapes differ in further
-    parameters, a notice says so, and all contacts get the most common ones.
-
-    Args:
-        robot: The declared robot.
-        cone: The friction cone.
-        impratio: Ratio of the impedances of friction and normal force.
-        limits: Compliance of the limits, by joint.
-        joint_friction: Compliance of joint friction, by joint.
-        rows: The numbers of each collision shape, by its name.
-        per_shape_compliance: Whether the mechanism holds shapes' own compliance elsewhere (`ground_shapes`).
-    """
-    every = {joint.name for joint in robot.joints}
-    limited = {
-        joint.name for joint in robot.joints if joint.kind == "ball" or (joint.scalar and joint.lower is not None)
-    }
-    constraints = SoftConstraints(
-        cone=cone,
-        impratio=impratio,
-        limits=_declared(limits, limited),
-        joint_friction=_declared(joint_friction, every),
-    )
-    if not rows:
-        return constraints
-    attributes = {one.attribute for one in SHAPE_PROPERTIES.values()} | {"solref", "solimp"}
-    numbers = {one: [list(rounded(read(one))) for read in rows.values()] for one in attributes}
-    for name, place in SHAPE_PROPERTIES.items():
-        column = [row[place.column] for row in numbers[place.attribute]]
-        common = _most_common(column)
-        own = {shape: value for shape, value in zip(rows, column, strict=True) if value != common}
-        constraints = constraints.with_property(name, common, own)
-        for row in numbers[place.attribute]:
-            row[place.column] = common  # leaves only the differences in further parameters
-    compliances = [(tuple(ref), tuple(imp)) for ref, imp in zip(numbers["solref"], numbers["solimp"], strict=True)]
-    contact = _most_common(compliances)
-    others = [shape for shape, own in zip(rows, compliances, strict=True) if own != contact]
-    if others and not per_shape_compliance:
-        notice(
-            f"{robot.name}: {len(others)} of {len(rows)} shapes yield in contacts in a way of their own "
-            f"({choices(others)}), which soft contacts do not model: all yield by solref {list(contact[0])} and solimp "
-            f"{list(contact[1])}; `material` with stiffness and damping gives them one solref in the simulator, too"
-        )
-    return msgspec.structs.replace(constraints, contact=constraint_parameters(*contact))
-
-
-def _most_common(values: Iterable[T]) -> T:
-    return Counter(values).most_common(1)[0][0]
-
-
-def _declared(parameters: Mapping[str, ConstraintParameters], names: set[str]) -> dict[str, ConstraintParameters]:
-    """Return the parameters of the named joints that differ from MuJoCo's defaults."""
-    default = ConstraintParameters()
-    return {name: value for name, value in parameters.items() if name in names and value != default}
-
-
-def constraint_parameters(
-    solref: Sequence[float], solimp: Sequence[float], *, exact: bool = False
-) -> ConstraintParameters:
-    """Return a constraint's compliance, clipped as MuJoCo does at every step; in float32's digits unless `exact`.
-
-    With `exact`, the default replaces a solref of mixed signs, as in MuJoCo.
-    """
-    time, ratio = map(float, solref) if exact else rounded(solref)
-    if exact and (time > 0) != (ratio > 0):
-        time, ratio = ConstraintParameters().solref
-    first, last, width, midpoint, power = map(float, solimp) if exact else rounded(solimp)
-    first, last, midpoint = (min(max(share, _LEAST_SHARE), _MOST_SHARE) for share in (first, last, midpoint))
-    numbers = (first, last, max(width, 1e-15 if exact else _LEAST_WIDTH), midpoint, max(power, 1.0))
-    return ConstraintParameters(solref=(time, ratio), solimp=numbers)
-
-
-def rounded(values: Any) -> tuple[float, ...]:
-    """Return numbers with the digits of float32."""
-    return tuple(float(f"{float(value):.{_DIGITS}g}") for value in values)

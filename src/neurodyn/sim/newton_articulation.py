@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A robot as built, read from its Newton model, with MuJoCo's constraints and joint limits."""
 
-from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,10 @@ from neurodyn.sim.articulations import (
     BuiltShape,
     ShapeKind,
     Springs,
-    constraint_parameters,
-    constraints_of_shapes,
     kept_articulation,
-    limit_spring,
-    rounded,
 )
 from neurodyn.sim.bodies import compose, inertia_entries, merged_body, rounded_pose, rounded_vector
+from neurodyn.sim.constraints import model_constraints
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprints import body_groups, fingerprint, world_joints
@@ -180,31 +176,15 @@ def _constraints(robot: Robot) -> tuple[SoftConstraints, Springs]:
         return SoftConstraints(), {}
     solvers: Any = import_newton().solvers
     solver = solvers.SolverMuJoCo(build(robot), use_mujoco_contacts=True)
-    springs = _limit_springs(robot, solver)
-    return _soft_constraints(robot, solver), {name: spring for name, spring in springs.items() if name in limited}
-
-
-def _soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
-    model: Any = solver.mjw_model
-    names, dofs = robot.spec.qd_names, solver.mjc_jnt_to_newton_dof.numpy()[0].tolist()
-    limits, frictions = {}, {}
-    for joint, dof in enumerate(dofs):
-        limits[names[dof]] = constraint_parameters(
-            model.jnt_solref.numpy()[0][joint], model.jnt_solimp.numpy()[0][joint]
-        )
-        address = int(solver.mj_model.jnt_dofadr[joint])
-        frictions[names[dof]] = constraint_parameters(
-            model.dof_solref.numpy()[0][address], model.dof_solimp.numpy()[0][address]
-        )
-    geoms = geoms_of_shapes(robot, solver)
-    return constraints_of_shapes(
-        robot,
-        cone="elliptic" if int(model.opt.cone) else "pyramidal",
-        impratio=rounded(model.opt.impratio_invsqrt.numpy()[:1] ** -2.0)[0],
-        limits=limits,
-        joint_friction=frictions,
-        rows={name: partial(_rows, solver, geom) for name, geom in geoms.items()},
-    )
+    model, names = solver.mjw_model, robot.spec.qd_names
+    joints = {
+        names[dof]: (joint, int(solver.mj_model.jnt_dofadr[joint]))
+        for joint, dof in enumerate(solver.mjc_jnt_to_newton_dof.numpy()[0].tolist())
+    }
+    return model_constraints(
+        robot, lambda name: getattr(model, name).numpy()[0], joints, geoms_of_shapes(robot, solver),
+        elliptic=bool(int(model.opt.cone)), impratio=float(model.opt.impratio_invsqrt.numpy()[0]) ** -2.0,
+    )  # fmt: skip
 
 
 def geoms_of_shapes(robot: Robot, solver: Any) -> dict[str, int]:
@@ -215,22 +195,3 @@ def geoms_of_shapes(robot: Robot, solver: Any) -> dict[str, int]:
     names = dict(zip(chosen, shape_names(_shapes(model, carrier)), strict=True))
     shapes = solver.mjc_geom_to_newton_shape.numpy()[0]
     return {names[shape]: geom for geom, shape in enumerate(shapes) if shape in names}
-
-
-def _rows(solver: Any, geom: int, attribute: str) -> Iterable[float]:
-    """Return the numbers of an attribute of a geom."""
-    return np.atleast_1d(getattr(solver.mjw_model, f"geom_{attribute}").numpy()[0][geom])
-
-
-def _limit_springs(robot: Robot, solver: Any) -> dict[str, tuple[float, float]]:
-    dofs = solver.mjc_jnt_to_newton_dof.numpy()[0]
-    solref, solimp = solver.mjw_model.jnt_solref.numpy()[0], solver.mjw_model.jnt_solimp.numpy()[0]
-    inverse = solver.mjw_model.dof_invweight0.numpy()[0]
-    address, names = solver.mjw_model.jnt_dofadr.numpy(), robot.spec.qd_names
-    least = 2.0 * robot.dt / robot.simulator.substeps  # MuJoCo keeps time constants above two steps
-    return {
-        names[int(dof)]: limit_spring(
-            tuple(solref[joint].tolist()), float(solimp[joint][1]), 1.0 / float(inverse[address[joint]]), least
-        )
-        for joint, dof in enumerate(dofs)
-    }

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities of a robot that differ between worlds, as arrays of a Newton model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.mechanism import INERTIA_ENTRIES
 from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
-from neurodyn.sim.articulations import INERTIAL, Articulation, require_differing, shapes_with
+from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprints import body_groups, world_joints
 from neurodyn.sim.newton_articulation import geoms_of_shapes
+from neurodyn.sim.parameters import CONTACT_COLUMNS, INERTIAL, ParameterWriter, Write, nothing
 
 _DOF = {
     "damping": ("joint_damping", "JOINT_DOF_FORCE_PROPERTIES"),
@@ -24,28 +25,24 @@ _DOF = {
     "upper": ("joint_limit_upper", "JOINT_DOF_FORCE_PROPERTIES"),
     "armature": ("joint_armature", "JOINT_DOF_INERTIAL_PROPERTIES"),
 }
-_CONTACT = {
-    "friction": ("shape_material_mu", None),
-    **{f"solref.{name}": ("mujoco.solref", column) for column, name in enumerate(("timeconst", "dampratio"))},
-    **{
-        f"solimp.{name}": ("mujoco.geom_solimp", column)
-        for column, name in enumerate(("d0", "dwidth", "width", "midpoint", "power"))
-    },
+_CONTACT = {"friction": ("shape_material_mu", None)} | {
+    name: ("mujoco.solref" if array == "solref" else f"mujoco.geom_{array}", column)
+    for name, (array, column) in CONTACT_COLUMNS.items()
 }
 _RAW = 1  # Newton's mode of solref that passes MuJoCo's numbers on unchanged
 
-Write = Callable[[Tensor], None]
 
-
-class NewtonParameters:
+class NewtonParameters(ParameterWriter):
     """Writes values of named quantities into the worlds of a model, on its device.
 
-    Quantities have the names of the hybrid engine, as in plain MuJoCo. Linear velocities of floating bases are those of
+    Linear velocities of floating bases are those of
     the declared centre of mass, even where worlds differ in it.
 
     Attributes:
         flags: Newton's flags of what differs from the declared robot.
     """
+
+    simulator = "Newton"
 
     def __init__(self, model: Any, robot: Robot, articulation: Articulation, solver: Any) -> None:
         """Locate the quantities of a robot, as built into each world of a model, in the arrays of the model.
@@ -56,22 +53,17 @@ class NewtonParameters:
             articulation: The robot as built.
             solver: A `SolverMuJoCo` of the model.
         """
-        self._model, self._robot, self._articulation = model, robot, articulation
+        super().__init__(articulation, geoms_of_shapes(robot, solver))
+        self._model, self._robot = model, robot
         self._worlds = max(int(model.world_count), 1)
-        self._joint = {link.joint.name: index for index, link in enumerate(articulation.links)}
         self._built = world_joints(model)
         self._groups = body_groups(model)
-        self._geoms = geoms_of_shapes(robot, solver)
         self._shapes = torch.from_numpy(solver.mjc_geom_to_newton_shape.numpy()).long()
         self._solref = torch.from_numpy(solver.mjw_model.geom_solref.numpy()[0].copy())
         self._declared: dict[str, Tensor] = {}
         self._shift: dict[int, Tensor] = {}
+        self._changes: set[str] = set()
         self.flags = 0
-
-    def require(self, names: Sequence[str]) -> None:
-        """Raise an `InputError` for a quantity that has no number in the model."""
-        for name in names:
-            require_differing(self._writer(name, set()) is not None, name, "Newton", self._joint)
 
     def write(self, values: Mapping[str, Tensor]) -> int:
         """Set quantities to values of shape [worlds], all others to the declared ones.
@@ -79,24 +71,18 @@ class NewtonParameters:
         Returns:
             Newton's flags of what has changed, for `notify_model_changed`.
         """
-        flags: set[str] = set()
+        self._changes, self._shift = set(), {}
         for name, declared in self._declared.items():
             self._array(name).copy_(declared)
-        self._shift = {}
-        inertial: dict[int, dict[str, Tensor]] = {}
         for name, value in values.items():
-            writer = self._writer(name, flags)
+            writer = self._writer(name)
             assert writer is not None  # `require` refuses such names
             writer(value)
-            owner, _, what = name.partition(".")
-            if what in INERTIAL:
-                inertial.setdefault(self._joint[owner], {})[what] = value
-        for joint, given in inertial.items():
-            self._write_inertial(joint, given)
-            flags.add("BODY_INERTIAL_PROPERTIES")
+        for joint, quantities in self._inertial(values).items():
+            self._write_inertial(joint, quantities)
         known: Any = import_newton().ModelFlags
         before, self.flags = self.flags, 0
-        for flag in flags:
+        for flag in self._changes:
             self.flags |= int(getattr(known, flag))
         return before | self.flags
 
@@ -129,41 +115,30 @@ class NewtonParameters:
         self._declared.setdefault(name, array.clone())
         return array
 
-    def _writer(self, name: str, flags: set[str]) -> Write | None:
-        """Return the writer of a quantity and add its change flags; None if the model has no number for it."""
-        owner, _, what = name.partition(".")
-        if owner == "contact":
-            return self._contact_writer(what, flags)
-        if owner not in self._joint:
-            return None
-        declared, joint = self._robot.joints[self._joint[owner]], self._built[self._joint[owner]]
+    def _joint_writer(self, joint: int, what: str) -> Write | None:
+        declared, built = self._robot.joints[joint], self._built[joint]
         limited = declared.scalar and declared.lower is not None
         if what in _DOF and (limited or what not in ("lower", "upper")):
-            first, last = self._model.joint_qd_start.numpy()[joint : joint + 2].tolist()
+            first, last = self._model.joint_qd_start.numpy()[built : built + 2].tolist()
             array, flag = _DOF[what]
-            return self._columns(array, slice(first, last), flag, flags)
+            return partial(self._write_columns, array, slice(first, last), flag)
         if what == "rest" and declared.scalar:
-            first = int(self._model.joint_q_start.numpy()[joint])
-            return self._columns("joint_rest_q", slice(first, first + 1), "JOINT_REFERENCE_POSE_PROPERTIES", flags)
-        return _nothing if what in INERTIAL else None
+            first = int(self._model.joint_q_start.numpy()[built])
+            columns = slice(first, first + 1)
+            return partial(self._write_columns, "joint_rest_q", columns, "JOINT_REFERENCE_POSE_PROPERTIES")
+        return nothing if what in INERTIAL else None
 
-    def _columns(self, array: str, columns: slice, flag: str, flags: set[str]) -> Write:
-        def write(value: Tensor) -> None:
-            flags.add(flag)
-            self._kept(array).view(self._worlds, -1)[:, columns] = value[:, None].float()
+    def _write_columns(self, array: str, columns: slice, flag: str, value: Tensor) -> None:
+        self._changes.add(flag)
+        self._kept(array).view(self._worlds, -1)[:, columns] = value[:, None].float()
 
-        return write
-
-    def _contact_writer(self, what: str, flags: set[str]) -> Write | None:
-        """Return the writer of a quantity of contacts with the scene, for one shape or all without their own value."""
-        field, shapes = shapes_with(self._articulation.constraints, what, self._geoms)
-        geoms = [self._geoms[name] for name in shapes]
-        if not geoms or field not in _CONTACT:
+    def _contact_writer(self, field: str, geoms: list[int]) -> Write | None:
+        if field not in _CONTACT:
             return None
         array, column = _CONTACT[field]
 
         def write(value: Tensor) -> None:
-            flags.add("SHAPE_PROPERTIES")
+            self._changes.add("SHAPE_PROPERTIES")
             target = self._kept(array)
             shapes = self._shapes[:, geoms].to(target.device)
             if field.startswith("solref"):
@@ -185,31 +160,22 @@ class NewtonParameters:
         solref[shapes[derived]] = declared[derived]
         mode[shapes] = _RAW
 
-    def _write_inertial(self, joint: int, given: Mapping[str, Tensor]) -> None:
-        """Set a link's mass, centre of mass or inertia; bodies welded to it are merged into its first body."""
-        link = self._articulation.links[joint]
+    def _write_inertial(self, joint: int, quantities: Mapping[str, Tensor | float]) -> None:
+        """Set a link's mass, centre of mass and inertia; bodies welded to it are merged into its first body."""
+        self._changes.add("BODY_INERTIAL_PROPERTIES")
         mass, com, inertia = (self._kept(f"body_{name}") for name in ("mass", "com", "inertia"))
         inverse_mass, inverse = self._kept("body_inv_mass"), self._kept("body_inv_inertia")
         leader = int(self._model.joint_child.numpy()[self._built[joint]])
-        stride = self._model.body_count // self._worlds
-        first = torch.arange(self._worlds, device=mass.device) * stride
+        first = torch.arange(self._worlds, device=mass.device) * (self._model.body_count // self._worlds)
         for body, (owner, _) in self._groups.items():
             if owner == leader and body != leader:
                 for array in (mass, inertia, inverse_mass, inverse):
                     array[first + body] = 0.0
         rows = first + leader
-        like = next(iter(given.values())).to(mass.device, torch.float32)
-        mass[rows] = given.get("mass", torch.full_like(like, link.mass)).to(mass)
-        centre = [given.get(f"com.{x}", torch.full_like(like, old)) for x, old in zip("xyz", link.com, strict=True)]
-        com[rows] = torch.stack([x.to(mass) for x in centre], 1)
-        old = dict(zip(INERTIA_ENTRIES, link.inertia, strict=True))
-        entries = {x: given.get(f"inertia.{x}", torch.full_like(like, old[x])).to(mass) for x in INERTIA_ENTRIES}
-        matrix = [[entries[a + b] if a + b in entries else entries[b + a] for b in "xyz"] for a in "xyz"]
+        numbers = {name: torch.as_tensor(x).to(mass).expand(self._worlds) for name, x in quantities.items()}
+        mass[rows], com[rows] = numbers["mass"], torch.stack([numbers[f"com.{x}"] for x in "xyz"], 1)
+        matrix = [[numbers[f"inertia.{min(a, b)}{max(a, b)}"] for b in "xyz"] for a in "xyz"]
         inertia[rows] = torch.stack([torch.stack(row, 1) for row in matrix], 1)
         inverse_mass[rows], inverse[rows] = 1.0 / mass[rows], torch.linalg.inv(inertia[rows])
-        if self._robot.joints[joint].kind == "free" and any(name.startswith("com") for name in given):
-            self._shift[joint] = com[rows] - torch.tensor(link.com, device=com.device, dtype=com.dtype)
-
-
-def _nothing(value: Tensor) -> None:
-    """Write nothing: the numbers of a link's inertia are written together."""
+        if self._robot.joints[joint].kind == "free":
+            self._shift[joint] = com[rows] - torch.tensor(self._articulation.links[joint].com).to(com)

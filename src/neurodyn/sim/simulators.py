@@ -239,7 +239,7 @@ def mechanism(built: Articulation, robot: Robot, *, every_contact: bool = False)
     """Return the tree of links of a robot as built.
 
     Stiffness and damping of joint limits are the model's for Featherstone, and the equivalent springs of the
-    constraints for MuJoCo (`sim.articulations.limit_spring`). MuJoCo's constraint parameters are included too.
+    constraints for MuJoCo (`sim.constraints.limit_spring`). MuJoCo's constraint parameters are included too.
 
     Args:
         built: The robot as its simulator built it.

@@ -23,10 +23,6 @@ from neurodyn.sim.articulations import (
     BuiltShape,
     ShapeKind,
     Springs,
-    constraint_parameters,
-    constraints_of_shapes,
-    limit_spring,
-    rounded,
 )
 from neurodyn.sim.bodies import (
     Groups,
@@ -40,6 +36,7 @@ from neurodyn.sim.bodies import (
     rounded_numbers,
     rounded_vector,
 )
+from neurodyn.sim.constraints import model_constraints
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.interface import AssetJoint, specified_limits
@@ -302,26 +299,11 @@ def _constraints(
 ) -> tuple[SoftConstraints, Springs]:
     """Return the constraints of a robot, and the springs equivalent to its limits."""
     names = [link.joint.name for link in links]
-    limits = {
-        name: constraint_parameters(model.jnt_solref[joint], model.jnt_solimp[joint])
-        for joint, name in enumerate(names)
-    }
-    frictions = {
-        name: constraint_parameters(model.dof_solref[dof], model.dof_solimp[dof])
-        for name, dof in zip(names, map(int, model.jnt_dofadr), strict=True)
-    }
-    rows = {name: partial(_numbers, model, geom) for geom, name in names_of_geoms(model, geoms, shapes).items()}
-    least = 2.0 * robot.dt / robot.simulator.substeps  # MuJoCo keeps time constants above two steps
-    springs = {
-        name: limit_spring(
-            _solref(model, joint), float(model.jnt_solimp[joint][1]),
-            1.0 / float(model.dof_invweight0[model.jnt_dofadr[joint]]), least,
-        )
-        for joint, name in enumerate(names) if model.jnt_limited[joint] and links[joint].joint.scalar
-    }  # fmt: skip
-    constraints = constraints_of_shapes(
-        robot, cone="elliptic" if int(model.opt.cone) else "pyramidal", impratio=rounded([model.opt.impratio])[0],
-        limits=limits, joint_friction=frictions, rows=rows, per_shape_compliance=True,
+    joints = {name: (joint, int(model.jnt_dofadr[joint])) for joint, name in enumerate(names)}
+    touching = {name: geom for geom, name in names_of_geoms(model, geoms, shapes).items()}
+    constraints, springs = model_constraints(
+        robot, partial(getattr, model), joints, touching, elliptic=bool(model.opt.cone), impratio=model.opt.impratio,
+        per_shape_compliance=True,
     )  # fmt: skip
     margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_limited[joint]}
     margins = {name: margin for name, margin in margins.items() if margin}
@@ -332,10 +314,6 @@ def _constraints(
         constraints, follows_capsules=True, free_point="origin", limit_margins=margins or UNSET,
         implicit=implicit, flat_sides=several or UNSET, damping="explicit" if explicit else UNSET,
     ), springs  # fmt: skip
-
-
-def _numbers(model: Any, geom: int, attribute: str) -> list[float]:
-    return np.atleast_1d(getattr(model, f"geom_{attribute}")[geom]).tolist()
 
 
 def _fingerprint(model: Any, links: tuple[Link, ...]) -> Fingerprint:

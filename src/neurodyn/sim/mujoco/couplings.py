@@ -13,8 +13,8 @@ from neurodyn.core.description.couplings import Equality, EqualityKind, Obstacle
 from neurodyn.core.description.elements import ImmersedBody, Medium
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
-from neurodyn.sim.articulations import constraint_parameters
 from neurodyn.sim.bodies import compose, exact_pose
+from neurodyn.sim.constraints import constraint_parameters
 
 T = TypeVar("T")
 

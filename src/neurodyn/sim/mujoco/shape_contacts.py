@@ -20,8 +20,8 @@ from neurodyn.core.description.shape_contacts import (
     TouchingKind,
     TouchingShape,
 )
-from neurodyn.sim.articulations import constraint_parameters
 from neurodyn.sim.bodies import compose, exact_pose
+from neurodyn.sim.constraints import constraint_parameters
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.couplings import ModelLinks
 

@@ -2,7 +2,7 @@
 """Plain MuJoCo as the reference simulator: one model for all worlds, or one for each."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Unpack
 
@@ -10,16 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Link
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES
 from neurodyn.core.description.spec import JointPlace
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.sim.articulations import INERTIAL, Articulation, require_differing, shapes_with
+from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.bodies import inertia_tensor
 from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.interface import Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
 from neurodyn.sim.mujoco.articulation import BodyTree, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
+from neurodyn.sim.parameters import CONTACT_COLUMNS, INERTIAL, ParameterWriter, Write, nothing
 
 
 class MujocoSimulator(Simulator):
@@ -263,64 +264,40 @@ def _contact_forces(model: Any, robot: Robot, sensed: np.ndarray) -> Tensor:
 
 _PASSIVE = {"damping": "dof_damping", "armature": "dof_armature", "friction": "dof_frictionloss"}
 _RANGE = {"lower": 0, "upper": 1}
-_CONTACT = {
-    "friction": ("geom_friction", 0),
-    **{f"solref.{name}": ("geom_solref", column) for column, name in enumerate(("timeconst", "dampratio"))},
-    **{
-        f"solimp.{name}": ("geom_solimp", column)
-        for column, name in enumerate(("d0", "dwidth", "width", "midpoint", "power"))
-    },
+_CONTACT = {"friction": ("geom_friction", 0)} | {
+    name: (f"geom_{array}", column) for name, (array, column) in CONTACT_COLUMNS.items()
 }
-"""Quantities of contacts with scenes, where the robot's own numbers win (`sim.mujoco.build`), as fields and columns of
-geoms."""
+"""Quantities of contacts with scenes as fields and columns of geoms."""
 
 
-class WorldModels:
+class WorldModels(ParameterWriter):
     """Writes values of named quantities to copies of a model.
 
-    Quantities have the names of the hybrid engine (`multibody.engine.nominal`): LINK.mass, LINK.com.x, LINK.inertia.xx,
-    JOINT.damping, JOINT.armature, JOINT.friction, JOINT.stiffness, JOINT.rest, JOINT.lower, JOINT.upper,
-    contact.friction, contact.solref.timeconst, contact.solimp.d0 and so on, and contact.SHAPE.friction. A change of
-    masses recomputes MuJoCo's inverse weights. Contact quantities apply to contacts with the scene; between links,
-    MuJoCo mixes the geoms' numbers.
+    A change of masses recomputes MuJoCo's inverse weights. Between links, MuJoCo mixes the geoms' numbers.
     """
+
+    simulator = "plain MuJoCo"
 
     def __init__(self, built: BuiltModel, articulation: Articulation) -> None:
         """Prepare to write to copies of `built.model`; the articulation has the links."""
-        self._model, self._articulation = built.model, articulation
-        self._tree = BodyTree(built.model)
-        self._joint = {link.joint.name: joint for joint, link in enumerate(articulation.links)}
-        self._geoms = names_of_geoms(built.model, built.geoms, articulation.shapes)
-        self._scratch: Any = None
-
-    def require(self, names: Sequence[str]) -> None:
-        """Raise an `InputError` for a quantity that has no number in the model."""
-        for name in names:
-            require_differing(self._writer(name) is not None, name, "plain MuJoCo", self._joint)
+        names = names_of_geoms(built.model, built.geoms, articulation.shapes)
+        super().__init__(articulation, {name: geom for geom, name in names.items()})
+        self._model, self._tree, self._scratch = built.model, BodyTree(built.model), None
 
     def write(self, model: Any, values: Mapping[str, float]) -> None:
         """Set quantities in a copy of the model; all others keep their values."""
-        inertial: dict[str, dict[str, float]] = {}
         for name, value in values.items():
             writer = self._writer(name)
             assert writer is not None  # `require` refuses such names
             writer(model, value)
-            link, _, what = name.partition(".")
-            if what in INERTIAL:
-                inertial.setdefault(link, {})[what] = value
-        for link, given in inertial.items():
-            self._write_inertial(model, self._joint[link], given)
-        if inertial or any(name.endswith(".armature") for name in values):
-            self._renew(model)
+        inertial = self._inertial(values)
+        for joint, quantities in inertial.items():
+            self._write_inertial(model, joint, quantities)
+        if inertial or any(name.endswith(".armature") for name in values):  # constants at the reference pose
+            self._scratch = self._scratch or import_mujoco().MjData(self._model)
+            import_mujoco().mj_setConst(model, self._scratch)
 
-    def _writer(self, name: str) -> Callable[[Any, float], None] | None:
-        """Return the writer of a quantity; None if models have no number for it."""
-        owner, _, what = name.partition(".")
-        if owner == "contact":
-            return self._contact_writer(what)
-        if owner not in self._joint:
-            return None
-        joint = self._joint[owner]
+    def _joint_writer(self, joint: int, what: str) -> Write | None:
         first = int(self._model.jnt_dofadr[joint])
         last = int(self._model.jnt_dofadr[joint + 1]) if joint + 1 < self._model.njnt else self._model.nv
         position = int(self._model.jnt_qposadr[joint])
@@ -333,39 +310,22 @@ class WorldModels:
         if what == "rest":
             return lambda model, value: model.qpos_spring.__setitem__(position, value)
         carries = self._tree.link_of(int(self._model.jnt_bodyid[joint])) == joint
-        return _nothing if carries and what in INERTIAL else None
+        return nothing if carries and what in INERTIAL else None
 
-    def _contact_writer(self, what: str) -> Callable[[Any, float], None] | None:
-        """Return the writer of a quantity of contacts with the scene, for one shape or all without their own value."""
-        field, shapes = shapes_with(self._articulation.constraints, what, self._geoms.values())
-        geoms = [geom for geom, name in self._geoms.items() if name in shapes]
-        if not geoms or field not in _CONTACT:
+    def _contact_writer(self, field: str, geoms: list[int]) -> Write | None:
+        if field not in _CONTACT:
             return None
         numbers, column = _CONTACT[field]
         return lambda model, value: getattr(model, numbers).__setitem__((geoms, column), value)
 
-    def _write_inertial(self, model: Any, joint: int, given: Mapping[str, float]) -> None:
-        """Set a link's mass, centre of mass or inertia; bodies welded to it are merged into its first body."""
-        link: Link = self._articulation.links[joint]
+    def _write_inertial(self, model: Any, joint: int, quantities: Mapping[str, float]) -> None:
+        """Set a link's mass, centre of mass and inertia; bodies welded to it are merged into its first body."""
         body = int(model.jnt_bodyid[joint])
         for other in range(1, model.nbody):
             if other != body and self._tree.link_of(other) == joint:
                 model.body_mass[other], model.body_inertia[other] = 0.0, 0.0
-        model.body_mass[body] = given.get("mass", link.mass)
-        model.body_ipos[body] = [given.get(f"com.{x}", old) for x, old in zip("xyz", link.com, strict=True)]
-        entries = [given.get(f"inertia.{x}", old) for x, old in zip(INERTIA_ENTRIES, link.inertia, strict=True)]
-        moments, axes = np.linalg.eigh(inertia_tensor(entries))
+        model.body_mass[body], model.body_ipos[body] = quantities["mass"], [quantities[f"com.{x}"] for x in "xyz"]
+        moments, axes = np.linalg.eigh(inertia_tensor([quantities[f"inertia.{x}"] for x in INERTIA_ENTRIES]))
         axes[:, 2] *= np.sign(np.linalg.det(axes))
         model.body_inertia[body] = moments
         import_mujoco().mju_mat2Quat(model.body_iquat[body], axes.ravel())
-
-    def _renew(self, model: Any) -> None:
-        """Recompute constants that depend on masses and armatures at the reference pose."""
-        mujoco = import_mujoco()
-        if self._scratch is None:
-            self._scratch = mujoco.MjData(self._model)
-        mujoco.mj_setConst(model, self._scratch)
-
-
-def _nothing(model: Any, value: float) -> None:
-    """Write nothing: the numbers of a link's inertia are written together."""
