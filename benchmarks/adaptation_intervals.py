@@ -22,10 +22,12 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.measures import displace
-from neurodyn.identify.adaptation_run import adapted_quantities
-from neurodyn.identify.adaptation_settings import AdaptationSettings
-from neurodyn.identify.default_quantities import effort, with_lag
-from neurodyn.identify.stages import FitModel, Fitting, structures
+from neurodyn.identify import AdaptationSettings, identifiability
+from neurodyn.identify.certainty import coordinate_parameters, declare_undetermined
+from neurodyn.identify.motors import with_lag
+from neurodyn.identify.quantities import effort
+from neurodyn.identify.stages import Fitting
+from neurodyn.identify.structures import FitModel, structures
 from neurodyn.robots import load
 from neurodyn.robots.plausible import declared_bounds
 from neurodyn.tasks import load as load_task
@@ -94,8 +96,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    robot = with_lag(load(args.robot))
-    model, settings = structures(robot, args.robot)[0], AdaptationSettings()
+    settings = AdaptationSettings()
+    model = structures(FitModel.declared(with_lag(load(args.robot)), args.robot, settings), settings)[0]
     held: dict[str, list[bool]] = {}
     shares, seconds = [], []
     for number in range(args.robots):
@@ -106,9 +108,13 @@ def main() -> None:
             fitting = Fitting(model, store, settings, args.threads)
             fitting.screen()
             fit = fitting.run()
+            analysis = identifiability(fit.residuals, fit.point)
+            found, determined = declare_undetermined(
+                fitting.space, fit.point.x[0], analysis, settings.undetermined_above
+            )
         seconds.append(time.process_time() - begun)
-        inside = []
-        for one, k in zip(adapted_quantities(fit), range(len(x)), strict=True):
+        inside, quantities = [], coordinate_parameters(fitting.space, found, analysis, determined)
+        for one, k in zip(quantities, range(len(x)), strict=True):
             if one.determined and not one.bound:
                 true = float(model.space.coordinates[k].value(x[k]))
                 inside.append(one.interval[0] <= true <= one.interval[1])

@@ -119,7 +119,7 @@ def left_by_noise(ant: str, log: Path) -> dict[str, float]:
     """Return the errors of an ant's own roll-outs from the states of its log's test episodes, .17 and 1 s ahead."""
     dynamics, store, settings = AntInMujoco(ant), Store.open(log), AdaptationSettings()
     dt, past = store.header.spec.dt, settings.past if ANTS[ant].stiffness is None else settings.past_of_springs
-    windows, seconds = held_out_windows(store, Split.TEST, round(past / dt), (1 / 6, 1.0), settings.starts)
+    windows, seconds = held_out_windows(store, Split.TEST, round(past / dt), (1 / 6, 1.0), settings.rollouts_each)
     path = dynamics.rollout(context_of(windows), windows.control)
     rows = [round(s / dt) for s in seconds]
     errors = position_difference(store.header.spec, path.q[:, rows], windows.q[:, rows])

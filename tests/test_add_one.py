@@ -41,9 +41,9 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.inverse_dynamics import TorqueModel
 from neurodyn.identify.least_squares import fitted
+from neurodyn.identify.motors import drive_parameters
 from neurodyn.identify.priors import PRIORS, PriorKind, parse_priors, prior_of
 from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.identify.run import drive_parameters
 from neurodyn.interop import SIMULATOR_FORMATS
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.mjcf import mechanism_tree

@@ -125,9 +125,13 @@ def test_numbers_that_no_setting_can_be_are_refused(kind, name, hints):
 
 
 ZERO = {
-    "AdaptationSettings.memory", "CloneSettings.critic", "DiscoverySettings.polish", "DistillationSettings.evaluations",
+    *(
+        f"{kind}Settings.{name}" for kind in ("Adaptation", "Identification")
+        for name in ("bootstrap", "profile", "memory", "proposals", "rollouts")
+    ),
+    "CloneSettings.critic", "DiscoverySettings.polish", "DistillationSettings.evaluations",
     "EngineConfig.context",
-    "IdentificationSettings.bootstrap", "IdentificationSettings.profile", "ImitationSettings.rounds",
+    "ImitationSettings.rounds",
     "NetConfig.depth", "NetConfig.head", "NetworkSettings.latent",
     "NetConfig.warmup", "OnlineSettings.frames", "Phase.context", "Phase.forecast",
     "WorldPhase.context", "WorldSettings.context",

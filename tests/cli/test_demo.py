@@ -13,9 +13,9 @@ import yaml
 
 import neurodyn.cli
 from neurodyn.cli.main import run
-from neurodyn.identify.adaptation_result import (
-    AdaptationFigures,
-    AdaptedQuantity,
+from neurodyn.identify.result import (
+    IdentificationFigures,
+    IdentifiedParameter,
     LogCheck,
     Rung,
     read_adaptation,
@@ -80,15 +80,15 @@ def test_a_policy_is_trained_in_a_network_and_played_in_the_simulator(tmp_path, 
     assert "pretrained:cartpole" in json.dumps(measured)
 
 
-def found_before(run: Path) -> AdaptationFigures:
+def found_before(run: Path) -> IdentificationFigures:
     """Write an adaptation that is finished: the declared ant, of which one quantity is told."""
     from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
 
     write_declared_hybrid(run, "ant")
-    told = AdaptedQuantity(
+    told = IdentifiedParameter(
         name="payload.mass", nominal=0.0, value=25.0, interval=(24.0, 26.0), determined=True, bound=False, unit="kg"
     )
-    silent = AdaptedQuantity(
+    silent = IdentifiedParameter(
         name="hip_1.damping",
         nominal=0.1,
         value=0.1,
@@ -99,8 +99,8 @@ def found_before(run: Path) -> AdaptationFigures:
     )
     log = LogCheck(minutes=2.5, rate=60.0, control="torque", episodes=(8, 1, 1), repeated=0.0, joints=[], warnings=[])
     rung = Rung(name="declared", kept=True, reason="as declared", errors={"base [m]": [0.01, 0.1]}, test={})
-    figures = AdaptationFigures(
-        robot="ant", structure="", stage="declared", costs={}, quantities=[told, silent], horizons=[0.05, 1.0],
+    figures = IdentificationFigures(
+        robot="ant", structure="", stage="declared", costs={}, parameters=[told, silent], horizons=[0.05, 1.0],
         rungs=[rung], chosen="declared", unexplained=[], unexplained_before=[], log=log, cpu_seconds=1.0, verdict="ok",
     )  # fmt: skip
     (run / "adaptation.json").write_text(json.dumps(figures.plain()))

@@ -17,13 +17,15 @@ from neurodyn.data.windows import Windows
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.adaptation_run import DECLARED, IDENTIFIED, Adaptation, adapted_quantities
-from neurodyn.identify.adaptation_settings import FitStage
-from neurodyn.identify.default_quantities import with_lag
-from neurodyn.identify.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify.certainty import coordinate_parameters, declare_undetermined
+from neurodyn.identify.intervals import identifiability
+from neurodyn.identify.ladder import DECLARED, IDENTIFIED, HeldOutErrors, held_out_errors, held_out_windows, judge_rung
+from neurodyn.identify.motors import with_lag
 from neurodyn.identify.networks import joint_networks
-from neurodyn.identify.stages import Fitting, structures
+from neurodyn.identify.settings import FitStage
+from neurodyn.identify.stages import Fitting
+from neurodyn.identify.structures import FitModel, structures
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior
@@ -33,7 +35,7 @@ pytest.importorskip("newton")
 
 SETTINGS = AdaptationSettings(
     stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, network_steps=20, hidden=(4,), memory=1,
-    starts=20, proposals=3, proposal_seconds=1.0, networks_from=0.1,
+    rollouts_each=20, proposals=3, proposal_seconds=1.0, networks_from=0.1,
 )  # fmt: skip
 
 
@@ -45,16 +47,16 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Adaptation]:
+def run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Identification]:
     out = tmp_path_factory.mktemp("runs") / "worn"
     return out, adapt("cartpole", log, out, settings=SETTINGS, threads=1)
 
 
-def value(found: Adaptation, name: str) -> float:
-    return next(one.value for one in found.figures.quantities if one.name == name)
+def value(found: Identification, name: str) -> float:
+    return next(one.value for one in found.figures.parameters if one.name == name)
 
 
-def test_it_finds_what_is_worn(run: tuple[Path, Adaptation]):
+def test_it_finds_what_is_worn(run: tuple[Path, Identification]):
     _, found = run
     # Mass and rotor of the cart (50 kg) and the motor's gain move it together: their ratio is what the log tells.
     moved = value(found, "slider.mass_scale") + value(found, "slider.armature") / 50.0
@@ -64,7 +66,7 @@ def test_it_finds_what_is_worn(run: tuple[Path, Adaptation]):
     assert late == pytest.approx(LAG, abs=0.004)
 
 
-def test_rungs_are_judged_on_the_log(run: tuple[Path, Adaptation]):
+def test_rungs_are_judged_on_the_log(run: tuple[Path, Identification]):
     _, found = run
     rungs = {rung.name: rung for rung in found.figures.rungs}
     assert rungs[DECLARED].kept
@@ -76,7 +78,7 @@ def test_rungs_are_judged_on_the_log(run: tuple[Path, Adaptation]):
     assert rungs[IDENTIFIED].test[group][0] < 0.3 * rungs[DECLARED].test[group][0]
 
 
-def test_the_run_is_one_like_any_other(run: tuple[Path, Adaptation], log: Path):
+def test_the_run_is_one_like_any_other(run: tuple[Path, Identification], log: Path):
     out, found = run
     model = HYBRID.load(out)
     store = Store.open(log)
@@ -92,7 +94,7 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Adaptation], log: Path):
     assert (out / "next-motion.csv").read_text().startswith("time,slider\n")
 
 
-def test_the_metrics_hold_the_fit_and_the_networks(run: tuple[Path, Adaptation]):
+def test_the_metrics_hold_the_fit_and_the_networks(run: tuple[Path, Identification]):
     lines = [json.loads(line) for line in (run[0] / "metrics.jsonl").read_text().splitlines()]
     assert {"structure", "3 frames", "networks"} <= {line.get("stage") for line in lines}
 
@@ -100,20 +102,18 @@ def test_the_metrics_hold_the_fit_and_the_networks(run: tuple[Path, Adaptation])
 def test_networks_act_on_joints_that_the_log_has():
     """Not on springs within links, which no state has."""
     robot = with_lag(load("ant"))
-    model = structures(robot, "ant")[-1]
-    windows = Windows(
-        torch.ones(2, 4, robot.spec.nq), torch.ones(2, 4, robot.spec.nv), torch.ones(2, 3, robot.spec.nu)
-    )  # fmt: skip
+    model = structures(FitModel.declared(robot, "ant", SETTINGS), SETTINGS)[-1]
+    windows = Windows(torch.ones(2, 4, robot.spec.nq), torch.ones(2, 4, robot.spec.nv), torch.ones(2, 3, robot.spec.nu))
     acted = {name for one in joint_networks(model, windows, SETTINGS).augmentations for name in one.quantities}
     assert acted == {f"torque.{name}" for name in robot.spec.controls}
     assert len(model.mechanism.names) == 13
 
 
-def test_it_is_reproduced(run: tuple[Path, Adaptation], tmp_path: Path):
+def test_it_is_reproduced(run: tuple[Path, Identification], tmp_path: Path):
     assert reproduce(run[0], tmp_path / "again").same
 
 
-def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Adaptation], log: Path, tmp_path: Path):
+def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Identification], log: Path, tmp_path: Path):
     out, found = run
     half = tmp_path / "half"
     shutil.copytree(out, half)
@@ -121,12 +121,12 @@ def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Adaptatio
         shutil.rmtree(half / name) if (half / name).is_dir() else (half / name).unlink()
     steps = [json.loads(line) for line in (half / "metrics.jsonl").read_text().splitlines()]
     again = adapt("cartpole", log, half, settings=SETTINGS, threads=1, resume=True)
-    assert [one.value for one in again.figures.quantities] == [one.value for one in found.figures.quantities]
+    assert [one.value for one in again.figures.parameters] == [one.value for one in found.figures.parameters]
     now = [json.loads(line) for line in (half / "metrics.jsonl").read_text().splitlines()]
     assert sum(one.get("stage") == "structure" for one in now) <= sum(one.get("stage") == "structure" for one in steps)
 
 
-def test_other_data_are_no_way_to_go_on(run: tuple[Path, Adaptation], tmp_path: Path):
+def test_other_data_are_no_way_to_go_on(run: tuple[Path, Identification], tmp_path: Path):
     out, _ = run
     other = tmp_path / "worn.h5"
     cartpole_log(other, worn_cartpole(), episodes=8, seed=3)
@@ -143,7 +143,7 @@ def test_a_sound_robot_keeps_its_declaration(tmp_path: Path):
     found = adapt("cartpole", path, tmp_path / "run", settings=settings, threads=1)
     assert [rung.name for rung in found.figures.rungs] == [DECLARED, IDENTIFIED]
     assert found.figures.rungs[1].reason.endswith("no networks")  # which would learn noise
-    gain = next(one for one in found.figures.quantities if one.name == "actuator.slider.gain")
+    gain = next(one for one in found.figures.parameters if one.name == "actuator.slider.gain")
     assert gain.value == pytest.approx(1.0, abs=0.05)
     assert found.figures.chosen == DECLARED or found.figures.rungs[1].share > 0.5
 
@@ -158,24 +158,29 @@ def test_a_log_without_motion_is_refused(tmp_path: Path):
     assert not (tmp_path / "run" / "model").exists()
 
 
+def model_of(name: str, *quantities: str) -> FitModel:
+    settings = msgspec.structs.replace(SETTINGS, quantities=quantities)
+    return structures(FitModel.declared(with_lag(load(name)), name, settings), settings)[0]
+
+
 def errors(size: float, windows_of: HeldOutErrors, seed: int) -> HeldOutErrors:
     drawn = torch.randn(windows_of.positions.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return HeldOutErrors(size * drawn, windows_of.seconds, windows_of.windows)
 
 
-def test_a_rung_is_kept_only_beyond_the_spread(run: tuple[Path, Adaptation], log: Path):
+def test_a_rung_is_kept_only_beyond_the_spread(run: tuple[Path, Identification], log: Path):
     _, found = run
     store = Store.open(log)
     windows, seconds = held_out_windows(store, Split.VALIDATION, 4, (0.05, 0.2), 20)
     some = held_out_errors(found.dynamics, store, windows, seconds)
-    assert judged(errors(1.0, some, 0), errors(0.5, some, 1)).kept
-    assert not judged(errors(1.0, some, 0), errors(1.0, some, 1)).kept
-    assert not judged(errors(1.0, some, 0), errors(1.2, some, 1)).kept
+    assert judge_rung(errors(1.0, some, 0), errors(0.5, some, 1)).kept
+    assert not judge_rung(errors(1.0, some, 0), errors(1.0, some, 1)).kept
+    assert not judge_rung(errors(1.0, some, 0), errors(1.2, some, 1)).kept
 
 
 def test_a_limit_that_the_log_reaches_is_found_and_of_another_it_says_nothing(tmp_path: Path):
     """A cart rolls against the stop at one end of its rail, which is 15 cm nearer than declared."""
-    model = structures(with_lag(load("cartpole")), "cartpole", ("slider.lower", "slider.upper"))[0]
+    model = model_of("cartpole", "slider.lower", "slider.upper")
     plant = model.dynamics(None, threads=1)
     with torch.no_grad():
         plant.physical.raw.copy_(plant.physical.raw_of(torch.tensor([-4.0, 3.85], dtype=torch.float64)))
@@ -189,9 +194,11 @@ def test_a_limit_that_the_log_reaches_is_found_and_of_another_it_says_nothing(tm
         measured = (path.q.numpy() + noise, path.qd.numpy() + 10.0 * noise, np.zeros((12, 60, 1)))
         writer.append(*(part.astype(np.float32) for part in measured), lengths=np.full(12, 60), split=split)
     fitting = Fitting(model, Store.open(tmp_path / "log.h5"), SETTINGS, 1)
-    fit = fitting.run()
-    assert fit.dynamics.physical().tolist()[0] == pytest.approx(-4.0, abs=1e-12)
-    lower, upper = adapted_quantities(fit)
+    fitted = fitting.run()
+    x, analysis = fitted.point.x[0], identifiability(fitted.residuals, fitted.point)
+    x, determined = declare_undetermined(fitting.space, x, analysis, SETTINGS.undetermined_above)
+    assert float(fitting.space.values(x)[0]) == pytest.approx(-4.0, abs=1e-12)
+    lower, upper = coordinate_parameters(fitting.space, x, analysis, determined)
     assert not lower.determined
     assert lower.value == lower.nominal == -4.0
     assert lower.interval[0] < -4.0 < lower.interval[1]

@@ -13,8 +13,10 @@ from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
-from neurodyn.identify.coordinates import Coordinate, CoordinateSpace
-from neurodyn.identify.default_quantities import default_coordinates, limbs_of
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.identify.motors import with_lag, with_named_motors
+from neurodyn.identify.quantities import free_space, is_coupled, limbs_of
+from neurodyn.identify.search_space import Coordinate, CoordinateSpace
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import load
 from tests.identify.sensed import model
@@ -183,14 +185,15 @@ def test_velocities_stay_those_of_the_declared_centre_of_mass():
     assert np.allclose(path.q[0, -1, :3], q[:3], atol=2e-3)
 
 
-def test_the_usual_set_names_what_a_worn_robot_has():
-    pytest.importorskip("newton")
-    from neurodyn.dynamics.hybrid.declared import declared_mechanism
-    from neurodyn.identify.default_quantities import with_lag
-
+def cartpole_space(quantities: tuple[str, ...] = ("*",), asked: tuple[str, ...] = (), **prior: str) -> CoordinateSpace:
     robot = with_lag(load("cartpole"))
     mechanism, _, _ = declared_mechanism(robot, None)
-    names = default_coordinates(robot, mechanism, nominal(mechanism, None)).names
+    prior = {name.replace("_", "."): width for name, width in prior.items()}
+    return free_space(robot, mechanism, nominal(mechanism, None), quantities, asked, prior)
+
+
+def test_the_default_set_names_what_a_worn_robot_has():
+    names = cartpole_space().names
     assert {"slider.mass_scale", "hinge.damping", "hinge.friction", "hinge.armature", "motors.delay"} <= set(names)
     assert {"actuator.slider.gain", "actuator.slider.lag", "actuator.slider.bias"} <= set(names)
     assert {"slider.lower", "slider.upper"} <= set(names)
@@ -199,22 +202,61 @@ def test_the_usual_set_names_what_a_worn_robot_has():
 
 
 def test_patterns_say_which_quantities_of_the_set_are_free():
-    pytest.importorskip("newton")
-    from neurodyn.dynamics.hybrid.declared import declared_mechanism
-    from neurodyn.identify.default_quantities import with_lag
-
-    robot = with_lag(load("cartpole"))
-    mechanism, _, _ = declared_mechanism(robot, None)
-    declared = nominal(mechanism, None)
-    some = default_coordinates(robot, mechanism, declared, ("*.damping", "motors.delay"))
+    some = cartpole_space(("*.damping", "motors.delay"))
     assert some.names == ("slider.damping", "hinge.damping", "motors.delay")
     assert some.quantities == ("slider.damping", "hinge.damping", "actuator.slider.delay")
-    with pytest.raises(InputError, match=r"nothing of 'cartpole' .* called 'hinge.dampng'; valid: .*hinge.damping"):
-        default_coordinates(robot, mechanism, declared, ("hinge.dampng",))
+    with pytest.raises(InputError, match=r"default set of 'cartpole' .* called 'hinge.dampng'; valid: .*hinge.damping"):
+        cartpole_space(("hinge.dampng",))
+
+
+def test_quantities_of_the_engine_are_added_with_starts_bounds_and_priors():
+    space = cartpole_space(
+        ("hinge.damping",), ("hinge.com.z=0.1:-0.3:0.4", "actuator.slider.gain"), hinge_damping="0.5"
+    )
+    assert space.names == ("hinge.damping", "hinge.com.z", "actuator.slider.gain")
+    damping, centre, gain = space.coordinates
+    assert damping.width == pytest.approx(0.5 / (damping.nominal + damping.size))
+    assert (centre.nominal, centre.signed) == (0.1, True)
+    assert [float(centre.value(torch.tensor(end))) for end in centre.range] == pytest.approx([-0.3, 0.4])
+    assert centre.width > 0.02  # not of the size of a number that is nearly 0
+    assert gain.declared_value == 1.0
+    assert dict(zip(space.quantities, space.values(space.nominal).tolist(), strict=True))["hinge.com.z"] == (
+        pytest.approx(0.1)
+    )
+    with pytest.raises(InputError, match=r"'hinge\.wheight' matches no quantity"):
+        cartpole_space(("hinge.damping",), ("hinge.wheight",))
+
+
+def test_a_quantity_that_is_added_acts_below_a_payload_and_a_scale_of_masses():
+    mechanism, robot = floating(), msgspec.structs.replace(load("ant"), actuated={})
+    declared = nominal(mechanism, None)
+    space = free_space(robot, mechanism, declared, ("payload.mass", "hip.mass_scale"), ("base.com.x", "hip.mass"))
+    assert set(LOADED) < set(space.names)
+    x = space.nominal.clone()
+    for name, value in (("base.com.x", 0.1), ("hip.mass", 2.0), ("hip.mass_scale", 1.5), ("payload.mass", 4.0)):
+        x[space.names.index(name)] = space.coordinates[space.names.index(name)].of(value)
+    values = dict(zip(space.quantities, space.values(x).tolist(), strict=True))
+    assert values["hip.mass"] == pytest.approx(3.0)
+    load_at = float(space.value("payload.x", x))
+    assert values["base.com.x"] == pytest.approx((8.0 * 0.1 + 4.0 * load_at) / 12.0)
 
 
 def test_a_payload_is_free_as_a_whole():
     mechanism = floating()
     robot = msgspec.structs.replace(load("ant"), actuated={})
-    names = default_coordinates(robot, mechanism, nominal(mechanism, None), ("payload.mass",)).names
-    assert names == LOADED
+    assert free_space(robot, mechanism, nominal(mechanism, None), ("payload.mass",)).names == LOADED
+
+
+def test_coordinates_of_several_quantities_are_known_by_name():
+    robot = with_lag(load("cartpole"))
+    mechanism, _, _ = declared_mechanism(robot, None)
+    declared = nominal(mechanism, None)
+    assert is_coupled(robot, mechanism, declared, ["hinge.mass_scale"])
+    assert not is_coupled(robot, mechanism, declared, ["actuator.slider.gain", "*.damping=0:1"])
+
+
+def test_a_motor_is_given_to_a_joint_whose_motor_is_asked_for():
+    robot = load("cartpole")
+    assert not robot.drives
+    assert set(with_named_motors(robot, ["actuator.*.gain"]).drives) == {"slider"}
+    assert with_named_motors(robot, ["*.damping", "hinge.mass"]) is robot

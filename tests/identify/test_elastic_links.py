@@ -10,11 +10,10 @@ import pytest
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
-from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.adaptation_run import Adaptation
-from neurodyn.identify.adaptation_settings import FitStage
-from neurodyn.identify.elastic_links import SPRINGS
+from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify.settings import FitStage
 from neurodyn.identify.stages import past_frames
+from neurodyn.identify.structures import SPRINGS
 from neurodyn.report.adaptation import left
 from neurodyn.robots import load
 
@@ -24,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ANKLES = {f"ankle_{leg}" for leg in (1, 2, 3, 4)}
 SETTINGS = AdaptationSettings(
     quantities=("*.damping", "motors.delay"), stages=(FitStage(0.05, 80, 2),), screen=80, screen_iterations=3,
-    networks=False, starts=10, horizons=(0.05, 0.15), proposals=1, proposal_seconds=0.5,
+    networks=False, rollouts_each=10, seconds=(0.05, 0.15), proposals=1, proposal_seconds=0.5,
 )  # fmt: skip
 
 
@@ -56,12 +55,12 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
+def found(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Identification:
     return adapt("ant", log, tmp_path_factory.mktemp("runs") / "elastic", settings=SETTINGS, threads=1)
 
 
 @pytest.mark.slow
-def test_springs_explain_the_ankles(found: Adaptation):
+def test_springs_explain_the_ankles(found: Identification):
     figures = found.figures
     assert SPRINGS in figures.structure
     before, after = (
@@ -76,5 +75,5 @@ def test_springs_explain_the_ankles(found: Adaptation):
 
 
 @pytest.mark.slow
-def test_springs_swing_before_a_window_begins(found: Adaptation):
+def test_springs_swing_before_a_window_begins(found: Identification):
     assert past_frames(found.dynamics, SETTINGS) == 12  # .2 s

@@ -10,8 +10,8 @@ from neurodyn.cli.main import main
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.identify.default_quantities import with_motors
 from neurodyn.identify.ladder import held_out_errors, held_out_windows
+from neurodyn.identify.motors import with_motors
 from neurodyn.identify.stages import structures
 from neurodyn.robots import asset_path, is_installed, load
 from tests.plant import repository

@@ -107,8 +107,8 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.resolve import open_dynamics
-    from neurodyn.identify.adaptation_result import read_adaptation
-    from neurodyn.identify.adaptation_run import adapt
+    from neurodyn.identify.result import read_adaptation
+    from neurodyn.identify.run import adapt
     from neurodyn.policy.learner import initial_policy
     from neurodyn.policy.logs import log_policies
     from neurodyn.policy.report import measure_gap, write_gap

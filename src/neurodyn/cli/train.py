@@ -232,8 +232,8 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_adaptation, print_conditions
     from neurodyn.core.artifacts import require_writable
-    from neurodyn.identify.adaptation_run import adapt as adapt_robot
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
+    from neurodyn.identify.run import adapt as adapt_robot
     from neurodyn.report.adaptation import write_adaptation, write_conditions
 
     require_writable(json, text=True)

@@ -34,6 +34,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     presets: ClassVar[Path | None] = None
     """Folder of the shipped presets that a file can extend by name; None for none."""
 
+    @classmethod
+    def aliases_of(cls, data: Mapping[str, Any]) -> Aliases:
+        """Return the deprecated keys of these data; by default `aliases`."""
+        return cls.aliases
+
 
 _MOST = 3.4028234663852886e38  # largest single-precision number: settings are used in single precision
 
@@ -96,7 +101,7 @@ def renamed(data: Any, kind: Any, where: str) -> Any:
     own = get_origin(kind) or kind
     if not isinstance(data, dict) or not isinstance(own, type) or not issubclass(own, msgspec.Struct):
         return data
-    aliases, current = getattr(kind, "aliases", {}), {}
+    aliases, current = own.aliases_of(data) if issubclass(own, Config) else {}, {}
     for key, value in data.items():
         alias = aliases.get(key, key)
         name, change = (alias, None) if isinstance(alias, str) else alias

@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from .adaptation_run import Adaptation as Adaptation, adapt as adapt
-from .adaptation_settings import AdaptationSettings as AdaptationSettings
 from .certainty import profiles as profiles
 from .conditions import (
     ConditionSettings as ConditionSettings,
@@ -25,8 +23,9 @@ from .population_search import basin_hopping as basin_hopping
 from .priors import PRIORS as PRIORS, Prior as Prior, PriorKind as PriorKind, prior_of as prior_of
 from .readings import Noise as Noise, estimate_noise as estimate_noise
 from .residuals import Point as Point, ResidualOptions as ResidualOptions, Residuals as Residuals
-from .run import identify as identify
+from .run import adapt as adapt, identify as identify
 from .settings import (
+    AdaptationSettings as AdaptationSettings,
     IdentificationSettings as IdentificationSettings,
     changed as changed,
     load_identification as load_identification,

@@ -7,7 +7,6 @@ Posterior samples use Laplace's approximation: normal around the optimum, with t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from msgspec import UNSET
@@ -27,8 +26,8 @@ from neurodyn.identify.least_squares import assemble, levenberg_marquardt, reduc
 from neurodyn.identify.parameter_search import Convergence, Searched, curvature, far_minima, judge
 from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
-from neurodyn.identify.result import IdentifiedParameter, LogValue, ProfileCurve
-from neurodyn.identify.search_space import SearchSpace
+from neurodyn.identify.result import CONFIDENCE, IdentifiedParameter, LogValue, ProfileCurve
+from neurodyn.identify.search_space import CoordinateSpace, SearchSpace
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.loop import has_state
 from neurodyn.sim.draws import SAMPLES, posterior_generator
@@ -137,6 +136,8 @@ class Certainty:
                     prior=width,
                     prior_kind=UNSET if kind == NORMAL else kind,
                     nominal=spec.nominal,
+                    determined=why is None,
+                    bound=bool(self.analysis.bound[k]),
                     with_networks=UNSET if together is None or k >= len(together) else float(together[k]),
                 )
             )
@@ -186,6 +187,9 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
     """
     residuals, point = searched.residuals, searched.point
     analysis = identifiability(residuals, point)
+    if searched.stages:
+        convergence = Convergence(True, f"of the stages, that of {searched.stage} fits held-out windows best")
+        return Certainty(analysis, convergence, None, None, blocks_of(residuals.windows).text)
     smooth = curvature(residuals, point, analysis) if searched.end.derivatives else None
     convergence = judge(searched.end, analysis, smooth)
     if convergence.converged:
@@ -251,20 +255,63 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
     return by_name
 
 
-class QuantitySpace(Protocol):
-    """Coordinates of quantities, such as `coordinates.CoordinateSpace`."""
+def coordinate_parameters(
+    space: CoordinateSpace, x: Tensor, analysis: Identifiability, determined: Tensor
+) -> list[IdentifiedParameter]:
+    """Return quantities in prior standard deviations with 90 % intervals, undetermined ones with the prior's.
 
-    lower: Tensor
-    upper: Tensor
-    quantities: tuple[str, ...]
+    Args:
+        space: Their coordinates.
+        x: Fitted coordinates, shape [n].
+        analysis: Identifiability there.
+        determined: Which of them the logs determine, bool, shape [n].
+    """
+    parameters, reach = [], student_t(analysis.degrees, CONFIDENCE)
+    for k, one in enumerate(space.coordinates):
+        known, (least, most) = bool(determined[k]), one.range
+        deviation = analysis.deviations[k].clamp(max=1.0) if known else 1.0
+        ends = [(x[k] + sign * reach * deviation).clamp(least, most) for sign in (-1.0, 1.0)]
+        parameters.append(
+            IdentifiedParameter(
+                name=one.name, nominal=one.declared_value,
+                value=float(one.value(x[k])) if known else one.declared_value,
+                interval=[float(one.value(end)) for end in ends], determined=known, bound=bool(analysis.bound[k]),
+                unit=one.unit,
+            )
+        )  # fmt: skip
+    return parameters
 
-    def values(self, x: Tensor) -> Tensor:
-        """Return the values of the quantities, shape [..., quantities], from coordinates [..., n]."""
-        ...
+
+def declare_undetermined(
+    space: CoordinateSpace, x: Tensor, analysis: Identifiability, undetermined_above: float
+) -> tuple[Tensor, Tensor]:
+    """Give coordinates that the logs do not determine their declared values.
+
+    The determined ones move to their optimum given these values, to first order: the conditional mean of the normal
+    approximation with the covariance of the fit.
+
+    Args:
+        space: The coordinates, each in prior standard deviations.
+        x: The optimum, shape [n].
+        analysis: Identifiability there.
+        undetermined_above: Standard deviation above which the logs count as uninformative.
+
+    Returns:
+        The coordinates, and which of them the logs determine, bool, shape [n] each.
+    """
+    determined = analysis.bound | (analysis.deviations < undetermined_above)
+    declared = space.clipped(x.new_tensor([one.of(one.declared_value) for one in space.coordinates]))
+    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    known, unknown = torch.nonzero(determined)[:, 0], torch.nonzero(~determined)[:, 0]
+    change = torch.linalg.pinv(covariance[unknown][:, unknown], hermitian=True) @ (declared - x)[unknown]
+    settled = x.clone()
+    settled[unknown] = declared[unknown]
+    settled[known] += covariance[known][:, unknown] @ change
+    return space.clipped(settled), determined
 
 
 def posterior_sample(
-    space: QuantitySpace, x: Tensor, analysis: Identifiability, count: int = SAMPLES, seed: int = 0
+    space: CoordinateSpace, x: Tensor, analysis: Identifiability, count: int = SAMPLES, seed: int = 0
 ) -> dict[str, Tensor]:
     """Return posterior samples of the quantities behind coordinates.
 

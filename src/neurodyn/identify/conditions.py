@@ -30,8 +30,8 @@ from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window, WorldParameters
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
-from neurodyn.identify.adaptation_result import AdaptedQuantity
 from neurodyn.identify.requests import AdaptRequest
+from neurodyn.identify.result import IdentifiedParameter
 from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.manifest import RunRecord
@@ -115,7 +115,7 @@ class ConditionFigures(Record, frozen=True):
     """
 
     robot: str
-    quantities: list[AdaptedQuantity]
+    quantities: list[IdentifiedParameter]
     seconds: float
     windows: int
     held_out: int
@@ -175,8 +175,8 @@ def identify_conditions(
     low, high = (fit.values(x + sign * reach * deviations).tolist() for sign in (-1.0, 1.0))
     intervals = {name: (a, b) for name, a, b in zip(fit.names, low, high, strict=True)}
     quantities = [
-        AdaptedQuantity(
-            name=one.name, nominal=one.value, value=values[one.name], interval=intervals[one.name],
+        IdentifiedParameter(
+            name=one.name, nominal=one.value, value=values[one.name], interval=list(intervals[one.name]),
             determined=bool(known), bound=bool(place.abs() > 0.99 * _BEYOND), unit="",
         )
         for one, known, place in zip(model.conditions, determined, x, strict=True)
@@ -190,7 +190,7 @@ def identify_conditions(
     return IdentifiedConditions(values, intervals, figures, adapted)
 
 
-def _verdict(quantities: Sequence[AdaptedQuantity], model: NeuralDynamics, x: Tensor, share: float) -> Verdict:
+def _verdict(quantities: Sequence[IdentifiedParameter], model: NeuralDynamics, x: Tensor, share: float) -> Verdict:
     """Return whether the values are reliable."""
     beyond = [one.name for one, place in zip(model.conditions, x.tolist(), strict=True) if abs(place) > 1.0]
     if share >= 1.0:

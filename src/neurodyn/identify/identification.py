@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identify a robot from its logs: parameters first, then the networks of a blueprint together with the parameters."""
+"""Identification of a robot from its logs, from quantities to results; an adaptation has other defaults.
+
+Quantities, stages of least squares (or one search, or inverse dynamics), intervals, networks on top, errors on held-out
+windows, a ladder of models judged on whole held-out episodes, and the motion to log next.
+"""
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -17,23 +23,27 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
-from neurodyn.core.progress import Progress
+from neurodyn.core.progress import Progress, present_work, showing, stage, tell
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.workers import Executor, resolve_threads
 from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Store
-from neurodyn.data.training_range import training_range
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.certainty import Certainty, certainty, values_by_log
+from neurodyn.identify.certainty import (
+    Certainty,
+    certainty,
+    coordinate_parameters,
+    declare_undetermined,
+    posterior_sample,
+    values_by_log,
+)
 from neurodyn.identify.held_out import (
     Forecast,
-    HorizonErrors,
     RunFit,
     baselines,
     forecast_errors,
@@ -46,9 +56,14 @@ from neurodyn.identify.held_out import (
 )
 from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
+from neurodyn.identify.ladder import DECLARED, FRAMES, IDENTIFIED, NETWORKS, Ladder, beyond_noise, verdict_of
+from neurodyn.identify.log_check import check_log
+from neurodyn.identify.networks import NETWORKS_FROM, with_networks
+from neurodyn.identify.next_motion import next_motion
 from neurodyn.identify.parameter_search import Searched, SearchEnd, search
 from neurodyn.identify.population_search import rounds_done
-from neurodyn.identify.priors import Prior, prior_of
+from neurodyn.identify.priors import Prior, UnitPrior, prior_of
+from neurodyn.identify.quantities import is_coupled
 from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
@@ -56,30 +71,37 @@ from neurodyn.identify.result import (
     IdentificationFigures,
     IdentifiedParameter,
     Insensitive,
+    LogCheck,
     Sample,
     SearchMinima,
     SensorErrors,
     TorqueErrors,
 )
+from neurodyn.identify.search_space import CoordinateSpace
 from neurodyn.identify.sensors import LogSensors, behind_log
-from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
+from neurodyn.identify.settings import (
+    AdaptationRecord,
+    AdaptationSettings,
+    IdentificationRecord,
+    IdentificationSettings,
+)
+from neurodyn.identify.stages import Fitting, best_structure, past_frames
 from neurodyn.identify.starts import Start, frames_before, start_of, started
+from neurodyn.identify.structures import FitModel, structures
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data
+from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.learn.run_folder import check_run, checksum
-from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
+from neurodyn.sim.draws import POSTERIOR
 
-_DATA = "data"
-_STATE = "parameters"
+_DATA, _STATE, _STAGES = "data", "parameters", "stages.json"
 _HELD_OUT = 1000
 _SHOWN = ("nominal", "identified", "hybrid")
-_NETWORKS_FROM = 100_000
-"""Step number at which the network stage starts in the metrics."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +109,15 @@ class Identification:
     """Result of an identification.
 
     Attributes:
-        figures: Parameters with intervals, held-out errors and settings; `plain()` gives identification.json.
-        sample: Forecasts of one held-out window.
+        figures: All results; `plain()` gives identification.json or adaptation.json.
+        dynamics: The model: of the highest rung that was kept, if there is a ladder.
+        sample: Forecasts of one held-out window; None without forecasts.
         runs: Fits of whole held-out runs.
     """
 
     figures: IdentificationFigures
-    sample: Sample
+    dynamics: HybridDynamics
+    sample: Sample | None
     runs: list[RunFit]
 
 
@@ -106,7 +130,8 @@ class IdentificationProblem:
         name: Name or path from which the robot is loaded again.
         data: Origin of the trajectories.
         store: The trajectories.
-        parameters: Free parameters in the user's notation; see `core.description.parameter.select_parameters`.
+        parameters: Free quantities in the user's notation (`core.description.parameter.select_parameters`), in addition
+            to those of the settings' `quantities`.
         blueprint: Networks of the second stage; None for parameters alone.
         beside: Other runs, evaluated on the same held-out windows.
         device: Torch device of the roll-outs.
@@ -133,15 +158,15 @@ def identify(
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Identification:
-    """Identify the parameters of a robot and train the networks of a blueprint.
+    """Identify the parameters of a robot and train networks on top.
 
     Args:
         problem: Robot, logs and free quantities.
-        out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json.
+        out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json or adaptation.json.
         settings: Settings.
         resume: Whether to continue a killed identification of the same run.
-        progress: Progress display.
-        callbacks: Called during the training of the networks.
+        progress: Progress display; None for that of the present work.
+        callbacks: Called during the training of a blueprint's networks.
 
     Raises:
         InputError: The data belong to another robot, a quantity is unknown or its bounds exclude the nominal value, a
@@ -149,8 +174,8 @@ def identify(
             a bootstrap, roll-outs are not finite, or the run exists or cannot be resumed.
     """
     # One torch thread keeps the order of sums the same on every machine; roll-outs use separate threads.
-    with exclusive(out), torch_threads(1):
-        return _Identification(problem, out, settings, progress, callbacks).run(resume)
+    with exclusive(out), torch_threads(1), nullcontext() if progress is None else showing(progress):
+        return _Identification(problem, out, settings, callbacks).run(resume)
 
 
 def require_problem(problem: IdentificationProblem, settings: IdentificationSettings) -> None:
@@ -159,35 +184,38 @@ def require_problem(problem: IdentificationProblem, settings: IdentificationSett
     Raises:
         InputError: A quantity or a sensor is unknown, or the data belong to another robot.
     """
-    _Identification(problem, Path(), settings, None, ())
+    _Identification(problem, Path(), settings, ())
 
 
 class _Identification:
     def __init__(
-        self,
-        problem: IdentificationProblem,
-        out: Path,
-        settings: IdentificationSettings,
-        progress: Progress | None,
-        callbacks: Sequence[Callback],
+        self, problem: IdentificationProblem, out: Path, settings: IdentificationSettings, callbacks: Sequence[Callback]
     ) -> None:
-        self.out, self.settings, self.progress, self.callbacks = out, settings, progress, callbacks
-        self.inverse = settings.method == "inverse-dynamics"
+        self.out, self.settings, self.callbacks = out, settings, callbacks
+        self.started_at, self.cpu_start, self.spent_before = time.perf_counter(), time.process_time(), self._clock()
+        self.inverse, self.threads = settings.method == "inverse-dynamics", resolve_threads(settings.threads)
         self.declared = problem.robot
         self.problem = problem = replace(problem, robot=behind_log(problem.robot, problem.store.header, settings))
         behind = problem.robot is not self.declared
-        self.engine = settings.engine(problem.robot)
-        self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
-        quantities = nominal(self.mechanism, self.engine.contact)
+        declared = FitModel.declared(problem.robot, problem.name, settings)
+        quantities, asked = declared.nominal, problem.parameters
+        coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         self.sensing = LogSensors.of(
-            problem.robot, problem.store, settings, quantities, problem.parameters, self.mechanism.bounds()
+            problem.robot, problem.store, settings, quantities, () if coupled else asked, declared.mechanism.bounds()
         )
+        if coupled:
+            self.models = structures(declared, settings, asked)
+        else:
+            self.models = [replace(declared, free=self.sensing.model)]
+        self.model = self.models[0]
         require_data(problem.robot, problem.store)
-        self.specs = self.sensing.specs
+        self.specs = self.model.free if coupled else self.sensing.specs
         if problem.beside and behind:
             raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
         self.start: Start = start_of(problem.store, settings.start)
         networks = (problem.blueprint or Blueprint()).augmentations
+        if networks and settings.stages:
+            raise InputError("identification: a blueprint is trained after one search; valid with it: no stages")
         if behind and any(name.startswith("control.") for one in networks for name in one.inputs):
             raise InputError(
                 "identification: the data hold targets, not torques; valid: networks without control inputs"
@@ -195,8 +223,8 @@ class _Identification:
         acting = any(not drive.prescribes_motion for drive in self.declared.drives.values())
         remembers = acting or any(one.remembers for one in networks)
         self.context = settings.context if self.start == "past" else 0
-        self.history = settings.history if remembers else 0
-        self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
+        self.history = settings.history if remembers and not settings.stages else 0
+        self.hybrid = self.dynamics(problem.blueprint) if networks else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
@@ -204,19 +232,15 @@ class _Identification:
         self.warnings = [
             f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
         ]
-        self.started_at, self.spent_before = time.perf_counter(), self._clock()
+        self.fitting: Fitting | None = None
+        self.rigid: HybridDynamics | None = None
 
-    def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
-        """Return a model with nominal parameters, behind the drives of a log of targets."""
-        settings = self.settings
-        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=self.history)
-        model = HybridDynamics(
-            self.problem.robot.spec, self.mechanism, config, self.sensing.model, self.fingerprint, self.scene,
-            declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
+    def dynamics(self, blueprint: Blueprint | None = None) -> HybridDynamics:
+        """Return the declared model, behind the drives of a log of targets."""
+        return self.model.dynamics(
+            self.problem.store, self.threads, blueprint=blueprint, context=self.history, seed=self.settings.seed,
+            device=self.problem.device,
         )  # fmt: skip
-        model.training_range = training_range(self.problem.store)
-        model.compute_device = self.problem.device
-        return model
 
     def save(self, model: HybridDynamics) -> None:
         """Save a model, which takes the commands of the declared robot."""
@@ -225,39 +249,51 @@ class _Identification:
         HYBRID.save(self.out, own)
 
     def run(self, resume: bool) -> Identification:
-        record = IdentificationRecord(
-            kind="hybrid", robot=self.problem.name, data=self.problem.data, parameters=self.specs,
-            blueprint=self.problem.blueprint or Blueprint(), settings=self.settings,
-            versions=package_versions("torch", "newton", "scipy"),
-        )  # fmt: skip
+        settings, store = self.settings, self.problem.store
+        record = self._record()
         going_on = check_run(self.out, record, resume, _DATA)
-        identified = self.model()
-        residuals = self._residuals(identified)
+        with stage(0.0, 0.05, "checking the logs"):
+            log = check_log(self.problem.robot, store) if settings.ladder else None
+        residuals = None if settings.stages else self._residuals(self.dynamics())
         if going_on:
             self._require_same_data()
         else:
-            if not self.inverse:
+            if residuals is not None and not self.inverse:
                 require_finite(residuals, residuals.start(residuals.space.nominal[None]))
                 self._check_start(residuals)
-            crc = checksum(self.problem.store)
-            artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
+            artifacts.write_json(
+                self.out / "state" / f"{_DATA}.json", {"crc": checksum(store), "warnings": self.warnings}
+            )
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
             metrics.start(record, self.problem.device)
-            searched, known = self._solved(residuals, metrics, going_on)
-            residuals = searched.residuals
-            values = residuals.space.values(searched.point.x)[0].detach()
-            for model in filter(None, (identified, self.hybrid)):
-                model.physical.set_values(values[: len(model.physical.specs)])
-            if self.hybrid is None:
-                self.save(identified)
+            more = self.hybrid is not None or settings.networks or settings.bootstrap or settings.profile
+            with stage(0.05, 0.25 if residuals is not None and more else 0.6 if more else 0.85):
+                searched, known = self._solve(residuals, metrics, going_on)
+            fit = self._settle(searched, known)
+            if self.hybrid is not None:
+                self._train_blueprint(fit, metrics, going_on)
+            elif not settings.ladder:
+                self.save(fit.dynamics)
+            runs = self._whole_runs(fit) if settings.rollouts else []
+            figures, dynamics = self._figures(fit, runs, log, metrics)
+            artifacts.write_json(self.out / figures.file, figures.plain())
+            metrics.show_table("parameters", *_table(figures.parameters))
+            if figures.verdict is not UNSET:
+                metrics.conclude(chosen=figures.chosen, verdict=figures.verdict, cpu_seconds=figures.cpu_seconds)
             else:
-                self._networks(identified, residuals, metrics, going_on)
-            runs = self._whole_runs(identified, residuals.noise)
-            result = self._result(identified, searched, known, values, runs)
-            artifacts.write_json(self.out / "identification.json", result.plain())
-            metrics.show_table("parameters", *_table(result.parameters))
-            metrics.conclude(converged=result.converged, reason=result.reason, seconds=result.seconds)
-        return Identification(result, self._sample(identified, residuals.noise), runs)
+                metrics.conclude(converged=figures.converged, reason=figures.reason, seconds=figures.seconds)
+        return Identification(figures, dynamics, self._sample(fit) if settings.rollouts else None, runs)
+
+    def _record(self) -> RunRecord[IdentificationSettings] | RunRecord[AdaptationSettings]:
+        problem, versions = self.problem, package_versions("torch", "newton", "scipy")
+        if isinstance(self.settings, AdaptationSettings):
+            return AdaptationRecord(
+                kind="hybrid", robot=problem.name, data=problem.data, settings=self.settings, versions=versions
+            )
+        return IdentificationRecord(
+            kind="hybrid", robot=problem.name, data=problem.data, parameters=self.specs,
+            blueprint=problem.blueprint or Blueprint(), settings=self.settings, versions=versions,
+        )  # fmt: skip
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
         settings, store = self.settings, self.problem.store
@@ -271,9 +307,10 @@ class _Identification:
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",
             settings.torque_offset, settings.per_log,
         )  # fmt: skip
-        prior, measured = prior_of(self.specs, settings.prior), self.sensing.measured(model, windows)
+        space, measured = self.model.space, self.sensing.measured(model, windows)
+        prior = prior_of(self.specs, settings.prior) if space is None else UnitPrior(torch.arange(len(space.nominal)))
         return Residuals(
-            model, windows, noise, options, measured=measured, environments=self.environments, prior=prior
+            model, windows, noise, options, measured=measured, environments=self.environments, space=space, prior=prior
         )  # fmt: skip
 
     def _check_start(self, residuals: Residuals) -> None:
@@ -285,16 +322,55 @@ class _Identification:
         if text is not None:
             self.warnings.append(f"at the start, {text}")
 
-    def _solved(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
-        """Return the solution of the parameter search and its uncertainty."""
+    def _solve(self, residuals: Residuals | None, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
+        """Return the solution of the search, and its uncertainty."""
         settings = self.settings
-        if self.inverse:
+        if residuals is None:
+            searched = self._fit_in_stages(metrics, going_on)
+        elif self.inverse:
             samples = torque_samples(self.problem.store, Split.TRAIN, settings.smoothing)
-            return searched_torques(residuals, self.mechanism, samples, settings.inertial_prior)
-        searched = self._parameters(residuals, metrics, going_on)
+            return searched_torques(residuals, self.model.mechanism, samples, settings.inertial_prior)
+        else:
+            searched = self._search(residuals, metrics, going_on)
         return searched, certainty(searched, settings, self.out, going_on, self._report)
 
-    def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
+    def _fit_in_stages(self, metrics: MetricsLog, going_on: bool) -> Searched:
+        """Fit the structures in stages, or read the finished fit of a resumed run."""
+        settings, store, step = self.settings, self.problem.store, 0
+        expected = len(self.models) * settings.screen_iterations + sum(one.iterations for one in settings.stages)
+
+        def report(name: str, iteration: int, cost: float) -> None:
+            nonlocal step
+            step += 1
+            metrics.write(step, stage=name, iteration=iteration, cost=cost)
+            tell(min(step / expected, 1.0), f"{name}, cost {cost:.4g}")
+
+        state = self.out / "state"
+        if going_on and has_state(self.out, _STATE):
+            saved = artifacts.read_tree(state, _STATE)
+            self.fitting = Fitting(self.models[int(saved["structure"])], store, settings, self.threads, report)
+            self.fitting.x, self.fitting.scale = saved["x"], saved["scale"]
+            if "rigid" in saved:
+                self.rigid = self._at(self.models[int(saved["rigid_structure"])], saved["rigid"])
+            return self.fitting.end(artifacts.read_json(state / _STAGES)["costs"])
+        self.fitting, other = best_structure(self.models, store, settings, self.threads, report)
+        searched, index = self.fitting.run(), [id(one) for one in self.models].index
+        tree = {"x": self.fitting.x, "scale": self.fitting.scale, "structure": index(id(self.fitting.model))}
+        if other is not None:
+            self.rigid = self._at(other.model, other.x)
+            tree |= {"rigid": other.x, "rigid_structure": index(id(other.model))}
+        artifacts.write_json(state / _STAGES, {"costs": dict(searched.stages)})
+        artifacts.write_tree(state, _STATE, tree)
+        return searched
+
+    def _at(self, model: FitModel, x: Tensor) -> HybridDynamics:
+        """Return the dynamics of a structure at coordinates x."""
+        assert model.space is not None
+        dynamics = model.dynamics(self.problem.store, self.threads, device=self.problem.device)
+        dynamics.physical.set_values(model.space.values(x).detach())
+        return dynamics
+
+    def _search(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
         """Search the parameters, or read the finished search of a resumed run."""
         saved = artifacts.read_tree(self.out / "state", _STATE) if going_on and has_state(self.out, _STATE) else {}
         if saved:
@@ -310,34 +386,49 @@ class _Identification:
             step += 1
             metrics.write(step, stage=stage, cost=cost, worst=worst)
             most = self.settings.iterations + (step if self.starts else 0)  # unknown with several starts
-            self._show(self._searching * min(step / most, 1.0), f"{stage}, cost {cost:.6g}")
+            tell(min(step / most, 1.0), f"{stage}, cost {cost:.6g}")
             return self._out_of_time()
 
-        found = search(
+        searched = search(
             residuals, self.settings, self.starts, report, run=self.out, resume=going_on,
             executor=self.problem.executor,
         )  # fmt: skip
-        point, end = found.point, found.end
+        point, end = searched.point, searched.end
         flags = torch.tensor([end.settled, end.moved, end.out_of_time, end.derivatives], dtype=torch.uint8)
         tree = {
-            "x": point.x, "local": point.local, "initial": point.initial, "scale": found.residuals.scale,
-            "noise": found.residuals.noise.joined, "ends": found.ends, "costs": found.costs, "flags": flags,
+            "x": point.x, "local": point.local, "initial": point.initial, "scale": searched.residuals.scale,
+            "noise": searched.residuals.noise.joined, "ends": searched.ends, "costs": searched.costs, "flags": flags,
             "iterations": end.iterations,
         }  # fmt: skip
         artifacts.write_tree(self.out / "state", _STATE, tree)
-        return found
+        return searched
 
     def _report(self, what: str, done: int, everything: int) -> bool:
-        share = self._searching + (1.0 - self._searching) * done / everything
-        self._show(share, f"{what}, {done} of {everything}")
+        tell(done / everything, f"{what}, {done} of {everything}")
         return self._out_of_time()
 
-    def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
+    def _settle(self, searched: Searched, known: Certainty) -> "_Fit":
+        """Set the models to the solution; coordinates that the logs do not determine keep their declared values."""
+        residuals, point, space = searched.residuals, searched.point, searched.residuals.space
+        determined = torch.ones(len(space.names), dtype=torch.bool)
+        if isinstance(space, CoordinateSpace):
+            x, determined = declare_undetermined(
+                space, point.x[0].detach(), known.analysis, self.settings.undetermined_above
+            )
+            searched = replace(searched, point=replace(point, x=x[None]))
+        values = residuals.space.values(searched.point.x)[0].detach()
+        for model in filter(None, (residuals.dynamics, self.hybrid)):
+            model.physical.set_values(values[: len(model.physical.specs)])
+        model = self.model if self.fitting is None else self.fitting.model
+        noise = residuals.noise if self.fitting is None else self.fitting.noise
+        return _Fit(model, residuals.dynamics, searched, known, determined, values, noise)
+
+    def _train_blueprint(self, fit: "_Fit", metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
-        settings, model = self.settings, self.hybrid
+        settings, residuals = self.settings, fit.searched.residuals
         windows = NetworkWindows(
-            train=self._started_windows(identified, Split.TRAIN, settings.network.windows, residuals.noise),
-            held_out=self._started_windows(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
+            train=self._started_windows(fit, Split.TRAIN, settings.network.windows),
+            held_out=self._started_windows(fit, Split.VALIDATION, _HELD_OUT),
             scale=residuals.channel_scale,
             environments=self.environments,
         )
@@ -345,45 +436,40 @@ class _Identification:
         if settings.minutes is not None:
             used = (self._clock() - self.spent_before) / 60.0
             budget = TrainingBudget(minutes=max(0.05, settings.minutes - used), clock=settings.clock)
-        learner = NetworkLearner(model, windows, network, seed=settings.seed, save=self.save)
-        loop = TrainingLoop(
-            learner, budget, self.out, name=NETWORK_STATE, validations=network.validations, patience=network.patience,
-            callbacks=self.callbacks, progress=self.progress,
-        )  # fmt: skip
-        if going_on and has_state(self.out, NETWORK_STATE):
-            loop.resume()
-        end = loop.run(metrics.after(_NETWORKS_FROM))
+        learner = NetworkLearner(self.hybrid, windows, network, seed=settings.seed, save=self.save)
+        with stage(0.25, 1.0):
+            loop = TrainingLoop(
+                learner, budget, self.out, name=NETWORK_STATE, validations=network.validations,
+                patience=network.patience, callbacks=self.callbacks, progress=present_work(),
+            )  # fmt: skip
+            if going_on and has_state(self.out, NETWORK_STATE):
+                loop.resume()
+            end = loop.run(metrics.after(NETWORKS_FROM))
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
-    def _started_windows(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> Windows:
+    def _started_windows(self, fit: "_Fit", split: Split, most: int) -> Windows:
         moving = self.settings.moving if self.settings.network.moving else None
         before = frames_before(self.context, self.history)
         windows = select_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
-        begun = started(model, windows, self.context, self.start, noise, self.environments, history=self.history)
+        begun = started(
+            fit.dynamics, windows, self.context, self.start, fit.noise, self.environments, history=self.history
+        )
         return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
 
-    def _result(
-        self, identified: HybridDynamics, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
-    ) -> IdentificationFigures:
+    def _figures(
+        self, fit: "_Fit", runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
+    ) -> tuple[IdentificationFigures, HybridDynamics]:
+        """Return all results, and the model."""
+        searched, known = fit.searched, fit.known
         residuals, analysis = searched.residuals, known.analysis
-        text = warning(analysis)
-        if text is not None:
+        if self.fitting is None and (text := warning(analysis)) is not None:
             self.warnings.append(f"at the solution, {text}")
-        together = None if self.hybrid is None else self.hybrid.physical().detach()
-        prior = residuals.prior
-        before = prior.by_name(self.specs) if isinstance(prior, Prior) else {}
-        parameters = known.identified_parameters(self.specs, values, before, together)
-        self.warnings += known.warnings(parameters)
-        by_log = values_by_log(residuals, searched.point, analysis.variance)
-        parameters = [
-            msgspec.structs.replace(entry, by_log=by_log[entry.name]) if entry.name in by_log else entry
-            for entry in parameters
-        ]
-        errors, floor, windows = self._errors(identified, residuals.noise)
-        return IdentificationFigures(
+        parameters = self._identified(fit)
+        forecasts = self._errors(fit) if self.settings.rollouts else {}
+        figures = IdentificationFigures(
             robot=self.problem.robot.name,
-            kind=identified.kind,
+            kind=fit.dynamics.kind,
             parameters=parameters,
             converged=known.convergence.converged,
             reason=known.convergence.reason,
@@ -393,32 +479,100 @@ class _Identification:
             ends=self._minima(searched),
             profiles=UNSET if known.profiles is None else known.profiles,
             runs=run_errors(runs),
-            errors=errors,
-            noise_floor=floor,
-            held_out=windows,
             singular_values=list(analysis.singular_values),
             condition=analysis.condition,
             insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in analysis.insensitive],
             residual_deviation=analysis.variance**0.5,
-            noise=dict(zip(residuals.channels, residuals.noise.joined.tolist(), strict=False)),
+            noise=dict(zip(residuals.channels, fit.noise.joined.tolist(), strict=False)),
             scale=dict(zip(residuals.channels, residuals.scale.tolist(), strict=True)),
             windows=residuals.windows.count,
             logs=len(residuals.windows.logs),
-            horizon_s=self.frames * self.problem.robot.spec.dt,
+            horizon_s=residuals.windows.frames * self.problem.robot.spec.dt,
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
             blueprint=to_dict(self.problem.blueprint or Blueprint()),
             warnings=self.warnings,
-            seconds=time.perf_counter() - self.started_at,
             seed=self.settings.seed,
+            structure=fit.model.structure,
+            stage=searched.stage,
+            costs=dict(searched.stages),
             sensors=self._sensor_errors(residuals, searched.point),
-            torque=self._torque_errors(values),
+            torque=self._torque_errors(fit.values),
+            **forecasts,
         )
+        dynamics = self.hybrid or fit.dynamics
+        if log is not None:
+            figures, dynamics = self._judge(figures, fit, log, metrics)
+        return msgspec.structs.replace(
+            figures, seconds=time.perf_counter() - self.started_at, cpu_seconds=time.process_time() - self.cpu_start
+        ), dynamics
+
+    def _identified(self, fit: "_Fit") -> list[IdentifiedParameter]:
+        """Return the free quantities with their intervals."""
+        residuals, known, point = fit.searched.residuals, fit.known, fit.searched.point
+        if isinstance(residuals.space, CoordinateSpace):
+            return coordinate_parameters(residuals.space, point.x[0], known.analysis, fit.determined)
+        together = None if self.hybrid is None else self.hybrid.physical().detach()
+        before = residuals.prior.by_name(self.specs) if isinstance(residuals.prior, Prior) else {}
+        parameters = known.identified_parameters(self.specs, fit.values, before, together)
+        self.warnings += known.warnings(parameters)
+        by_log = values_by_log(residuals, point, known.analysis.variance)
+        return [
+            msgspec.structs.replace(entry, by_log=by_log[entry.name]) if entry.name in by_log else entry
+            for entry in parameters
+        ]
+
+    def _judge(
+        self, figures: IdentificationFigures, fit: "_Fit", log: LogCheck, metrics: MetricsLog
+    ) -> tuple[IdentificationFigures, HybridDynamics]:
+        """Climb the ladder: add what it tells to the results, and return the model of the highest rung kept."""
+        settings, store, spec = self.settings, self.problem.store, self.problem.robot.spec
+        past = past_frames(fit.dynamics, settings) if settings.stages else self.history * bool(fit.dynamics.memory)
+        rungs: dict[str, HybridDynamics] = {DECLARED: self.dynamics(), IDENTIFIED: fit.dynamics}
+        ladder = Ladder(store, past, settings)
+        remaining = ladder.unexplained(fit.dynamics, fit.noise)
+        model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
+        if self.hybrid is not None:
+            rungs[NETWORKS] = self.hybrid
+        elif settings.networks and beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from):
+            with stage(0.6, 0.85, "networks"):
+                rungs[NETWORKS] = with_networks(
+                    model, fit.dynamics, store, past, settings, threads=self.threads, out=self.out,
+                    metrics=metrics,
+                )  # fmt: skip
+        with stage(0.85, 0.95, "held-out episodes"):
+            entries, seconds = ladder.climb(rungs)
+        if settings.networks and NETWORKS not in rungs:
+            entries[-1] = msgspec.structs.replace(
+                entries[-1], reason=f"{entries[-1].reason}; the rest may be noise of the sensors: no networks"
+            )
+        chosen = next(rung.name for rung in reversed(entries) if rung.kept)
+        dynamics = rungs[chosen]
+        if chosen == IDENTIFIED and model.space is not None:  # with no more past commands than the motors need
+            dynamics = self._at(model, fit.searched.point.x[0])
+        self.save(dynamics)
+        with stage(0.95, 1.0, "what is unexplained, and the motion to log next"):
+            after = remaining if chosen == IDENTIFIED else ladder.unexplained(dynamics, fit.noise)
+            before = remaining if chosen == NETWORKS and self.rigid is None else []
+            if self.rigid is not None and chosen != DECLARED:
+                before = ladder.unexplained(self.rigid, fit.noise)
+            motion = None
+            if isinstance(fit.searched.residuals.space, CoordinateSpace):
+                sample = posterior_sample(
+                    fit.searched.residuals.space, fit.searched.point.x[0], fit.known.analysis, seed=settings.seed
+                )
+                artifacts.write_tensors(self.out / POSTERIOR, sample)
+            if self.fitting is not None and settings.proposals:
+                motion = next_motion(self.fitting, fit.searched, self.out)
+        return msgspec.structs.replace(
+            figures, horizons=list(seconds), rungs=entries, chosen=chosen, unexplained=after, unexplained_before=before,
+            log=log, next=UNSET if motion is None else motion, verdict=str(verdict_of(entries, chosen)),
+        ), dynamics  # fmt: skip
 
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
         if not self.inverse:
             return UNSET
-        store = self.problem.store
-        return torque_errors(self.mechanism, store, held_out_split(store), self.settings.smoothing, self.specs, values)
+        store, smoothing = self.problem.store, self.settings.smoothing
+        return torque_errors(self.model.mechanism, store, held_out_split(store), smoothing, self.specs, values)
 
     def _sensor_errors(self, residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
         """Return the errors of sensors on held-out windows, with roll-outs from the logged states."""
@@ -437,10 +591,10 @@ class _Identification:
         held_out = residuals.with_windows(windows, measured)
         both = torch.stack([residuals.space.nominal, point.x[0]])
         errors = held_out.errors(held_out.start(both))[..., -len(measured.channels) :]
-        nominal, found = measured.deviations(errors).tolist()
+        nominal, identified = measured.deviations(errors).tolist()
         return {
             name: SensorErrors(nominal=before, identified=after, noise=float(noise))
-            for name, before, after, noise in zip(measured.channels, nominal, found, fitted_noise, strict=True)
+            for name, before, after, noise in zip(measured.channels, nominal, identified, fitted_noise, strict=True)
         }
 
     def _minima(self, searched: Searched) -> SearchMinima | UnsetType:
@@ -449,29 +603,30 @@ class _Identification:
         values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
         return SearchMinima(starts=self.starts, costs=searched.costs.tolist(), values=values)
 
-    def _whole_runs(self, identified: HybridDynamics, noise: Noise) -> list[RunFit]:
-        split = held_out_split(self.problem.store)
-        forecasts = self._forecasts(identified, noise)
-        best, model = ("hybrid", self.hybrid) if self.hybrid is not None else ("identified", identified)
-        measured = partial(own_motion, model, noise=noise, environments=self.environments, seed=self.settings.seed)
+    def _whole_runs(self, fit: "_Fit") -> list[RunFit]:
+        forecasts = self._forecasts(fit)
+        best, model = ("hybrid", self.hybrid) if self.hybrid is not None else ("identified", fit.dynamics)
+        measured = partial(own_motion, model, noise=fit.noise, environments=self.environments, seed=self.settings.seed)
         return whole_runs(
-            {name: forecasts[name] for name in _SHOWN if name in forecasts}, self.problem.store, split,
-            frames=self.frames, past=self._past(), perfect=(forecasts[best], measured),
+            {name: forecasts[name] for name in _SHOWN if name in forecasts}, self.problem.store,
+            held_out_split(self.problem.store), frames=self.frames, past=self._past(),
+            perfect=(forecasts[best], measured),
         )  # fmt: skip
 
-    def _forecasts(self, identified: HybridDynamics, noise: Noise) -> dict[str, Forecast]:
-        hybrids = {"nominal": self.model(), "identified": identified}
+    def _forecasts(self, fit: "_Fit") -> dict[str, Forecast]:
+        hybrids = {"nominal": self.dynamics(), "identified": fit.dynamics}
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
         return {
-            **{n: hybrid_forecast(m, self.start, self.context, noise, self.environments) for n, m in hybrids.items()},
-            **{name: model_forecast(m, self.environments) for name, m in self.beside.items()},
+            **{
+                name: hybrid_forecast(model, self.start, self.context, fit.noise, self.environments)
+                for name, model in hybrids.items()
+            },
+            **{name: model_forecast(model, self.environments) for name, model in self.beside.items()},
             **baselines(self.problem.robot.spec),
         }
 
-    def _errors(
-        self, identified: HybridDynamics, noise: Noise
-    ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
+    def _errors(self, fit: "_Fit") -> dict[str, Any]:
         """Return errors on held-out windows by model, the noise floor, and a description of the windows."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
         split = held_out_split(store)
@@ -479,40 +634,34 @@ class _Identification:
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = select_windows(store, split, past + frames, most=self.settings.rollouts)
-        errors = forecast_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
+        errors = forecast_errors(self._forecasts(fit), self.problem.robot.spec, windows, past, seconds)
         floor = noise_floor(
-            self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
+            self.hybrid or fit.dynamics, windows, past, fit.noise, self.environments, start=self.start,
             context=self.context, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
         held_out = HeldOutWindows(
             starts=errors.starts, moving_starts=errors.moving_starts, moving_above=errors.moving_above,
             seconds=errors.seconds, split=split.name.lower(), start=self.start, context_frames=past,
         )  # fmt: skip
-        return errors.by_model, floor, held_out
+        return {"errors": errors.by_model, "noise_floor": floor, "held_out": held_out}
 
     def _past(self) -> int:
         """Return the number of frames before a held-out forecast: the most that any model uses."""
         return max([frames_before(self.context, self.history), *(model.spec.context for model in self.beside.values())])
 
-    def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
+    def _sample(self, fit: "_Fit") -> Sample:
         """Return one held-out window with motion, and the forecast of each model for it."""
         store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
         windows = select_windows(store, held_out_split(store), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
         row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
-        paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
+        paths = {name: f(row, past) for name, f in self._forecasts(fit).items() if name in _SHOWN}
         return Sample(
             dt=spec.dt,
             names=list(spec.q_names),
             logged=row.cut(past).q[0].T.tolist(),
             paths={name: path.q[0].detach().T.tolist() for name, path in paths.items()},
         )
-
-    @property
-    def _searching(self) -> float:
-        """Return the estimated share of the work for the parameter search."""
-        more = self.hybrid is not None or self.settings.bootstrap or self.settings.profile
-        return 0.2 if more else 1.0
 
     def _out_of_time(self) -> bool:
         minutes = self.settings.minutes
@@ -525,10 +674,6 @@ class _Identification:
         """Return the time that counts towards the budget [s]."""
         return time.process_time() if self.settings.clock == "cpu" else time.perf_counter()
 
-    def _show(self, done: float, text: str) -> None:
-        if self.progress is not None:
-            self.progress.update(min(done, 0.99), text)
-
     def _require_same_data(self) -> None:
         saved = artifacts.read_json(self.out / "state" / f"{_DATA}.json")
         if saved.get("crc") != checksum(self.problem.store):
@@ -536,13 +681,36 @@ class _Identification:
         self.warnings = list(saved.get("warnings", []))
 
 
+@dataclass(frozen=True)
+class _Fit:
+    """Solution of a search.
+
+    Attributes:
+        model: The robot, with the structure that fits best.
+        dynamics: Its dynamics at the solution.
+        searched: The solution; coordinates that the logs do not determine have their declared values.
+        known: Its uncertainty.
+        determined: Which coordinates the logs determine, bool, shape [n].
+        values: Values of the free quantities, shape [quantities].
+        noise: Noise of the log's states.
+    """
+
+    model: FitModel
+    dynamics: HybridDynamics
+    searched: Searched
+    known: Certainty
+    determined: Tensor
+    values: Tensor
+    noise: Noise
+
+
 def _metrics_step(out: Path) -> int:
     """Return the last step in the metrics of a killed run."""
     if has_state(out, NETWORK_STATE):
         saved = artifacts.read_tree(out / "state", NETWORK_STATE)
-        return _NETWORKS_FROM + TrainState.read(saved["position"]).step
+        return NETWORKS_FROM + TrainState.read(saved["position"]).step
     if has_state(out, _STATE):
-        return _NETWORKS_FROM - 1
+        return NETWORKS_FROM - 1
     return rounds_done(out)
 
 

@@ -5,26 +5,36 @@ Rungs are compared on the log, by open-loop roll-outs of whole held-out episodes
 more than chance, given the spread over episodes. The errors of the last rung are reported by coordinate.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
+from neurodyn.core.verdict import Verdict
+from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, blocks_of, select_windows
-from neurodyn.dynamics.batch import Trajectory, present_state
+from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory, present_state
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.rollouts import context_of
-from neurodyn.identify.adaptation_result import UnexplainedCoordinate
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.stages import environments_of
+from neurodyn.identify.result import Rung, UnexplainedCoordinate
+from neurodyn.identify.settings import IdentificationSettings
 
+DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
+FRAMES = 3
+"""Frames of the roll-outs whose errors are reported as unexplained."""
+_POOR = 0.5
+"""Error of the last rung, relative to the declared model's, above which the verdict is a warning."""
 _FEW = 3
 """Number of blocks below which a spread is meaningless, and a rung must be better by `_CLEARLY` instead."""
 _CLEARLY = 0.05
@@ -100,14 +110,14 @@ def held_out_errors(
     dynamics: HybridDynamics, store: Store, windows: Windows, seconds: tuple[float, ...]
 ) -> HeldOutErrors:
     """Roll out a model along held-out windows from their states, with motors settled by the commands before."""
-    path = rolled(dynamics, store, windows)
+    path = roll_along(dynamics, store, windows)
     rows = [round(s / dynamics.spec.dt) for s in seconds]
     errors = position_difference(dynamics.spec, path.q[:, rows], windows.q[:, rows])
     return HeldOutErrors(torch.nan_to_num(errors, nan=1e3, posinf=1e3, neginf=-1e3), seconds, windows)
 
 
 @torch.no_grad()
-def rolled(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajectory:
+def roll_along(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajectory:
     """Return roll-outs along windows."""
     where = environments_of(store, dynamics).at(windows.ground)
     context = context_of(windows)
@@ -116,7 +126,79 @@ def rolled(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajecto
     return dynamics.simulate(context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where)
 
 
-def judged(below: HeldOutErrors, above: HeldOutErrors) -> Judgement:
+def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
+    """Return the environments of a log; a log that names no ground was recorded on the robot's own."""
+    known = store.header.scene is not None
+    return RecordedEnvironments(store) if known else RecordedEnvironments.like(dynamics.home)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Models of a robot compared on held-out episodes of a log.
+
+    Attributes:
+        store: The log.
+        past: Frames before a window in which motors settle.
+        settings: Settings of the identification.
+    """
+
+    store: Store
+    past: int
+    settings: IdentificationSettings
+
+    def climb(self, rungs: Mapping[str, HybridDynamics]) -> tuple[list[Rung], tuple[float, ...]]:
+        """Judge models, from the declaration up, on validation episodes; also report test episodes.
+
+        Returns:
+            The rungs, and the horizons [s] of their errors.
+        """
+        store, spec, each = self.store, self.store.header.spec, self.settings.rollouts_each
+        windows, seconds = held_out_windows(store, Split.VALIDATION, self.past, self.settings.seconds, each)
+        tests = None
+        if len(store.episodes(Split.TEST)):
+            tests = held_out_windows(store, Split.TEST, self.past, seconds, each)
+        entries: list[Rung] = []
+        best: HeldOutErrors | None = None
+        for name, dynamics in tracked(rungs.items(), "held-out episodes"):
+            errors = held_out_errors(dynamics, store, windows, seconds)
+            test = {} if tests is None else held_out_errors(dynamics, store, *tests).groups(spec)
+            judgement = Judgement(True, 1.0, "as declared") if best is None else judge_rung(best, errors)
+            entries.append(
+                Rung(
+                    name=name, kept=judgement.kept, reason=judgement.reason, errors=errors.groups(spec), test=test,
+                    share=UNSET if best is None else judgement.share,
+                )
+            )  # fmt: skip
+            best = errors if judgement.kept else best
+        return entries, seconds
+
+    @torch.no_grad()
+    def unexplained(self, dynamics: HybridDynamics, noise: Noise) -> list[UnexplainedCoordinate]:
+        """Return the errors of roll-outs of a few frames by coordinate, the least explained first."""
+        spec, each = self.store.header.spec, 4 * self.settings.rollouts_each
+        windows, _ = held_out_windows(self.store, Split.VALIDATION, self.past, (FRAMES * spec.dt,), each)
+        path = roll_along(dynamics, self.store, windows)
+        errors = position_difference(spec, path.q[:, -1], windows.q[:, -1])
+        return unexplained_coordinates(spec, windows, errors, _touching(dynamics, self.store, windows), noise)
+
+
+def verdict_of(rungs: Sequence[Rung], chosen: str) -> Verdict:
+    """Return whether the chosen model is reliable."""
+    if chosen == DECLARED:
+        return Verdict(
+            "warning", "nothing that was tried is better than the declaration on held-out episodes",
+            "log motion that the policy will need (the page proposes one), or declare what differs",
+        )  # fmt: skip
+    share = math.prod(rung.share for rung in rungs if rung.kept and rung.share is not UNSET)
+    if share > _POOR:
+        return Verdict(
+            "warning", f"held-out errors are still {share:.2f} of the declaration's",
+            "see what is unexplained: a part that the declaration does not have may be missing",
+        )  # fmt: skip
+    return Verdict()
+
+
+def judge_rung(below: HeldOutErrors, above: HeldOutErrors) -> Judgement:
     """Return whether a rung beats the one below by more than the spread over independent stretches of the log."""
     scale = below.positions.abs().mean(0).clamp_min(1e-9)
     blocks = blocks_of(below.windows)
@@ -144,14 +226,6 @@ _LEAST = 0.3
 _MOST = 3
 _ENOUGH = 8
 """Least number of windows for splitting an error by contact."""
-
-
-@torch.no_grad()
-def unexplained(dynamics: HybridDynamics, store: Store, windows: Windows, noise: Noise) -> list[UnexplainedCoordinate]:
-    """Return the roll-out errors over the length of the windows by coordinate, the least explained first."""
-    path = rolled(dynamics, store, windows)
-    errors = position_difference(dynamics.spec, path.q[:, -1], windows.q[:, -1])
-    return unexplained_coordinates(dynamics.spec, windows, errors, _touching(dynamics, store, windows), noise)
 
 
 def unexplained_coordinates(

@@ -13,23 +13,22 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adaptation_settings import AdaptationSettings
-from neurodyn.identify.default_quantities import effort
-from neurodyn.identify.ladder import rolled
-from neurodyn.identify.stages import FitModel, environments_of
+from neurodyn.identify.ladder import environments_of, roll_along
+from neurodyn.identify.quantities import effort
+from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.structures import FitModel
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import TrainingBudget
-from neurodyn.multibody.engine import EngineConfig
 
-_NETWORKS_FROM = 100_000
+NETWORKS_FROM = 100_000
 """Step number at which networks start in the metrics."""
 _SIZE = 0.05
 """Scale of a network's torque, as a share of the joint's largest."""
 
 
-def joint_networks(model: FitModel, windows: Windows, settings: AdaptationSettings) -> Blueprint:
+def joint_networks(model: FitModel, windows: Windows, settings: IdentificationSettings) -> Blueprint:
     """Return a network on the torque of each scalar joint, with the joint's motion, command and past as inputs."""
     spec, networks = model.robot.spec, []
     for index, link in enumerate(model.mechanism.links):
@@ -56,7 +55,7 @@ def joint_networks(model: FitModel, windows: Windows, settings: AdaptationSettin
 
 
 def with_networks(
-    model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: AdaptationSettings, *, threads: int,
+    model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: IdentificationSettings, *, threads: int,
     out: Path, metrics: MetricsLog,
 ) -> HybridDynamics:  # fmt: skip
     """Train networks on top of fixed fitted values, and return the model with the lowest error on validation episodes.
@@ -74,15 +73,10 @@ def with_networks(
     frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
     train = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
     held_out = select_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
-    config = EngineConfig(
-        substeps=plain.config.substeps, contact=plain.config.contact, blueprint=joint_networks(model, train, settings),
-        context=past,
+    dynamics = model.dynamics(
+        store, threads, blueprint=joint_networks(model, train, settings), context=past, seed=settings.seed,
+        device=plain.compute_device,
     )  # fmt: skip
-    dynamics = HybridDynamics(
-        model.robot.spec, model.mechanism, config, plain.physical.specs, model.fingerprint, model.scene,
-        declaration=model.name, threads=threads, seed=settings.seed,
-    )  # fmt: skip
-    dynamics.training_range = plain.training_range
     with torch.no_grad():
         dynamics.physical.raw.copy_(plain.physical.raw)
     scale = residual_scale(dynamics, store, held_out)
@@ -95,14 +89,14 @@ def with_networks(
         learner, TrainingBudget(training.steps), out, name=NETWORK_STATE, validations=training.validations,
         patience=training.patience, callbacks=(), progress=present_work(),
     )  # fmt: skip
-    loop.run(metrics.after(_NETWORKS_FROM))
+    loop.run(metrics.after(NETWORKS_FROM))
     return dynamics
 
 
 @torch.no_grad()
 def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
     """Return the median error of each position and velocity, shape [2 nv]."""
-    path = rolled(dynamics, store, windows)
+    path = roll_along(dynamics, store, windows)
     q = position_difference(dynamics.spec, path.q[:, 1:], windows.q[:, 1:])
     errors = torch.cat([q, path.qd[:, 1:] - windows.qd[:, 1:]], -1).abs().flatten(0, 1)
     return errors.median(0).values.clamp_min(1e-6)

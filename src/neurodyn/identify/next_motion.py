@@ -23,9 +23,10 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
-from neurodyn.identify.adaptation_result import NextMotion
-from neurodyn.identify.default_quantities import effort
-from neurodyn.identify.stages import AdaptedFit, Fitting
+from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.quantities import effort
+from neurodyn.identify.result import NextMotion
+from neurodyn.identify.stages import Fitting
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds
 
@@ -40,12 +41,12 @@ FILE = "next-motion.csv"
 
 
 @torch.no_grad()
-def next_motion(fitting: Fitting, fit: AdaptedFit, out: Path) -> NextMotion | None:
+def next_motion(fitting: Fitting, searched: Searched, out: Path) -> NextMotion | None:
     """Choose the next motion, write its commands to `out` and return it; None if no candidate stays within limits."""
     settings, robot, dynamics = fitting.settings, fitting.model.robot, fitting.dynamics
     frames = max(4, round(settings.proposal_seconds / robot.spec.dt))
-    rng = generator(settings.seed, "next motion")
-    information = _information(fitting, fit.residuals.windows, fit.x) + torch.eye(len(fit.x), dtype=torch.float64)
+    rng, x = generator(settings.seed, "next motion"), searched.point.x[0]
+    information = _information(fitting, searched.residuals.windows, x) + torch.eye(len(x), dtype=torch.float64)
     start = _start(fitting)
     best: tuple[float, Tensor, float, Tensor] | None = None
     for number in range(settings.proposals):
@@ -57,7 +58,7 @@ def next_motion(fitting: Fitting, fit: AdaptedFit, out: Path) -> NextMotion | No
         )  # fmt: skip
         if not _within(robot, path.q[0], path.qd[0]):
             continue
-        gained = _information(fitting, _pieces(fitting, path.q[0], path.qd[0], commands), fit.x)
+        gained = _information(fitting, _pieces(fitting, path.q[0], path.qd[0], commands), x)
         gain = float(torch.logdet(information + gained) - torch.logdet(information))
         if best is None or gain > best[0]:
             best = gain, commands, amplitude, gained
@@ -66,7 +67,7 @@ def next_motion(fitting: Fitting, fit: AdaptedFit, out: Path) -> NextMotion | No
     _, commands, amplitude, gained = best
     write_text(out / FILE, _table(robot, commands))
     before, after = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (information, information + gained))
-    names = fitting.model.space.names
+    names = fitting.space.names
     order = (before - after).argsort(descending=True)[:_NAMED].tolist()
     return NextMotion(
         FILE, frames * robot.spec.dt, amplitude, {names[k]: (float(before[k]), float(after[k])) for k in order}

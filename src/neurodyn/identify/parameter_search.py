@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search for the parameters: optional global search, growing horizons, then a local optimiser."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -235,6 +235,7 @@ class Searched:
         end: How the search ended.
         ends: Values of the best solutions of a search from several starts, on all windows, best first, shape [K, n].
         costs: Their costs, shape [K].
+        stages: Cost of each stage's end on a held-out window, by stage; empty for a search without stages.
     """
 
     residuals: Residuals
@@ -242,6 +243,12 @@ class Searched:
     end: SearchEnd
     ends: Tensor
     costs: Tensor
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def stage(self) -> str:
+        """Name of the stage whose end is kept."""
+        return min(self.stages, key=self.stages.__getitem__, default="")
 
 
 def search(

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of an identification: the content of identification.json and of the printed tables."""
+"""Results of an identification or adaptation: the content of their JSON files, of the pages and the printed tables."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.config import Record
+from neurodyn.core.artifacts import read_json
+from neurodyn.core.config import Record, from_dict
 from neurodyn.identify.held_out import HorizonErrors, RunErrors
+
+IDENTIFICATION, ADAPTATION = "identification.json", "adaptation.json"
+CONFIDENCE = 0.90
+"""Confidence level of intervals with priors of the default set."""
 
 
 class LogValue(Record, frozen=True):
@@ -23,7 +29,7 @@ class IdentifiedParameter(Record, frozen=True):
     Attributes:
         name: Its name.
         value: Identified value.
-        interval: 95 % interval; None if there is no reliable one.
+        interval: 95 % interval (90 % with priors of the default set); None if there is no reliable one.
         why_not: Reason for a missing interval; UNSET if there is one.
         sandwich: The sandwich interval in addition to a bootstrap's; UNSET without a bootstrap.
         prior: Width of its prior, for a normal one the standard deviation; UNSET without one.
@@ -31,6 +37,10 @@ class IdentifiedParameter(Record, frozen=True):
         nominal: Declared value.
         with_networks: Its value with the networks of a blueprint; UNSET without any.
         by_log: Its value in each log, if it varies between logs.
+        determined: Whether the logs determine it (`said` in JSON). If not, there is no interval; with a prior of the
+            default set, value and interval are the declared value and the prior's.
+        bound: Whether it lies on a bound, so that its interval is one-sided.
+        unit: Its unit; empty if unknown.
     """
 
     name: str
@@ -43,6 +53,9 @@ class IdentifiedParameter(Record, frozen=True):
     prior_kind: str | UnsetType = UNSET
     with_networks: float | UnsetType = UNSET
     by_log: dict[str, LogValue] | UnsetType = UNSET
+    determined: bool = msgspec.field(name="said", default=True)
+    bound: bool = False
+    unit: str = ""
 
 
 class SearchMinima(Record, frozen=True):
@@ -103,24 +116,119 @@ class TorqueErrors(Record, frozen=True):
     identified: dict[str, float]
 
 
+class Rung(Record, frozen=True):
+    """A model of the ladder on whole held-out episodes.
+
+    Attributes:
+        name: "declared", "identified" or "networks".
+        kept: Whether it is better than the last kept rung.
+        reason: Why.
+        share: Its error, relative to that of the last kept rung; UNSET for the declared one.
+        errors: Mean errors by group ("joints [rad or m]") at each horizon.
+        test: The same on the test episodes, which no choice depends on; empty if there are none.
+    """
+
+    name: str
+    kept: bool
+    reason: str = msgspec.field(name="words")
+    errors: dict[str, list[float]]
+    test: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    share: float | UnsetType = UNSET
+
+
+class UnexplainedCoordinate(Record, frozen=True):
+    """Unexplained error of one coordinate, in held-out roll-outs of three frames.
+
+    Attributes:
+        name: The coordinate.
+        error: Root mean square error of the roll-outs that stay finite [rad or m]; None if none does.
+        noise: Share of it from the sensors' noise [rad or m].
+        diverged: Number of roll-outs that do not stay finite; a coordinate with any counts as the least explained.
+        touching: Error during contact; None without such windows.
+        air: Error without contact; None without such windows.
+        with_signals: Correlations above .3 of the error with signals, strongest first.
+    """
+
+    name: str
+    error: float | None
+    noise: float
+    touching: float | None
+    air: float | None
+    with_signals: dict[str, float]
+    diverged: int = 0
+
+
+class JointLog(Record, frozen=True):
+    """Log statistics of one joint.
+
+    Attributes:
+        name: The joint.
+        span: Range of its positions [rad or m].
+        motion: Root mean square deviation of its positions within 20 frames [rad or m].
+        speed: Root mean square speed [rad/s or m/s].
+        noise: Noise of its positions [rad or m].
+        saturated: Share of frames with its largest command.
+        slope: Differences of positions over the logged velocities; 1 if they agree.
+    """
+
+    name: str
+    span: float
+    motion: float
+    speed: float
+    noise: float
+    saturated: float
+    slope: float | None
+
+
+class LogCheck(Record, frozen=True):
+    """A check of the logs before the fit.
+
+    Attributes:
+        rate: Frames per second.
+        minutes: Length [min].
+        episodes: Number of episodes: for training, for validation, for test.
+        control: Kind of commands.
+        repeated: Share of frames that repeat the one before.
+        joints: Statistics of each joint.
+        warnings: Problems, in words.
+    """
+
+    rate: float
+    minutes: float
+    episodes: tuple[int, int, int]
+    control: str
+    repeated: float
+    joints: list[JointLog]
+    warnings: list[str]
+
+
+class NextMotion(Record, frozen=True):
+    """The motion whose log would most reduce the remaining uncertainty.
+
+    Attributes:
+        file: CSV of its commands beside the page.
+        seconds: Its length [s].
+        amplitude: Largest commands, as a share of the limits.
+        deviations: Standard deviations of quantities, relative to the prior: now, and expected.
+    """
+
+    file: str
+    seconds: float
+    amplitude: float
+    deviations: dict[str, tuple[float, float]]
+
+
 class IdentificationFigures(Record, frozen=True):
-    """Content of identification.json.
+    """Content of identification.json, and of adaptation.json.
 
     Attributes:
         robot: Name of the robot.
         kind: Kind of dynamics.
-        parameters: The free quantities.
+        parameters: The free quantities; also as `quantities` in adaptation.json.
         converged: Whether the search converged; intervals are valid only then.
         reason: Explanation of `converged` in one line.
         intervals: Source of the intervals: "sandwich", "bootstrap", or "torques" (linear in the parameters).
         blocks: Independent units of the data, for example "12 logs".
-        resamples: Number of fitted bootstrap resamples; UNSET without a bootstrap.
-        ends: Minima found from several starts; UNSET for one start.
-        profiles: Profile likelihoods by name; UNSET unless requested.
-        runs: Residuals of whole held-out runs.
-        errors: Errors on held-out windows by model and horizon ("0.1").
-        noise_floor: Errors of a perfect model under the sensor noise, by horizon.
-        held_out: The held-out windows.
         singular_values: Singular values of the scaled Jacobian.
         condition: Ratio of the largest to the smallest of them.
         insensitive: Directions to which the logs are hardly sensitive.
@@ -132,43 +240,84 @@ class IdentificationFigures(Record, frozen=True):
         horizon_s: Length of a window [s].
         weights: Number of network weights.
         blueprint: The networks.
-        sensors: Errors of sensors other than joint encoders by channel, over the horizon of the fit.
         warnings: Warnings for the user.
         seconds: Wall time [s].
+        cpu_seconds: CPU time [s].
         seed: Seed of all random draws.
+        structure: Structural difference from the declaration; empty for none.
+        stage: Stage of the fit whose values are kept; empty for a fit without stages.
+        costs: Cost per held-out window at the end of each stage.
+        resamples: Number of fitted bootstrap resamples; UNSET without a bootstrap.
+        ends: Minima found from several starts; UNSET for one start.
+        profiles: Profile likelihoods by name; UNSET unless requested.
+        sensors: Errors of sensors other than joint encoders by channel, over the horizon of the fit.
         torque: Torque errors of inverse dynamics; UNSET for roll-outs.
+        runs: Residuals of whole held-out runs.
+        errors: Errors on held-out windows by model and horizon ("0.1").
+        noise_floor: Errors of a perfect model under the sensor noise, by horizon.
+        held_out: The held-out windows of these errors; UNSET without any.
+        horizons: Horizons of the ladder [s].
+        rungs: The ladder: models that are kept if they are better on whole held-out episodes; empty without one.
+        chosen: Name of the model's rung; UNSET without a ladder.
+        unexplained: Unexplained errors of the model.
+        unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
+        log: The check of the logs; UNSET without a ladder.
+        next: The motion to log next; UNSET if none was asked for, or none is within limits.
+        verdict: "ok", or why the model is unreliable; UNSET without a ladder.
     """
 
     robot: str
-    kind: str
     parameters: list[IdentifiedParameter]
-    converged: bool
-    reason: str
-    intervals: str
-    blocks: str
-    runs: list[RunErrors]
-    errors: dict[str, dict[str, HorizonErrors]]
-    noise_floor: dict[str, HorizonErrors]
-    held_out: HeldOutWindows
-    singular_values: list[float]
-    condition: float
-    insensitive: list[Insensitive]
-    residual_deviation: float
-    noise: dict[str, float]
-    scale: dict[str, float]
-    windows: int
-    logs: int
-    horizon_s: float
-    weights: int
-    blueprint: dict[str, Any]
-    warnings: list[str]
-    seconds: float
-    seed: int
+    kind: str = "hybrid"
+    converged: bool = True
+    reason: str = ""
+    intervals: str = "sandwich"
+    blocks: str = ""
+    runs: list[RunErrors] = msgspec.field(default_factory=list)
+    errors: dict[str, dict[str, HorizonErrors]] = msgspec.field(default_factory=dict)
+    noise_floor: dict[str, HorizonErrors] = msgspec.field(default_factory=dict)
+    held_out: HeldOutWindows | UnsetType = UNSET
+    singular_values: list[float] = msgspec.field(default_factory=list)
+    condition: float = 1.0
+    insensitive: list[Insensitive] = msgspec.field(default_factory=list)
+    residual_deviation: float = 1.0
+    noise: dict[str, float] = msgspec.field(default_factory=dict)
+    scale: dict[str, float] = msgspec.field(default_factory=dict)
+    windows: int = 0
+    logs: int = 0
+    horizon_s: float = 0.0
+    weights: int = 0
+    blueprint: dict[str, Any] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    seed: int = 0
+    structure: str = ""
+    stage: str = ""
+    costs: dict[str, float] = msgspec.field(default_factory=dict)
     sensors: dict[str, SensorErrors] = msgspec.field(default_factory=dict)
     resamples: int | UnsetType = UNSET
     ends: SearchMinima | UnsetType = UNSET
     profiles: dict[str, ProfileCurve] | UnsetType = UNSET
     torque: TorqueErrors | UnsetType = UNSET
+    horizons: list[float] = msgspec.field(default_factory=list)
+    rungs: list[Rung] = msgspec.field(default_factory=list)
+    chosen: str | UnsetType = UNSET
+    unexplained: list[UnexplainedCoordinate] = msgspec.field(default_factory=list)
+    unexplained_before: list[UnexplainedCoordinate] = msgspec.field(default_factory=list)
+    log: LogCheck | UnsetType = UNSET
+    next: NextMotion | UnsetType = UNSET
+    verdict: str | UnsetType = UNSET
+
+    @property
+    def file(self) -> str:
+        """Name of the file of these results in a run."""
+        return IDENTIFICATION if self.chosen is UNSET else ADAPTATION
+
+    def plain(self) -> dict[str, Any]:
+        """Return the results as plain data for JSON; an adaptation's quantities also under the name `quantities`."""
+        figures = super().plain()
+        return figures if self.chosen is UNSET else {**figures, "quantities": figures["parameters"]}
 
 
 class Sample(Record, frozen=True):
@@ -178,3 +327,20 @@ class Sample(Record, frozen=True):
     names: list[str]
     logged: list[list[float]]
     paths: dict[str, list[list[float]]]
+
+
+def read_adaptation(run: Path) -> IdentificationFigures | None:
+    """Read the results of a finished adaptation; None for an unfinished one.
+
+    Raises:
+        InputError: adaptation.json is damaged, or of a network with conditions.
+    """
+    path = run / ADAPTATION
+    if not path.exists():
+        return None
+    data = read_json(path)
+    if isinstance(data, dict):  # older runs name the parameters so alone; errors by model are for pages
+        left_out = ("quantities", "errors", "noise_floor")
+        parameters = data.get("quantities", data.get("parameters"))
+        data = {key: value for key, value in data.items() if key not in left_out} | {"parameters": parameters}
+    return from_dict(data, IdentificationFigures, str(path))

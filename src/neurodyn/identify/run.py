@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification by names.
-
-From a robot, its logs and the free quantities to a run directory; default drives for joints that declare none.
-"""
+"""Identification and adaptation by names: from a robot, its logs and the free quantities to a run directory."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +8,6 @@ import msgspec
 
 from neurodyn.core.config import read_config
 from neurodyn.core.description.blueprint import Blueprint
-from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request, names_of
@@ -20,66 +16,25 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identification import Identification, IdentificationProblem
 from neurodyn.identify.identification import identify as identify_problem
+from neurodyn.identify.motors import drive_parameters, with_drives, with_motors, with_named_motors
 from neurodyn.identify.priors import parse_priors
-from neurodyn.identify.requests import IdentifyRequest
-from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, changed, load_identification
+from neurodyn.identify.requests import AdaptRequest, IdentifyRequest
+from neurodyn.identify.settings import (
+    AdaptationRecord,
+    AdaptationSettings,
+    IdentificationRecord,
+    IdentificationSettings,
+    changed,
+    load_identification,
+)
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
-LONGEST_DELAY = 0.03
-"""Longest delay that is searched [s]."""
-
-_PASSIVE = ("armature", "damping", "friction")
-_REPLACED = ({*IdentifyRequest.__struct_fields__} & {*IdentificationSettings.__struct_fields__}) - {
-    "parameters",
-    "horizons",
-    "prior",
-}
-"""Arguments that override the setting of their name; the excluded ones are converted first."""
-
-
-def with_drives(robot: Robot, kind: str) -> Robot:
-    """Return a robot with a drive of the given kind on every driven joint that declares none.
-
-    Raises:
-        InputError: There is no such kind, or a PD drive has no gains to start from.
-    """
-    DRIVE_KINDS.require(kind)
-    start = Drive(longest_delay=LONGEST_DELAY, kind=kind)
-    missing = [name for name in DRIVE_KINDS[kind].needs if getattr(start, name) is None]
-    starts = dict.fromkeys(robot.actuated, start)
-    undriven = [name for name in robot.actuated if name not in robot.drives]
-    if missing and undriven:
-        held = robot.hold_gains()
-        if held is None or missing != ["kp", "kd"]:
-            raise InputError(
-                f"robot {robot.name!r}: a drive of kind {kind!r} at {undriven[0]!r} needs {' and '.join(missing)} to "
-                f"start from; valid: `drives: {{{undriven[0]}: {{kind: {kind}, ...}}}}` in the declaration, or `gains` "
-                "with hold"
-            )
-        starts = {
-            name: msgspec.structs.replace(start, kp=kp, kd=kd)
-            for name, kp, kd in zip(robot.actuated, *held, strict=True)
-        }
-    return msgspec.structs.replace(robot, drives=starts | robot.drives)
-
-
-def drive_parameters(robot: Robot) -> tuple[str, ...]:
-    """Return the default free quantities of drives: their own numbers, and armature, damping and friction."""
-    free = []
-    for name, drive in robot.drives.items():
-        quantities = drive.quantities()
-        free += [f"actuator.{name}.{what}" for what in DRIVE_KINDS[drive.kind].free if what in quantities]
-        free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in quantities]
-        if not drive.elastic:
-            free += [
-                f"{joint}.{what}" for joint in (drive.joints if drive.acts_elsewhere else (name,)) for what in _PASSIVE
-            ]
-        else:
-            free += [f"actuator.{name}.{what}" for what in ("stiffness", "rotor_inertia", "coulomb", "viscous")]
-    return tuple(dict.fromkeys(free))
+_OTHERS = {"parameters", "horizons", "prior", "progress"}  # converted first, or a display
+_REPLACED = ({*IdentifyRequest.__struct_fields__} & {*IdentificationSettings.__struct_fields__}) - _OTHERS
+"""Arguments that override the setting of their name."""
 
 
 @accepts_request(IdentifyRequest)
@@ -110,17 +65,21 @@ def plan_identification(request: IdentifyRequest) -> tuple[IdentificationProblem
     robot, data, blueprint = request.robot, request.data, request.blueprint
     declared = robot if isinstance(robot, Robot) else load(robot)
     settings = _settings(request, declared)
+    store, names = open_logs(declared, data), () if isinstance(data, Store) else names_of(data)
+    require_same_simulator(declared, store)
     asked = tuple(request.parameters) or settings.parameters
     if request.drive is not None:
         declared = with_drives(declared, request.drive)
         asked = tuple(request.parameters) or drive_parameters(declared)
-    if not asked:
+    elif settings.quantities:
+        declared = with_motors(declared, store)
+    else:
+        declared = with_named_motors(declared, asked)
+    if not asked and not settings.quantities:
         raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")
     if blueprint is not None and not isinstance(blueprint, Blueprint):
         declared_file = Path(declared.folder) / "blueprint.yaml"
         blueprint = read_config(declared_file if blueprint == "robot" else Path(blueprint), Blueprint)
-    store, names = open_logs(declared, data), () if isinstance(data, Store) else names_of(data)
-    require_same_simulator(declared, store)
     problem = IdentificationProblem(
         declared, locate(robot), names if len(names) > 1 else "".join(names), store, asked, blueprint, request.beside,
         request.device, request.executor,
@@ -139,6 +98,43 @@ def _settings(request: IdentifyRequest, robot: Robot) -> IdentificationSettings:
         horizons=None if horizons is None else tuple(horizons),
         prior=dict(prior) if isinstance(prior, Mapping) else parse_priors(prior or ()) or None,
     )
+
+
+@accepts_request(AdaptRequest)
+def adapt(request: AdaptRequest) -> Identification:
+    """Adapt the model of a robot to its logs: `identify` with the defaults of `AdaptationSettings`.
+
+    Motors, mechanism and floor are identified from a default set of quantities (`identify.quantities`), then networks
+    are tried on top; each rung is kept only if it is better on whole held-out episodes. The run directory gets model,
+    config.yaml, metrics.jsonl, adaptation.json and the next motion to log.
+
+    Raises:
+        InputError: An argument is missing or malformed, the logs are of another robot or hold no motion, or the run
+            exists or cannot be resumed.
+    """
+    require_tracker(request.logger, request.out)
+    declared, settings = request.robot if isinstance(request.robot, Robot) else load(request.robot), request.settings
+    if settings is None:
+        settings = AdaptationSettings()
+    elif not isinstance(settings, AdaptationSettings):
+        settings = read_config(Path(settings), AdaptationSettings)
+    settings = msgspec.structs.replace(
+        settings, seed=settings.seed if request.seed is None else request.seed,
+        networks=settings.networks and not request.mechanism, threads=request.threads or settings.threads,
+    )  # fmt: skip
+    store = open_logs(declared, request.data)
+    names = () if isinstance(request.data, Store) else names_of(request.data)
+    problem = IdentificationProblem(
+        with_motors(declared, store), locate(request.robot), tuple(str(name) for name in names), store,
+        settings.parameters,
+    )  # fmt: skip
+    with tracking(request.logger, Path(request.out)):
+        return identify_problem(problem, Path(request.out), settings, resume=request.resume)
+
+
+def adapt_again(again: TrainingAgain) -> None:
+    """Repeat the adaptation of a run."""
+    adapt(again.robot, again.data, again.out, settings=again.read(AdaptationRecord).settings)
 
 
 def identify_again(again: TrainingAgain) -> None:

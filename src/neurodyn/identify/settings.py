@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of an identification, from a file beside the robot's declaration (identify.yaml) or from the caller."""
+"""Settings of identifications, from a file beside the robot's declaration (identify.yaml) or from the caller.
+
+An adaptation (`neurodyn adapt`) is an identification with the defaults of `AdaptationSettings`.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -30,6 +33,20 @@ LEAST = 40
 """Least number of resamples of a bootstrap."""
 
 
+class FitStage(Config, frozen=True):
+    """Roll-outs compared with the log in one stage of a fit."""
+
+    seconds: float
+    """Length of a window [s]; at least three frames."""
+    windows: int
+    """Most windows."""
+    iterations: int
+    """Most iterations."""
+
+    def __post_init__(self) -> None:
+        require_numbers(self, above=("seconds", "windows", "iterations"))
+
+
 class IdentificationSettings(Config, frozen=True):
     """Settings of an identification of parameters."""
 
@@ -41,7 +58,35 @@ class IdentificationSettings(Config, frozen=True):
     budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "clock", "network.steps", "network.validations", "threads")
 
     parameters: tuple[str, ...] = ()
-    """Free quantities if the caller names none; see `core.description.parameter.select_parameters`."""
+    """Free quantities if the caller names none; see `core.description.parameter.select_parameters`. They add to those
+    of `quantities`."""
+    quantities: tuple[str, ...] = ()
+    """Free quantities of the default set (`identify.quantities`), by names or patterns ("*.damping"). With any of them,
+    each quantity is searched in standard deviations of its prior."""
+    structures: bool = False
+    """Whether other structures than the declared one are tried: the other friction cone of the floor, and springs in
+    the last links."""
+    screen: int = 160
+    """Windows for comparing structures before the fit."""
+    screen_iterations: int = 7
+    """Iterations of that comparison."""
+    structure_gain: float = 0.05
+    """Share of the cost by which another structure must beat the declared one."""
+    stages: tuple[FitStage, ...] = ()
+    """Stages of a fit with growing windows, in place of `horizon` and `horizons`: a wrong model leaves the log within
+    frames, and long windows then have no useful gradient. The stage that fits held-out windows best is kept. Empty for
+    one search over `horizon`."""
+    untouched: FitStage = FitStage(seconds=0.7, windows=60, iterations=5)
+    """Last stage for a robot without contacts, in place of the last of `stages`."""
+    past: float = 0.065
+    """Time before the windows of `stages` in which motors settle [s]."""
+    past_of_springs: float = 0.2
+    """The same for a robot with springs, which swing for longer [s]."""
+    progress: float = 0.005
+    """Relative decrease of the cost below which a stage ends."""
+    undetermined_above: float = 0.7
+    """Posterior over prior standard deviation above which the logs do not determine a quantity of `quantities`; it
+    keeps its declared value."""
     method: Method = "roll-outs"
     """Data to compare: "roll-outs", or the torques of "inverse-dynamics", for fixed-base robots with logged torques and
     any number of inertial parameters; the latter ignores the settings of windows, noise and search below."""
@@ -112,16 +157,36 @@ class IdentificationSettings(Config, frozen=True):
     history: int = 16
     """Past frames that initialise memories of drives and networks, if there are any."""
     substeps: int | UnsetType = UNSET
-    """Engine steps per frame; unset for the simulator's if contacts are soft, else for 4."""
+    """Engine steps per frame; unset for the simulator's if contacts are soft or with `stages`, else for 4."""
     contact: str | UnsetType | None = UNSET
     """Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for MuJoCo,
     else none."""
     network: NetworkTrainingSettings = NetworkTrainingSettings()
-    """Settings of the networks' training."""
+    """Settings of the training of a blueprint's networks."""
+    networks: bool = False
+    """Whether networks on the torques of all joints are tried on top of the identified values."""
+    networks_from: float = 1.5
+    """Ratio of an error after three frames to the noise's share from which on they are tried."""
+    network_seconds: float = 0.15
+    """Length of their training windows [s]."""
+    network_steps: int = 300
+    """Optimiser steps of their training."""
+    hidden: tuple[int, ...] = (16, 16)
+    """Widths of their hidden layers."""
+    memory: int = 2
+    """Size of their hidden state."""
+    ladder: bool = False
+    """Whether each model is kept only if it is better than the one before on whole held-out episodes."""
+    rollouts_each: int = 60
+    """Most held-out windows of each episode in this comparison."""
+    proposals: int = 0
+    """Candidates for the next motion to log; 0 for none."""
+    proposal_seconds: float = 4.0
+    """Length of that motion [s]."""
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
     """Horizons of held-out errors [s]."""
     rollouts: int = 4000
-    """Maximum held-out windows."""
+    """Maximum held-out windows, of baselines and other models, too; 0 for none."""
     parameter_share: float = 0.3
     """Share of a time budget for the parameter stage if networks follow."""
     minutes: float | None = None
@@ -135,8 +200,14 @@ class IdentificationSettings(Config, frozen=True):
 
     def __post_init__(self) -> None:
         self._require_certainty()
-        counts = ("windows", "rounds", "round_iterations", "iterations", "context", "history", "rollouts", "starts")
-        numbers = ("horizon", "minutes", "huber", "smoothing", "inertial_prior", "seconds", "noise_q", "noise_qd")
+        counts = (
+            "windows", "rounds", "round_iterations", "iterations", "context", "history", "starts", "screen",
+            "screen_iterations", "network_steps", "hidden", "rollouts_each",
+        )  # fmt: skip
+        numbers = (
+            "horizon", "minutes", "huber", "smoothing", "inertial_prior", "seconds", "noise_q", "noise_qd", "past",
+            "past_of_springs", "networks_from", "network_seconds", "proposal_seconds",
+        )  # fmt: skip
         require_numbers(self, above=(*counts, *numbers, "substeps", "threads"))
         if list(self.horizons) != sorted(set(self.horizons)) or any(not 0 < s < self.horizon for s in self.horizons):
             raise ValueError(
@@ -145,7 +216,10 @@ class IdentificationSettings(Config, frozen=True):
         require(len(self.seconds) > 0, "seconds", "empty", "horizons above 0 [s]")
         for name, deviation in self.per_log.items():
             require(0 < deviation < math.inf, f"per_log of {name!r}", deviation, "a finite number above 0")
-        require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
+        for name in ("parameter_share", "structure_gain", "progress", "undetermined_above"):
+            require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
+        if self.stages:
+            self._require_stages()
         if self.optimiser == "cma-es" and (self.initial == "free" or self.torque_offset or self.per_log):
             raise ValueError(
                 "optimiser cma-es searches the parameters alone; valid with it: initial: logged, no torque_offset, no "
@@ -166,6 +240,16 @@ class IdentificationSettings(Config, frozen=True):
         if self.bootstrap and self.optimiser == "cma-es":
             raise ValueError("bootstrap repeats fits by least squares; valid with it: optimiser: levenberg-marquardt")
 
+    def _require_stages(self) -> None:
+        valid = {
+            "method": "roll-outs", "optimiser": "levenberg-marquardt", "initial": "logged", "torque_offset": 0.0,
+            "per_log": {}, "sensors": {}, "bootstrap": 0, "profile": 0,
+        }  # fmt: skip
+        for name, value in valid.items():
+            given = getattr(self, name)
+            require(given == value, name, repr(given), f"{value!r} with stages")
+        require(len(self.quantities) > 0, "quantities", "empty", "at least one name or pattern with stages")
+
     def starts_of(self, names: Iterable[str]) -> int:
         """Return the largest number of starts of a search over free quantities with these names."""
         if self.starts is not UNSET:
@@ -178,12 +262,40 @@ class IdentificationSettings(Config, frozen=True):
         contact = robot.simulated_contact if self.contact is UNSET else self.contact
         substeps = self.substeps
         if substeps is UNSET:
-            substeps = robot.simulator.substeps if contact == "soft" else _SUBSTEPS
+            substeps = robot.simulator.substeps if contact == "soft" or self.stages else _SUBSTEPS
         return EngineConfig(substeps=substeps, contact=contact)
+
+
+class AdaptationSettings(IdentificationSettings, frozen=True):
+    """Settings of `neurodyn adapt`: an identification of the default set in stages, judged on whole held-out episodes.
+
+    In files, `starts` and `horizons` name `rollouts_each` and `seconds`, and `unsaid` names `undetermined_above`.
+    """
+
+    quantities: tuple[str, ...] = ("*",)
+    structures: bool = True
+    stages: tuple[FitStage, ...] = (
+        FitStage(seconds=0.05, windows=600, iterations=8), FitStage(seconds=0.13, windows=300, iterations=4),
+        FitStage(seconds=0.25, windows=150, iterations=4),
+    )  # fmt: skip
+    initial: Literal["free", "logged"] = "logged"
+    networks: bool = True
+    ladder: bool = True
+    proposals: int = 12
+    seconds: tuple[float, ...] = (0.05, 1 / 6, 0.5, 1.0)
+    rollouts: int = 0
+
+    @classmethod
+    def aliases_of(cls, data: Mapping[str, Any]) -> Aliases:
+        """Return the older keys; two of them mean something else where all keys are given."""
+        names = {**cls.aliases, "unsaid": "undetermined_above"}
+        return names if "method" in data else {**names, "starts": "rollouts_each", "horizons": "seconds"}
 
 
 IdentificationRecord = RunRecord[IdentificationSettings]
 """Record of an identification."""
+AdaptationRecord = RunRecord[AdaptationSettings]
+"""Record of an adaptation."""
 
 
 def load_identification(robot: Robot, path: str | None = None) -> IdentificationSettings:

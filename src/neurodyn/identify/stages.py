@@ -1,155 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fit of a worn robot's quantities: short windows first, then longer ones, each from the previous solution.
+"""Fit in stages: short windows first, then longer ones, each from the previous solution.
 
-Levenberg-Marquardt with a robust loss, in coordinates scaled to prior standard deviations (`coordinates`).
-Motors and springs settle in the frames before a window. The floor's friction cone and bending links are first tested on
-a few windows. Joint limits, which are numerous, join in the last stage.
+Levenberg-Marquardt with a robust loss, in coordinates scaled to prior standard deviations (`search_space`). Motors and
+springs settle in the frames before a window. Other structures are tested on a few windows first. Joint limits, which
+are numerous, join in the last stage.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 
 import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.mechanism import Fingerprint, Mechanism
-from neurodyn.core.description.parameter import Parameter
-from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.training_range import training_range
 from neurodyn.data.windows import Windows, select_windows
-from neurodyn.dynamics.batch import RecordedEnvironments
-from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adaptation_settings import AdaptationSettings, FitStage
-from neurodyn.identify.coordinates import CoordinateSpace, PartOfSpace
-from neurodyn.identify.default_quantities import LIMITS, default_coordinates
-from neurodyn.identify.elastic_links import SPRINGS, bending, with_springs
-from neurodyn.identify.intervals import Identifiability, identifiability
+from neurodyn.identify.ladder import environments_of
 from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.parameter_search import Searched, SearchEnd
 from neurodyn.identify.priors import UnitPrior
+from neurodyn.identify.quantities import LIMITS
 from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
+from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace
+from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.starts import start_of
-from neurodyn.multibody.engine import EngineConfig, nominal
-from neurodyn.robots import Robot
+from neurodyn.identify.structures import FitModel
 
 _FIRST_LAG = 0.01
 """Start of lags that are declared 0 [s]: at 0 they have no derivative."""
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
-_LEAST_REACH = 1e-6
-"""Longest delay of a motor without one [s], so that the delay stays a quantity."""
-
 ProgressReport = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
-
-
-@dataclass(frozen=True)
-class FitModel:
-    """A robot as described by one structure, and its free quantities.
-
-    Attributes:
-        robot: The robot, with the drives of its motors.
-        name: Name or path of its declaration.
-        mechanism: The mechanism.
-        fingerprint: Fingerprint of its source articulation.
-        scene: The ground; None for free space.
-        contact: Contact model.
-        space: The coordinates.
-        structure: Structural difference from the declaration, in words; empty for none.
-    """
-
-    robot: Robot
-    name: str
-    mechanism: Mechanism
-    fingerprint: Fingerprint
-    scene: Scene | None
-    contact: str | None
-    space: CoordinateSpace
-    structure: str = ""
-
-    @property
-    def declared(self) -> dict[str, float]:
-        """Declared values of all quantities."""
-        return nominal(self.mechanism, self.contact)
-
-    def dynamics(self, store: Store | None, threads: int) -> HybridDynamics:
-        """Return the model at its declared values, with the range of motion of a log."""
-        declared = self.declared
-        free = tuple(Parameter(name, declared[name]) for name in self.space.quantities)
-        config = EngineConfig(substeps=self.robot.simulator.substeps, contact=self.contact)
-        model = HybridDynamics(
-            self.robot.spec, self.mechanism, config, free, self.fingerprint, self.scene, declaration=self.name,
-            threads=threads,
-        )  # fmt: skip
-        model.training_range = None if store is None else training_range(store)
-        return model
-
-
-@dataclass(frozen=True)
-class AdaptedFit:
-    """A fit and its uncertainty.
-
-    Attributes:
-        model: The structure.
-        dynamics: The model, at the fitted values.
-        x: Coordinates, shape [n]; those that the logs do not determine are the declared ones.
-        determined: Which coordinates the logs determine, bool, shape [n].
-        analysis: Identifiability of the coordinates.
-        residuals: The residuals of the last stage.
-        stage: The stage whose values are kept.
-        costs: Cost at the end of each stage on held-out windows, by stage.
-    """
-
-    model: FitModel
-    dynamics: HybridDynamics
-    x: Tensor
-    determined: Tensor
-    analysis: Identifiability
-    residuals: Residuals
-    stage: str
-    costs: dict[str, float]
-
-
-def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> list[FitModel]:
-    """Return the declared structure and its alternatives.
-
-    The alternatives are the other friction cone of the floor and, in the second half of the list, springs in the last
-    links. `patterns` select the free quantities, see `default_coordinates`.
-    """
-    contact = robot.simulated_contact
-    mechanism, fingerprint, scene = declared_mechanism(robot, contact)
-
-    def model_of(mechanism: Mechanism, structure: str = "") -> FitModel:
-        space = default_coordinates(robot, mechanism, nominal(mechanism, contact), patterns)
-        return FitModel(robot, name, mechanism, fingerprint, scene, contact, space, structure)
-
-    models = [model_of(mechanism)]
-    if contact == "soft" and mechanism.points:
-        cone = "elliptic" if mechanism.constraints.cone == "pyramidal" else "pyramidal"
-        soft = msgspec.structs.replace(mechanism.constraints, cone=cone)
-        models.append(model_of(msgspec.structs.replace(mechanism, constraints=soft), f"{cone} cones of friction"))
-        if names := bending(mechanism):
-            models += [
-                model_of(with_springs(one.mechanism), _joined(one.structure, springs_of(names))) for one in models
-            ]
-    return models
-
-
-def springs_of(names: Sequence[str]) -> str:
-    """Return the structure's text for springs in links."""
-    return f"{SPRINGS} {', '.join(names)}"
-
-
-def _joined(first: str, second: str) -> str:
-    return f"{first} and {second}" if first else second
 
 
 class Fitting:
@@ -158,6 +46,7 @@ class Fitting:
     Attributes:
         model: The structure.
         dynamics: Its dynamics.
+        space: Coordinates of its free quantities.
         x: Current coordinates of the search, shape [n].
         past: Frames before a window in which motors and springs settle.
         stages: Stages of the search.
@@ -170,7 +59,7 @@ class Fitting:
         self,
         model: FitModel,
         store: Store,
-        settings: AdaptationSettings,
+        settings: IdentificationSettings,
         threads: int,
         report: ProgressReport | None = None,
         *,
@@ -188,20 +77,21 @@ class Fitting:
                 have the same ones. None for a scale from the errors of the declared values.
         """
         self.model, self.store, self.settings, self._report = model, store, settings, report
-        self.dynamics = model.dynamics(store, threads)
+        assert model.space is not None
+        self.space, self.dynamics = model.space, model.dynamics(store, threads)
         self.spec = model.robot.spec
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings)
-        self.x = first_coordinates(model.space)
-        early = [not name.endswith(LIMITS) for name in model.space.names]
+        self.x = first_coordinates(self.space)
+        early = [not name.endswith(LIMITS) for name in self.space.names]
         self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
         self.stages = self._stages()
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
-        self.noise = given_noise(self.spec, (), (), windows)
-        self._velocities = start_of(store, "auto") == "logged"
+        self.noise = given_noise(self.spec, settings.noise_q, settings.noise_qd, windows)
+        self._velocities = settings.velocities and start_of(store, "auto") == "logged"
         if scaled_like is not None:
             self.scale = scaled_like.scale
-            if scaled_like.model.space.names == model.space.names:
+            if scaled_like.space.names == self.space.names:
                 self.x = scaled_like.x
             return
         self.scale = self.noise.joined
@@ -235,16 +125,25 @@ class Fitting:
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
         frames = stage_frames(stage, self.spec.dt)
-        windows = select_windows(self.store, split, self.past + frames, most=stage.windows, seed=self.settings.seed)
+        windows = select_windows(
+            self.store,
+            split,
+            self.past + frames,
+            most=stage.windows,
+            moving=self.settings.moving,
+            seed=self.settings.seed,
+        )
         return windows.after(self.past)
 
     def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:
         """Return the residuals of windows, over all coordinates or those of `early` stages."""
         nv = self.spec.nv
-        space = PartOfSpace(self.model.space, self._early) if early else self.model.space
+        space = PartOfSpace(self.space, self._early) if early else self.space
+        settings = self.settings
         options = ResidualOptions(
-            one_sided=one_sided, velocities=self._velocities, huber=self.settings.huber, initial=False
-        )
+            settings.positions, self._velocities, settings.huber, settings.initial == "free", settings.torque_offset,
+            settings.per_log, one_sided=one_sided,
+        )  # fmt: skip
         return Residuals(
             self.dynamics, windows, Noise(self.scale[:nv], self.scale[nv:]), options, scale=self.scale,
             environments=self.environments, space=space, prior=UnitPrior(torch.arange(len(space.nominal))),
@@ -263,35 +162,27 @@ class Fitting:
         residuals = self.residuals(self.windows(Split.TRAIN, self.settings.stages[0]))
         self.scale = torch.maximum(residuals.robust(residuals.start(self.x[None])), self.noise.joined)
 
-    def run(self) -> AdaptedFit:
+    def run(self) -> Searched:
         """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
         last, ends, costs = self.stages[-1], {}, {}
         self.rescale()
         for stage in self.stages:
             name = f"{stage_frames(stage, self.spec.dt)} frames"
             self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != last), stage.iterations, name)
-            ends[name] = self.x, stage
+            ends[name] = self.x
         held_out = self.residuals(self.windows(Split.VALIDATION, last))
-        for name, (x, _) in ends.items():
+        for name, x in ends.items():
             costs[name] = float(held_out.cost(held_out.start(x[None]))) / held_out.windows.count
-        best = min(costs, key=costs.__getitem__)
-        self.x, stage = ends[best]
-        return self._fit_at_end(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
+        self.x = ends[min(costs, key=costs.__getitem__)]
+        return self.end(costs)
 
-    def restored(self, tree: Mapping[str, Tensor], stages: Sequence[str]) -> AdaptedFit:
-        """Return the fit saved by a stopped run, with the stages' names."""
-        self.x, self.scale = tree["x"], tree["scale"]
-        costs = dict(zip(stages, tree["costs"].tolist(), strict=True))
-        best = min(costs, key=costs.__getitem__)
-        stage = self.stages[list(costs).index(best)]
-        return self._fit_at_end(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
-
-    def _fit_at_end(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> AdaptedFit:
-        analysis = identifiability(residuals, residuals.start(self.x[None]))
-        determined = analysis.bound | (analysis.deviations < self.settings.undetermined_above)
-        self.x = declare_undetermined(self.model.space, self.x, analysis, determined)
-        self.dynamics.physical.set_values(self.model.space.values(self.x))
-        return AdaptedFit(self.model, self.dynamics, self.x, determined, analysis, residuals, stage, costs)
+    def end(self, costs: dict[str, float]) -> Searched:
+        """Return the current coordinates as the result of the stage with the lowest held-out cost."""
+        stage = self.stages[list(costs).index(min(costs, key=costs.__getitem__))]
+        residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        nothing = self.x.new_zeros(0, len(self.space.quantities))
+        end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
+        return Searched(residuals, residuals.start(self.x[None]), end, nothing, nothing[:, 0], costs)
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
@@ -315,28 +206,6 @@ class Fitting:
         return float(solution.cost)
 
 
-def declare_undetermined(space: CoordinateSpace, x: Tensor, analysis: Identifiability, determined: Tensor) -> Tensor:
-    """Return coordinates in which all but the `determined` ones have their declared values.
-
-    The determined ones move to their optimum given these values, to first order: the conditional mean of the normal
-    approximation with the covariance of the fit.
-    """
-    declared = space.clipped(x.new_tensor([one.of(one.declared_value) for one in space.coordinates]))
-    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
-    known, unknown = torch.nonzero(determined)[:, 0], torch.nonzero(~determined)[:, 0]
-    change = torch.linalg.pinv(covariance[unknown][:, unknown], hermitian=True) @ (declared - x)[unknown]
-    settled = x.clone()
-    settled[unknown] = declared[unknown]
-    settled[known] += covariance[known][:, unknown] @ change
-    return space.clipped(settled)
-
-
-def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
-    """Return the environments of a log; a log that names no ground was recorded on the robot's own."""
-    known = store.header.scene is not None
-    return RecordedEnvironments(store) if known else RecordedEnvironments.like(dynamics.home)
-
-
 def first_coordinates(space: CoordinateSpace) -> Tensor:
     """Return the start of a search: the declared values, but with a small lag of motors."""
     x = space.nominal.clone()
@@ -346,7 +215,7 @@ def first_coordinates(space: CoordinateSpace) -> Tensor:
     return space.clipped(x)
 
 
-def past_frames(dynamics: HybridDynamics, settings: AdaptationSettings) -> int:
+def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> int:
     """Return the number of frames before a window in which motors and springs settle."""
     seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
     return max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
@@ -365,7 +234,7 @@ def replaced_windows(stage: FitStage, windows: int) -> FitStage:
 def best_structure(
     models: Sequence[FitModel],
     store: Store,
-    settings: AdaptationSettings,
+    settings: IdentificationSettings,
     threads: int,
     report: ProgressReport | None = None,
 ) -> tuple[Fitting, Fitting | None]:
@@ -395,13 +264,3 @@ def best_structure(
         for other in set(range(len(elastic))) - {best}:
             better(other, elastic)
     return kept, rigid
-
-
-def trimmed(model: FitModel, x: Tensor) -> FitModel:
-    """Return a model whose motors store no more past commands than the fitted delay needs."""
-    space, drives = model.space, {}
-    names = space.names
-    delay = float(space.value("motors.delay", x)) if "motors.delay" in names else 0.0
-    for name, drive in model.mechanism.drives.items():
-        drives[name] = msgspec.structs.replace(drive, longest_delay=max(delay, drive.delay, _LEAST_REACH))
-    return replace(model, mechanism=msgspec.structs.replace(model.mechanism, drives=drives))

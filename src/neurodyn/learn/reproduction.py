@@ -84,7 +84,7 @@ TRAININGS: Registry[Callable[[TrainingAgain], None]] = Registry(
     finetune=f"{__name__}:finetune_again",
     identify="neurodyn.identify.run:identify_again",
     discover="neurodyn.identify.discovery_run:discover_again",
-    adapt="neurodyn.identify.adaptation_run:adapt_again",
+    adapt="neurodyn.identify.run:adapt_again",
     **{
         "adapt conditions": "neurodyn.identify.conditions:adapt_again",
         "policy train": "neurodyn.policy.training:train_again",

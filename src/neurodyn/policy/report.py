@@ -20,7 +20,7 @@ from neurodyn.core.config import Record
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.verdict import Verdict
 from neurodyn.data.store import Store
-from neurodyn.identify.adaptation_result import AdaptationFigures, AdaptedQuantity
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns
 from neurodyn.policy.evaluation import evaluate as evaluate_policy
@@ -342,7 +342,7 @@ def measure_gap(
     models: tuple[str, str],
     played: Path,
     *,
-    adaptation: AdaptationFigures,
+    adaptation: IdentificationFigures,
     episodes: tuple[int, int],
     seed: int = 0,
 ) -> PolicyGap:
@@ -379,7 +379,7 @@ def measure_gap(
     if not better:
         verdict = Verdict("warning", "the second policy is not clearly better", "give another --seed")
     return PolicyGap(
-        task=task, robot=robot, minutes=adaptation.log.minutes, policies=policies,
+        task=task, robot=robot, minutes=adaptation.log.minutes if adaptation.log else 0.0, policies=policies,
         promised=(promised[0], promised[1]), reached=(before, after),
         speeds=(_speed(store, 0), _speed(store, 1)), updates=int(metrics["step"]),
         cpu_seconds={"identification": adaptation.cpu_seconds, "training": float(metrics["cpu_seconds"])},
@@ -398,7 +398,7 @@ def _error(measured: Returns) -> float:
     return measured.std / max(measured.episodes, 1) ** 0.5
 
 
-def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: Path) -> Path:
+def write_gap(out: Path, adaptation: IdentificationFigures, gap: PolicyGap, played: Path) -> Path:
     """Write OUT/report.html, the page of a closed gap, atomically, and return its path.
 
     Args:
@@ -413,7 +413,7 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
     store = Store.open(played)
     robot, dt = store.header.spec.robot, store.header.spec.dt
     before, _ = gap.reached
-    kept = quantities(adaptation)
+    kept = quantities(adaptation.parameters)
     first = {
         name: store.episode(int(np.flatnonzero(store.group == k)[0]))[0][::_DRAWN]
         for k, name in enumerate(("before", "after"))
@@ -423,7 +423,7 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
         "drawn as declared, without its faults."
     )
     seen = gap.robot.rpartition(":")[2]
-    known = [(_away(one), row) for one, row in zip(adaptation.quantities, kept.rows, strict=True) if one.determined]
+    known = [(_away(one), row) for one, row in zip(adaptation.parameters, kept.rows, strict=True) if one.determined]
     determined = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
     minutes = f"{gap.minutes:.1f} minutes of noisy logs"
     body = [
@@ -471,9 +471,10 @@ def write_gap(out: Path, adaptation: AdaptationFigures, gap: PolicyGap, played: 
     return path
 
 
-def _away(quantity: AdaptedQuantity) -> float:
+def _away(quantity: IdentifiedParameter) -> float:
     """Return the distance of a value from its declared one, in lengths of its interval."""
-    return abs(quantity.value - quantity.nominal) / max(quantity.interval[1] - quantity.interval[0], 1e-12)
+    low, high = quantity.interval or (quantity.value, quantity.value)
+    return abs(quantity.value - quantity.nominal) / max(high - low, 1e-12)
 
 
 def _origins(gap: PolicyGap, determined: int, minutes: str) -> list[tuple[str, str]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.identify.adaptation_result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
 from neurodyn.identify.conditions import ConditionFigures
-from neurodyn.identify.elastic_links import SPRINGS
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, LogCheck, UnexplainedCoordinate
+from neurodyn.identify.structures import SPRINGS
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, header, page, paragraph, section
 
@@ -17,8 +17,9 @@ _NAMES = {"declared": "declared", "identified": "identified", "networks": "ident
 _SHOWN = 8
 
 
-def write_adaptation(run: Path, result: AdaptationFigures) -> Path:
+def write_adaptation(run: Path, result: IdentificationFigures) -> Path:
     """Write the page of an adaptation to its run, atomically, and return its path."""
+    assert result.log is not UNSET
     body = [
         header(f"{result.robot}: adapted to its logs"),
         paragraph(lead(result)),
@@ -26,7 +27,7 @@ def write_adaptation(run: Path, result: AdaptationFigures) -> Path:
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.log.warnings),
         section("Open-loop error on held-out episodes", *(table.html() for table in errors(result)), lead=_ERRORS),
-        section("What differs from the declaration", quantities(result).html(), lead=_differs(result)),
+        section("What differs from the declaration", quantities(result.parameters).html(), lead=_differs(result)),
         section("What remains unexplained", *(table.html() for table in left(result)), lead=_LEFT),
         section("The logs", log(result.log).html(), lead=log_lead(result.log)),
         section("What to log next", following(result).html(), lead=next_lead(result)),
@@ -43,7 +44,7 @@ def write_conditions(run: Path, result: ConditionFigures) -> Path:
         header(f"{result.robot}: conditions of a network, found in logs"),
         paragraph(conditions_lead(result)),
         paragraph(f"Verdict: {result.verdict}"),
-        section("Conditions", quantities(result).html()),
+        section("Conditions", quantities(result.quantities).html()),
         section("Open-loop error on held-out episodes", condition_errors(result).html()),
         facts([("CPU time", f"{result.cpu_seconds:.0f} s")]),
     ]
@@ -80,17 +81,23 @@ _LEFT = (
 )
 
 
-def lead(result: AdaptationFigures) -> str:
+def lead(result: IdentificationFigures) -> str:
     """Describe the model in a sentence."""
-    told = sum(one.determined for one in result.quantities)
+    assert result.log is not UNSET
+    determined = sum(one.determined for one in result.parameters)
     form = f" It has {result.structure}." if result.structure else ""
     return (
-        f"The model is {_NAMES[result.chosen]}: {told} of {len(result.quantities)} quantities are told by "
+        f"The model is {_chosen(result)}: {determined} of {len(result.parameters)} quantities are told by "
         f"{result.log.minutes:.1f} minutes of logs.{form}"
     )
 
 
-def _headline(result: AdaptationFigures) -> str:
+def _chosen(result: IdentificationFigures) -> str:
+    assert result.chosen is not UNSET
+    return _NAMES[result.chosen]
+
+
+def _headline(result: IdentificationFigures) -> str:
     declared = result.rungs[0]
     chosen = next(rung for rung in result.rungs if rung.name == result.chosen)
     last = -1
@@ -103,7 +110,7 @@ def _headline(result: AdaptationFigures) -> str:
     )  # fmt: skip
 
 
-def errors(result: AdaptationFigures) -> list[Table]:
+def errors(result: IdentificationFigures) -> list[Table]:
     """Return the errors of all rungs, one table per group."""
     head = ["Model", *(f"{s:.2g} s" for s in result.horizons), "Kept"]
     found = []
@@ -118,32 +125,30 @@ def errors(result: AdaptationFigures) -> list[Table]:
     return found
 
 
-def quantities(result: AdaptationFigures | ConditionFigures) -> Table:
+def quantities(parameters: Sequence[IdentifiedParameter]) -> Table:
     """Return the differences: declared, found, and the interval, or that the logs do not determine it."""
-    rows = [
-        [one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING] for one in result.quantities
-    ]
+    rows = [[one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING] for one in parameters]
     return Table("Quantities", ["Quantity", "Declared", "Found", "90 % interval", "Unit"], rows, strong=2)
 
 
-def _found(one: AdaptedQuantity) -> str:
+def _found(one: IdentifiedParameter) -> str:
     return f"{one.value:.4g}" if one.determined else "the logs do not say"
 
 
-def _interval(one: AdaptedQuantity) -> str:
-    if not one.determined:
+def _interval(one: IdentifiedParameter) -> str:
+    if not one.determined or one.interval is None:
         return MISSING
     return f"at its bound {one.value:.3g}" if one.bound else f"{one.interval[0]:.4g} – {one.interval[1]:.4g}"
 
 
-def _differs(result: AdaptationFigures) -> str:
-    silent = sum(not one.determined for one in result.quantities)
+def _differs(result: IdentificationFigures) -> str:
+    silent = sum(not one.determined for one in result.parameters)
     return f"{silent} quantities keep their declared values: the logs do not say." if silent else ""
 
 
-def left(result: AdaptationFigures) -> list[Table]:
+def left(result: IdentificationFigures) -> list[Table]:
     """Return what the model leaves unexplained, with and without springs and networks."""
-    found = [_unexplained(f"Unexplained by the {_NAMES[result.chosen]} model", result.unexplained)]
+    found = [_unexplained(f"Unexplained by the {_chosen(result)} model", result.unexplained)]
     if result.unexplained_before:
         without = "with rigid links" if SPRINGS in result.structure else "without networks"
         found.append(_unexplained(f"Unexplained {without}", result.unexplained_before))
@@ -193,7 +198,7 @@ def log_lead(found: LogCheck) -> str:
     )
 
 
-def following(result: AdaptationFigures) -> Table:
+def following(result: IdentificationFigures) -> Table:
     """Return what the proposed motion would identify."""
     deviations = {} if result.next is UNSET else result.next.deviations
     rows = [[name, f"{now:.2f}", f"{then:.2f}"] for name, (now, then) in deviations.items()]
@@ -201,7 +206,7 @@ def following(result: AdaptationFigures) -> Table:
     return Table("Standard deviations, of what was known beforehand", head, rows)
 
 
-def next_lead(result: AdaptationFigures) -> str:
+def next_lead(result: IdentificationFigures) -> str:
     """Describe the proposed motion."""
     if result.next is UNSET:
         return "No motion that was tried stays within the robot's limits."

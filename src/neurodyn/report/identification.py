@@ -181,6 +181,8 @@ def errors(result: IdentificationFigures) -> list[Table]:
 def errors_lead(result: IdentificationFigures) -> str:
     """Describe the held-out windows."""
     held = result.held_out
+    if held is UNSET:
+        return ""
     return (
         f"Open-loop forecasts of {held.starts:,} windows of the {held.split} split, from states as {held.start}; mean "
         f"absolute error at the horizon (in brackets over the {held.moving_starts:,} windows whose mean joint speed is "

@@ -22,8 +22,8 @@ from neurodyn.dynamics.behind_drives import DynamicsBehindDrives
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.named_scenarios import driven_at_random, passive
-from neurodyn.identify.default_quantities import _drive_coordinates, with_lag
-from neurodyn.identify.run import drive_parameters
+from neurodyn.identify.motors import drive_parameters, with_lag
+from neurodyn.identify.quantities import _drive_coordinates
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot, load
 from neurodyn.sim.mujoco.actuators import read_drives

@@ -18,7 +18,6 @@ from neurodyn.report.overview import in_a_sentence
 from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
-    from neurodyn.identify.adaptation_result import AdaptationFigures
     from neurodyn.identify.conditions import ConditionFigures
     from neurodyn.identify.drives import DriveNetworkResult
     from neurodyn.identify.result import IdentificationFigures
@@ -48,11 +47,12 @@ def print_identification(result: "IdentificationFigures") -> None:
     print_tables(identification.lead(result), found, *remarks, *warnings)
 
 
-def print_adaptation(result: "AdaptationFigures") -> None:
+def print_adaptation(result: "IdentificationFigures") -> None:
     """Print the differences from the declaration, each rung's errors, and what remains unexplained."""
     from neurodyn.report import adaptation
 
-    found = [adaptation.quantities(result), *adaptation.errors(result), *adaptation.left(result)]
+    assert result.log
+    found = [adaptation.quantities(result.parameters), *adaptation.errors(result), *adaptation.left(result)]
     remarks = [adaptation.log_lead(result.log), *(f"warning: {text}" for text in result.log.warnings)]
     print_tables(adaptation.lead(result), found, *remarks, adaptation.next_lead(result))
 
@@ -61,7 +61,7 @@ def print_conditions(result: "ConditionFigures") -> None:
     """Print the conditions found in logs, and errors before and after."""
     from neurodyn.report import adaptation
 
-    found = [adaptation.quantities(result), adaptation.condition_errors(result)]
+    found = [adaptation.quantities(result.quantities), adaptation.condition_errors(result)]
     print_tables(adaptation.conditions_lead(result), found)
 
 

@@ -21,11 +21,11 @@ CONFIDENCE = 0.95
 """Coverage of confidence intervals."""
 
 
-def student_t(degrees: int) -> float:
-    """Return the half width of the confidence interval in standard deviations, for some degrees of freedom."""
+def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """Return the half width of a confidence interval in standard deviations, for some degrees of freedom."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(max(1, degrees), 0.5 + 0.5 * CONFIDENCE))
+    return float(stdtrit(max(1, degrees), 0.5 + 0.5 * confidence))
 
 
 class Parameter(Config, frozen=True):

@@ -35,8 +35,7 @@ from neurodyn.robots.data import grounded, open_measured_data, open_robot_data
 from neurodyn.tasks import Task
 
 if TYPE_CHECKING:
-    from neurodyn.identify.adaptation_settings import AdaptationSettings
-    from neurodyn.identify.settings import IdentificationSettings
+    from neurodyn.identify.settings import AdaptationSettings, IdentificationSettings
     from neurodyn.learn.neural.settings import Settings
 
 _SIZE, _FINETUNE = "small", "finetune"
@@ -325,7 +324,7 @@ class AdaptRefit(Refit):
 
     def fit(self, fit: Fit) -> None:
         """Adapt the declared robot to all logs."""
-        from neurodyn.identify.adaptation_run import adapt
+        from neurodyn.identify.run import adapt
         from neurodyn.report.adaptation import write_adaptation
 
         with showing(fit.progress):
@@ -336,7 +335,7 @@ class AdaptRefit(Refit):
         write_adaptation(fit.out, adapted.figures)
 
     def _settings(self, settings: OnlineSettings) -> "AdaptationSettings | None":
-        from neurodyn.identify.adaptation_settings import AdaptationSettings
+        from neurodyn.identify.settings import AdaptationSettings
 
         return None if settings.size is None else read_config(Path(settings.size), AdaptationSettings)
 

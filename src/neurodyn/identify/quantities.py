@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Default set of an adaptation: quantities in which a robot may differ from its declaration."""
+"""Free quantities by name: those of the engine, and a default set in which a robot may differ from its declaration.
 
-import fnmatch
+The names are those of the engine's quantities ("elbow.damping", "actuator.elbow.gain"), and of coordinates that move
+several of them: "LIMB.mass_scale", "payload.mass" (with x, y, z and radius), and "motors.delay".
+"""
+
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from types import MappingProxyType
 
-import msgspec
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.parameter import Parameter, select_parameters
 from neurodyn.core.errors import InputError, nearest
-from neurodyn.data.store import Store
-from neurodyn.identify.coordinates import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
-from neurodyn.identify.run import LONGEST_DELAY
+from neurodyn.dynamics.hybrid.parameters import size_of
+from neurodyn.identify.priors import prior_of
+from neurodyn.identify.search_space import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 from neurodyn.robots import Robot
-from neurodyn.robots.data import as_logged
 
 _DRY, _VISCOUS, _ROTOR = 0.01, 0.01, 0.1
 """Sizes below which friction, damping and armature do not matter: shares of the largest torque, of that torque at the
@@ -27,39 +31,10 @@ _SPRING = 1.5
 _SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
 _STOP = 0.03
 """Prior deviation of a joint limit, as a share of the joint's range."""
+_ADDED = 0.3
+"""Prior deviation of quantities outside of the default set, as a share of their size."""
 LIMITS = (".lower", ".upper")
 """Suffixes of the names of joint limits."""
-
-
-def with_motors(robot: Robot, store: Store) -> Robot:
-    """Return a robot with a drive on every driven joint, with a lag and room for a delay.
-
-    For a log of targets they follow these. Errors: see `robots.data.as_logged`.
-    """
-    return with_lag(msgspec.structs.replace(robot, drives=as_logged(robot, store.header).drives))
-
-
-def with_lag(robot: Robot) -> Robot:
-    """Return a robot with a drive on every driven joint, with a lag and room for a delay."""
-    drives: dict[str, Drive] = {}
-    for name in robot.actuated:
-        drive = robot.drives.get(name, Drive())
-        if drive.prescribes_motion:
-            drives[name] = drive
-            continue
-        law = DRIVE_KINDS[drive.kind]
-        if law.damping is not None:  # a lag would make its damping explicit
-            drives[name] = msgspec.structs.replace(
-                drive, longest_delay=drive.longest_delay or max(LONGEST_DELAY, drive.longest_held_delay)
-            )
-            continue
-        drives[name] = msgspec.structs.replace(
-            drive, lag=0.0 if drive.lag is None else drive.lag,
-            longest_delay=(
-                max(LONGEST_DELAY, drive.longest_held_delay) if drive.longest_delay is None else drive.longest_delay
-            ),
-        )  # fmt: skip
-    return msgspec.structs.replace(robot, drives=drives)
 
 
 def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
@@ -77,27 +52,94 @@ def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
     return {name: tuple(members) for name, members in limbs.items()}
 
 
-def default_coordinates(
-    robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], patterns: Sequence[str] = ("*",)
-) -> CoordinateSpace:
-    """Return the default set for a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
+def is_coupled(robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], asked: Sequence[str]) -> bool:
+    """Return whether a text asks for a coordinate of the default set that moves several of the engine's quantities."""
+    names = [one.name for one in default_coordinates(robot, mechanism, declared) if one.name not in declared]
+    return any(not matching(text, declared) and matching(text, names) for text in asked)
+
+
+def free_space(
+    robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], quantities: Sequence[str],
+    asked: Sequence[str] = (), prior: Mapping[str, float | str] = MappingProxyType({}),
+) -> CoordinateSpace:  # fmt: skip
+    """Return the coordinates of free quantities, each in standard deviations of its prior.
+
+    Args:
+        robot: The robot, with drives (see `motors.with_motors`).
+        mechanism: Its mechanism.
+        declared: Declared values of all quantities of the engine.
+        quantities: Names or patterns of quantities in the default set.
+        asked: Further quantities, in the user's notation (`core.description.parameter.select_parameters`): of the
+            engine, or of the default set.
+        prior: Standard deviations of priors by name or pattern of the free quantities, in place of the default ones.
+
+    Raises:
+        InputError: A name matches nothing, or a width or bound is invalid.
+    """
+    default = {one.name: one for one in default_coordinates(robot, mechanism, declared)}
+    free = {name: default[name] for name in _chosen(robot, tuple(default), quantities)}
+    values = dict(declared) | {one.name: one.nominal for one in default.values() if one.name not in declared}
+    for text in asked:
+        among = declared if matching(text, declared) else values
+        for spec in select_parameters(among, [text], mechanism.bounds()):
+            one = default[spec.name] if spec.name in default else _added(spec, mechanism)
+            free[spec.name] = replace(
+                one, nominal=spec.nominal, least=spec.lower, most=one.most if spec.upper is None else spec.upper,
+                declared=one.declared_value,
+            )  # fmt: skip
+    if set(free) & set(PAYLOAD):  # a payload is one body
+        free |= {name: free.get(name, default[name]) for name in PAYLOAD}
+    coordinates = list(free.values())
+    widths = prior_of([Parameter(name=one.name, nominal=one.nominal) for one in coordinates], prior)
+    for k, width in () if widths is None else zip(widths.columns.tolist(), widths.deviation.tolist(), strict=True):
+        one = coordinates[k]
+        coordinates[k] = replace(one, width=width if one.signed else width / (one.nominal + one.size))
+    return CoordinateSpace(mechanism, coordinates, limbs_of(mechanism), declared)
+
+
+def matching(text: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a quantity in the user's notation matches."""
+    pattern = text.partition("=")[0]
+    return [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+
+
+def _chosen(robot: Robot, names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    kept: set[str] = set()
+    for pattern in patterns:
+        fitting = [name for name in names if fnmatchcase(name, pattern)]
+        if not fitting:
+            raise InputError(
+                f"quantities: nothing in the default set of {robot.name!r} is called {pattern!r}; valid: a pattern, "
+                f"{nearest(pattern, names)}; `parameters` adds others"
+            )
+        kept |= set(fitting)
+    return [name for name in names if name in kept]
+
+
+def _added(spec: Parameter, mechanism: Mechanism) -> Coordinate:
+    """Return the coordinate of a quantity outside of the default set, with a wide prior."""
+    signed, size = spec.lower is None or spec.lower < 0.0, size_of(spec)
+    link, _, what = spec.name.partition(".")
+    if what.startswith("com."):
+        size = max(size, gyration(mechanism.links[mechanism.names.index(link)]))
+    elif signed and spec.lower is not None and spec.upper is not None:
+        size = max(size, 0.25 * (spec.upper - spec.lower) / _ADDED)
+    empty = spec.nominal == 0.0 and not signed
+    return Coordinate(
+        spec.name, spec.nominal, 1.0 if empty else _ADDED * (size if signed else 1.0), size if empty else 0.0,
+        signed=signed, quantities=(spec.name,),
+    )  # fmt: skip
+
+
+def default_coordinates(robot: Robot, mechanism: Mechanism, declared: Mapping[str, float]) -> list[Coordinate]:
+    """Return the default set for a robot with drives, as far as the mechanism has these quantities.
 
     Masses by limb; a payload of a floating base; friction, damping, armature and limits of each joint; gain, lag and
     encoder offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the
     floor. Static friction of motors in excess of the dry one is excluded: a fit finds some even if there is none (3 N m
     in the worn ant), and it reduces no held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
-
-    Args:
-        robot: The robot.
-        mechanism: Its mechanism.
-        declared: Declared values of all quantities of the engine.
-        patterns: Names or patterns of the free quantities in the set.
-
-    Raises:
-        InputError: A pattern matches none of them.
     """
-    limbs = limbs_of(mechanism)
-    coordinates = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs]
+    coordinates = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs_of(mechanism)]
     if mechanism.floating:
         coordinates += _payload_coordinates(mechanism)
     hidden = mechanism.names[len(mechanism.names) - (mechanism.hidden or 0) :]
@@ -112,28 +154,17 @@ def default_coordinates(
     for name, width, unit in (("contact.friction", _GRIP, "1"), ("contact.solref.timeconst", _SOFT, "s")):
         if declared.get(name, 0.0) > 0.0:
             coordinates.append(Coordinate(name, declared[name], width, quantities=(name,), unit=unit))
-    return CoordinateSpace(mechanism, _chosen(robot, coordinates, patterns), limbs, declared)
+    return coordinates
 
 
-def _chosen(robot: Robot, coordinates: Sequence[Coordinate], patterns: Sequence[str]) -> list[Coordinate]:
-    names = [one.name for one in coordinates]
-    kept: set[str] = set()
-    for pattern in patterns:
-        fitting = fnmatch.filter(names, pattern)
-        if not fitting:
-            raise InputError(
-                f"quantities: nothing of {robot.name!r} that an adaptation fits is called {pattern!r}; valid: a "
-                f"pattern, {nearest(pattern, names)}"
-            )
-        kept |= set(fitting)
-    if kept & set(PAYLOAD):  # a payload is one body
-        kept |= set(PAYLOAD)
-    return [one for one in coordinates if one.name in kept]
+def gyration(link: Link) -> float:
+    """Return the radius of gyration of a link [m]."""
+    return math.sqrt(max(sum(link.inertia[:3]) / 2.0 / link.mass, 1e-8))
 
 
 def _payload_coordinates(mechanism: Mechanism) -> list[Coordinate]:
     base, total = mechanism.links[0], sum(link.mass for link in mechanism.links)
-    radius = math.sqrt(max(sum(base.inertia[:3]) / 2.0 / base.mass, 1e-8))
+    radius = gyration(base)
     position = [
         Coordinate(f"payload.{axis}", base.com[k], radius, signed=True, unit="m") for k, axis in enumerate("xyz")
     ]

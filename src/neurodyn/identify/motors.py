@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Motors that an identification gives to joints without declared drives, and their free quantities."""
+
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from neurodyn.core.description.drive import DRIVE_KINDS, Drive
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.robots import Robot
+from neurodyn.robots.data import as_logged
+
+LONGEST_DELAY = 0.03
+"""Longest delay that is searched [s]."""
+
+_PASSIVE = ("armature", "damping", "friction")
+
+
+def with_motors(robot: Robot, store: Store) -> Robot:
+    """Return a robot with a drive on every driven joint, with a lag and room for a delay.
+
+    For a log of targets they follow these. Errors: see `robots.data.as_logged`.
+    """
+    return with_lag(msgspec.structs.replace(robot, drives=as_logged(robot, store.header).drives))
+
+
+def with_named_motors(robot: Robot, asked: Sequence[str]) -> Robot:
+    """Return a robot with a drive on each joint without one whose quantities are asked for ("actuator.elbow.gain")."""
+    kinds = Drive(lag=0.0, longest_delay=LONGEST_DELAY).quantities()
+    named = [
+        joint
+        for joint in robot.actuated
+        if joint not in robot.drives
+        and any(
+            fnmatchcase(f"actuator.{joint}.{what}", text.partition("=")[0])
+            for what in kinds
+            for text in asked
+            if text.startswith("actuator.")
+        )
+    ]
+    return with_lag(robot, named) if named else robot
+
+
+def with_lag(robot: Robot, joints: Collection[str] | None = None) -> Robot:
+    """Return a robot with a drive on some driven joints (None: on all), with a lag and room for a delay."""
+    drives: dict[str, Drive] = {}
+    for name in robot.actuated:
+        if joints is not None and name not in joints:
+            drives |= {name: robot.drives[name]} if name in robot.drives else {}
+            continue
+        drive = robot.drives.get(name, Drive())
+        if drive.prescribes_motion:
+            drives[name] = drive
+            continue
+        law = DRIVE_KINDS[drive.kind]
+        if law.damping is not None:  # a lag would make its damping explicit
+            drives[name] = msgspec.structs.replace(
+                drive, longest_delay=drive.longest_delay or max(LONGEST_DELAY, drive.longest_held_delay)
+            )
+            continue
+        drives[name] = msgspec.structs.replace(
+            drive, lag=0.0 if drive.lag is None else drive.lag,
+            longest_delay=(
+                max(LONGEST_DELAY, drive.longest_held_delay) if drive.longest_delay is None else drive.longest_delay
+            ),
+        )  # fmt: skip
+    return msgspec.structs.replace(robot, drives=drives)
+
+
+def with_drives(robot: Robot, kind: str) -> Robot:
+    """Return a robot with a drive of the given kind on every driven joint that declares none.
+
+    Raises:
+        InputError: There is no such kind, or a PD drive has no gains to start from.
+    """
+    DRIVE_KINDS.require(kind)
+    start = Drive(longest_delay=LONGEST_DELAY, kind=kind)
+    missing = [name for name in DRIVE_KINDS[kind].needs if getattr(start, name) is None]
+    starts = dict.fromkeys(robot.actuated, start)
+    undriven = [name for name in robot.actuated if name not in robot.drives]
+    if missing and undriven:
+        held = robot.hold_gains()
+        if held is None or missing != ["kp", "kd"]:
+            raise InputError(
+                f"robot {robot.name!r}: a drive of kind {kind!r} at {undriven[0]!r} needs {' and '.join(missing)} to "
+                f"start from; valid: `drives: {{{undriven[0]}: {{kind: {kind}, ...}}}}` in the declaration, or `gains` "
+                "with hold"
+            )
+        starts = {
+            name: msgspec.structs.replace(start, kp=kp, kd=kd)
+            for name, kp, kd in zip(robot.actuated, *held, strict=True)
+        }
+    return msgspec.structs.replace(robot, drives=starts | robot.drives)
+
+
+def drive_parameters(robot: Robot) -> tuple[str, ...]:
+    """Return the default free quantities of drives: their own numbers, and armature, damping and friction."""
+    free = []
+    for name, drive in robot.drives.items():
+        quantities = drive.quantities()
+        free += [f"actuator.{name}.{what}" for what in DRIVE_KINDS[drive.kind].free if what in quantities]
+        free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in quantities]
+        if not drive.elastic:
+            free += [
+                f"{joint}.{what}" for joint in (drive.joints if drive.acts_elsewhere else (name,)) for what in _PASSIVE
+            ]
+        else:
+            free += [f"actuator.{name}.{what}" for what in ("stiffness", "rotor_inertia", "coulomb", "viscous")]
+    return tuple(dict.fromkeys(free))
