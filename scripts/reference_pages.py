@@ -23,7 +23,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 
 def commands() -> str:
     """Return the description and arguments of every verb."""
-    return "\n".join(_verb(name, verb.load()) for name, verb in every_verb().items())
+    return "\n".join(_verb(name, verb.call) for name, verb in every_verb().items())
 
 
 def _verb(name: str, called: Callable[..., None]) -> str:

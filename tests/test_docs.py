@@ -20,7 +20,8 @@ import pytest
 import torch
 import yaml
 
-from neurodyn.cli.main import POLICY_ACTIONS, VERBS, _parse, run
+from neurodyn.cli.main import POLICY_ACTIONS, VERBS, run
+from neurodyn.cli.terminal.arguments import parse
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.drive import Drive
@@ -207,7 +208,7 @@ def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     for verb, *arguments in commands(page):
         called = VERBS[verb] if verb != "policy" else POLICY_ACTIONS[arguments.pop(0)]
-        _parse(called.load(), f"neurodyn {verb}", arguments)  # raises InputError where a flag does not exist
+        parse(called.call, f"neurodyn {verb}", arguments)  # raises InputError where a flag does not exist
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
@@ -226,7 +227,7 @@ def test_verbs_and_flags_in_the_text_exist(page: Path):
 
 
 def flags(verb: str) -> set[str]:
-    functions = [called.load() for called in (POLICY_ACTIONS.values() if verb == "policy" else [VERBS[verb]])]
+    functions = [called.call for called in (POLICY_ACTIONS.values() if verb == "policy" else [VERBS[verb]])]
     return {f"--{name.replace('_', '-')}" for f in functions for name in inspect.signature(f).parameters}
 
 

@@ -14,7 +14,7 @@ ALL = every_verb()
 
 
 def examples(name: str) -> list[str]:
-    return help_of(ALL[name].load())[2].splitlines()
+    return help_of(ALL[name].call)[2].splitlines()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -29,7 +29,7 @@ def test_every_argument_has_help_that_fits_80_columns(
     described = text[text.find("╭") :].splitlines()  # terminals break what stands above
     assert max(map(len, [*described, *(f"    {line}" for line in examples(name))])) <= 80
     assert "None" not in text.replace("None of", "")
-    assert help_of(ALL[name].load())[1].keys() == inspect.signature(ALL[name].load()).parameters.keys()
+    assert help_of(ALL[name].call)[1].keys() == inspect.signature(ALL[name].call).parameters.keys()
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "completion"])
@@ -38,7 +38,7 @@ def test_examples_can_be_parsed(name: str):
     for line in examples(name):
         words = shlex.split(line, comments=True)
         assert words[: 1 + len(name.split())] == ["neurodyn", *name.split()]
-        assert parse(ALL[name].load(), f"neurodyn {name}", words[1 + len(name.split()) :]) is not None
+        assert parse(ALL[name].call, f"neurodyn {name}", words[1 + len(name.split()) :]) is not None
 
 
 def test_the_lists_of_verbs_fit_80_columns(capsys: pytest.CaptureFixture[str]):
@@ -63,7 +63,7 @@ def test_the_lists_of_verbs_fit_80_columns(capsys: pytest.CaptureFixture[str]):
 )
 def test_wrong_arguments_are_named_in_one_line(arguments: str, words: list[str]):
     with pytest.raises(InputError) as refused:
-        parse(VERBS["train"].load(), "neurodyn train", shlex.split(arguments))
+        parse(VERBS["train"].call, "neurodyn train", shlex.split(arguments))
     message = str(refused.value)
     assert message.startswith("train: ")
     assert message.endswith("(see neurodyn train --help)")
@@ -80,7 +80,7 @@ def test_wrong_arguments_are_named_in_one_line(arguments: str, words: list[str])
     ],
 )
 def test_right_arguments_are_bound(arguments: str):
-    bound = parse(VERBS["train"].load(), "neurodyn train", shlex.split(arguments))
+    bound = parse(VERBS["train"].call, "neurodyn train", shlex.split(arguments))
     assert bound is not None
     assert bound.args == ("cartpole",)
     assert bound.keywords["data"][0] == "a.h5"
@@ -89,7 +89,7 @@ def test_right_arguments_are_bound(arguments: str):
 
 def test_numbers_below_zero_and_a_dash_are_values():
     control = "a1 --planner mpc --command -0.3 -.1 0 --json -"
-    bound = parse(VERBS["control"].load(), "neurodyn control", shlex.split(control))
+    bound = parse(VERBS["control"].call, "neurodyn control", shlex.split(control))
     assert bound is not None
     assert bound.keywords["command"] == (-0.3, -0.1, 0.0)
     assert str(bound.keywords["json"]) == "-"  # standard output

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from neurodyn.cli.main import VERBS, main, run
+from neurodyn.cli.main import VERBS, Verb, main, run
 from neurodyn.core.interruption import RESUME
 from neurodyn.core.workers import FORWARD_ONLY
 from tests import plant
@@ -140,12 +140,10 @@ def test_bad_settings_of_a_training_are_named(
 
 
 def test_a_verb_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    from neurodyn.cli import robots
-
     def interrupted(json: Path | None = None) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(robots, "robots", interrupted)
+    monkeypatch.setitem(VERBS._entries, "robots", Verb("interrupted", interrupted))
     assert run(["robots"]) == 130
     assert capsys.readouterr().err == "neurodyn: interrupted; nothing unfinished is left\n"
 
@@ -172,25 +170,21 @@ def test_what_a_locale_has_no_characters_for_is_printed_as_a_question_mark():
 def test_a_verb_that_can_resume_names_the_flag(
     verb: str, said: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    called = VERBS[verb].load()
-
-    @functools.wraps(called)
+    @functools.wraps(VERBS[verb].call)
     def stopped(*arguments: object, **flags: object) -> None:
         raise KeyboardInterrupt(said) if said else KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules[called.__module__], called.__name__, stopped)
+    monkeypatch.setitem(VERBS._entries, verb, Verb("stopped", stopped))
     arguments = {"generate": ["cartpole", "--transitions", "10"], "train": ["cartpole", "--data", "x.h5"]}
     assert run([verb, *arguments.get(verb, ["run"]), "--out", "x"]) == 130
     assert f"neurodyn: {expected}" in capsys.readouterr().err
 
 
 def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch):
-    from neurodyn.cli import robots
-
     def broken(json: Path | None = None) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(robots, "robots", broken)
+    monkeypatch.setitem(VERBS._entries, "robots", Verb("broken", broken))
     with pytest.raises(ZeroDivisionError):
         run(["robots"])
 
@@ -256,12 +250,10 @@ def test_a_reader_that_has_seen_enough_is_no_error(verb: str):
 
 
 def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    from neurodyn.cli import robots
-
     def greedy(json: Path | None = None) -> None:
         raise MemoryError("Unable to allocate 9 PiB")
 
-    monkeypatch.setattr(robots, "robots", greedy)
+    monkeypatch.setitem(VERBS._entries, "robots", Verb("greedy", greedy))
     assert "too little memory (Unable to allocate 9 PiB)" in one_line(capsys, "robots")
 
 

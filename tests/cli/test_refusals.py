@@ -94,7 +94,7 @@ def parts(hint: object) -> set[object]:
 
 def verbs() -> Iterator[tuple[str, Callable[..., None]]]:
     """Yield all verbs, `policy train` and its like included, with what they call."""
-    return ((name, verb.load()) for name, verb in every_verb().items())
+    return ((name, verb.call) for name, verb in every_verb().items())
 
 
 def parameters(verb: str) -> Iterator[tuple[str, set[object]]]:

@@ -137,7 +137,7 @@ def test_every_field_of_a_request_is_documented_and_can_be_given_by_its_place(re
 
 def verbs() -> list[Any]:
     """Return what all verbs call."""
-    return [verb.load() for verb in every_verb().values()]
+    return [verb.call for verb in every_verb().values()]
 
 
 def test_flags_are_the_fields_of_their_request():

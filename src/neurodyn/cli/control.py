@@ -7,9 +7,14 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.terminal.console import ProgressBar, locked_output, write_result
 from neurodyn.cli.terminal.flags import Device, command
 from neurodyn.control.planning.settings import DEFAULT_PLANNER
-from neurodyn.core.config import Config
+from neurodyn.core.artifacts import require_writable
+from neurodyn.core.config import Config, from_dict, read_config, replaced
+from neurodyn.core.errors import InputError, notice, unknown
+from neurodyn.core.locks import exclusive
+from neurodyn.core.verdict import require_usable
 
 WALKERS = ("mpc", "imitation")
 """Planners for walking quadrupeds."""
@@ -86,7 +91,6 @@ def control(request: ControlRequest) -> None:
         neurodyn control a1 --planner mpc --command 0.5 0 0
     """
     from neurodyn.control.planning.optimiser import PLANNERS
-    from neurodyn.core.errors import InputError, unknown
 
     planner, unset = request.planner, ControlRequest(request.task)
     if planner not in WALKERS and planner not in PLANNERS:
@@ -109,16 +113,12 @@ def _flag(name: str) -> str:
 
 def _plan(request: ControlRequest) -> None:
     """Run a planner."""
-    from neurodyn.cli.terminal.console import ProgressBar, locked_output, write_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.planning.closed_loop import control_tables, run, write_control_report
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.control.robot.in_loop import plant_of
     from neurodyn.control.task_frames import MeasurementNoise
-    from neurodyn.core.config import from_dict
-    from neurodyn.core.errors import InputError
-    from neurodyn.core.verdict import require_usable
     from neurodyn.policy.artifact import load_critic
     from neurodyn.tasks import load
 
@@ -152,7 +152,6 @@ def _plan(request: ControlRequest) -> None:
 
 def _warn_of_horizon(run: str, horizon: int) -> None:
     """Warn if a plan is longer than the roll-outs that a model was trained on."""
-    from neurodyn.core.errors import notice
     from neurodyn.learn.run_folder import longest_forecast
 
     known = None if run in ("analytic", "hybrid") else longest_forecast(run)
@@ -162,10 +161,7 @@ def _warn_of_horizon(run: str, horizon: int) -> None:
 
 def _walk(request: ControlRequest) -> None:
     """Run a walking quadruped."""
-    from neurodyn.cli.terminal.console import ProgressBar, locked_output, write_result
     from neurodyn.cli.terminal.results import print_tables
-    from neurodyn.core.errors import InputError
-    from neurodyn.core.verdict import require_usable
     from neurodyn.robots import load
     from neurodyn.walking.closed_loop import walk, walk_headline, walk_tables, write_walk_report
     from neurodyn.walking.controller import IMITATION, walker
@@ -226,11 +222,6 @@ def imitate(
     Example:
         neurodyn imitate a1 --out runs/a1-forces
     """
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.config import read_config, replaced
-    from neurodyn.core.errors import InputError
-    from neurodyn.core.locks import exclusive
     from neurodyn.nets.onnx_file import require_onnx
     from neurodyn.robots import load
     from neurodyn.walking.convex_mpc import MpcSettings

@@ -5,9 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from neurodyn.cli.terminal.console import ProgressBar, write_figures
 from neurodyn.cli.terminal.flags import ClusterAddress, WorkerMemory, Workers, cluster_of, command, registry_name
+from neurodyn.core.artifacts import require_writable, write_text
 from neurodyn.core.config import replaced
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage
 from neurodyn.interop.formats import MODEL_LAYOUTS
 from neurodyn.sim.requests import GenerationRequest
 
@@ -35,7 +38,6 @@ def generate(
         neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
     """
     from neurodyn import robots
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.sim.generation import generate as run
 
     robot = robots.load(str(request.robot))
@@ -104,7 +106,6 @@ def import_(
         return
     if statistics is not None:
         raise InputError("--statistics is of a model's inputs; valid with --model")
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.tables import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
@@ -136,7 +137,6 @@ def import_(
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
     """Write a checkpoint as a run, and report its contents."""
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.formats import import_model
 
     if len(files) != 1 or robot is None:
@@ -177,11 +177,7 @@ def inspect(
     if file.suffix.lower() not in SUFFIXES or is_log(file):
         _inspect_log(file, robot, map, json)
         return
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.tables import print_inspection
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.errors import InputError
-    from neurodyn.core.progress import stage
     from neurodyn.data.inspection import inspect_store, plot_store
     from neurodyn.data.store import Store
     from neurodyn.robots.data import declared_ranges
@@ -207,9 +203,7 @@ def inspect(
 
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
     """Show the contents of a raw log, and draft a column map."""
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.tables import print_log
-    from neurodyn.core.artifacts import require_writable, write_text
     from neurodyn.data.inspection import inspect_log
     from neurodyn.robots import load
 

@@ -9,8 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from neurodyn.cli.terminal.console import ProgressBar
+from neurodyn.core.artifacts import atomic_folder, resolve_run, write_json
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
+from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import present_work, stage
 
 if TYPE_CHECKING:
@@ -78,8 +81,6 @@ def demo(
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     """Hold the folder for one demo, and explain how an interrupted one resumes."""
-    from neurodyn.core.locks import exclusive
-
     try:
         with exclusive(out):
             yield
@@ -104,7 +105,6 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.identify.result import read_adaptation
@@ -167,7 +167,6 @@ def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, se
     Raises:
         InputError: A number is out of range.
     """
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_evaluation
     from neurodyn.evaluate import evaluate
     from neurodyn.learn import load_settings, train, with_budget
@@ -230,8 +229,6 @@ def _measure(
     bar: "ProgressBar", out: Path, measure: Callable[[], R], said: str, write: Callable[[R], Path]
 ) -> tuple[R, Path]:
     """Evaluate, store the figures, and write the report; return the result and the report's path."""
-    from neurodyn.core.artifacts import write_json
-
     with stage(0.0, 0.75):
         result = measure()
     write_json(out / "evaluation.json", result.plain())
@@ -248,9 +245,7 @@ LOG_HORIZON, LOG_ROLLOUTS = 100, 256
 
 def show_world_model(out: Path, seed: int) -> None:
     """Train a world model on the shipped log, forecast its test episodes, and write a report."""
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_evaluation
-    from neurodyn.core.artifacts import resolve_run
     from neurodyn.data.store import Store
     from neurodyn.evaluate import evaluate
     from neurodyn.learn import train
@@ -291,7 +286,6 @@ def show_policy(out: Path, seed: int) -> None:
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_policy
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.policy.evaluation import evaluate as evaluate_policy
@@ -348,10 +342,6 @@ def examples(*, out: Path = Path("examples")) -> None:
     Example:
         neurodyn examples --out examples
     """
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import atomic_folder
-    from neurodyn.core.locks import exclusive
-
     source = next((folder for folder in SOURCES if folder.is_dir()), None)
     if source is None:
         raise InputError(f"{SOURCES[0]}: no such folder; {_INCOMPLETE}")

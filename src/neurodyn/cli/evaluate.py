@@ -6,7 +6,27 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import UseAppendAction, arg
 
-from neurodyn.cli.terminal.flags import Device, FormatFlag, JsonFile, ResultLogger, Threads, command, registry_name
+from neurodyn.cli.terminal.console import ProgressBar, write_figures
+from neurodyn.cli.terminal.flags import (
+    Device,
+    FormatFlag,
+    JsonFile,
+    ResultLogger,
+    Threads,
+    command,
+    keep_recording,
+    recording_file,
+    registry_name,
+)
+from neurodyn.core.artifacts import (
+    PRETRAINED,
+    PRETRAINED_POLICY,
+    export_folder,
+    is_policy,
+    require_writable,
+    resolve_run,
+)
+from neurodyn.core.errors import InputError, choices
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATOR_FORMATS, WRITERS
 
@@ -31,8 +51,6 @@ def evaluate(
         neurodyn evaluate runs/cartpole
         neurodyn evaluate pretrained:anymal-c --ground steps
     """
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
-    from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run
     from neurodyn.evaluate import evaluate as measure
     from neurodyn.learn.metrics import require_followed, show_results
 
@@ -116,10 +134,7 @@ def compare(
     Example:
         neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
     """
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_tables
-    from neurodyn.core.artifacts import is_policy, require_writable
-    from neurodyn.core.errors import InputError
     from neurodyn.evaluate.run_comparison import RunFigures, comparison_of
     from neurodyn.evaluate.run_figures import model_figures
     from neurodyn.policy.algorithms import require_learner
@@ -194,9 +209,6 @@ def view(
         neurodyn view runs/cartpole --out cartpole.gif
         neurodyn view ant --live --dynamics hybrid --dynamics analytic
     """
-    from neurodyn.cli.terminal.flags import keep_recording, recording_file
-    from neurodyn.core.artifacts import resolve_run
-    from neurodyn.core.errors import InputError
     from neurodyn.report.recording import record_run
 
     if live:
@@ -223,7 +235,6 @@ def _view_live(request: RecordingRequest, dynamics: tuple[str, ...], port: int) 
     """Run dynamics in a browser."""
     from contextlib import suppress
 
-    from neurodyn.core.errors import InputError
     from neurodyn.report.live import LiveView, open_session, require_viser
 
     require_viser()
@@ -283,9 +294,6 @@ def export(
 
 def _export_onnx(run: str, out: Path | None) -> None:
     """Write a model or a policy as an ONNX file."""
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
-
     what = "policy" if run.startswith(PRETRAINED_POLICY) or (Path(run) / "policy.safetensors").is_file() else "model"
     if out is None:
         ships = run.startswith((PRETRAINED, PRETRAINED_POLICY))
@@ -311,7 +319,6 @@ def _export_onnx(run: str, out: Path | None) -> None:
 
 def _export_code(run: str, to: str, out: Path | None) -> None:
     """Write a model or a policy as code without dependencies."""
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.formats import export_code
 
     with ProgressBar(f"exporting {run}"):
@@ -321,9 +328,6 @@ def _export_code(run: str, to: str, out: Path | None) -> None:
 
 def _export_policy(policy: str, to: str, out: Path | None) -> None:
     """Write a policy as the checkpoint of another trainer."""
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import export_folder
-
     with ProgressBar(f"exporting {policy}"):
         written = POLICY_FORMATS[to](policy, out or export_folder(policy, to))
     print(f"checkpoint: {written}; its runner's settings: params/agent.yaml beside it")
@@ -331,8 +335,6 @@ def _export_policy(policy: str, to: str, out: Path | None) -> None:
 
 def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     """Write a dataset in the format of other tools."""
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.errors import InputError, choices
     from neurodyn.data.store import Store
 
     if to is None or to not in WRITERS:
@@ -346,7 +348,6 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
 
 def _export_identified(run: str, to: str, out: Path | None) -> None:
     """Write an identified robot for a simulator, and report what was identified."""
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.formats import export_identified
 
     with ProgressBar(f"exporting {run}"):

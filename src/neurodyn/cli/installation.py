@@ -10,15 +10,23 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from glob import glob
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from neurodyn import robots
 from neurodyn.cli.terminal.arguments import Argument, arguments_of_verb
+from neurodyn.cli.terminal.console import ProgressBar, terminal
+from neurodyn.core.artifacts import (
+    PRETRAINED,
+    PRETRAINED_POLICY,
+    pretrained_names,
+    pretrained_policy_names,
+    require_writable,
+    write_json,
+)
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import __version__
 from neurodyn.core.registry import Registry
@@ -51,7 +59,6 @@ def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
         neurodyn doctor
         neurodyn doctor --gpu --out gpu-report.json
     """
-    from neurodyn.cli.terminal.console import ProgressBar, terminal
     from neurodyn.cli.terminal.tables import print_table
 
     if gpu:
@@ -73,9 +80,7 @@ def _check_gpu(out: Path) -> None:
     Raises:
         InputError: The file cannot be written, or a check failed.
     """
-    from neurodyn.cli.terminal.console import ProgressBar, terminal
     from neurodyn.cli.terminal.tables import print_table
-    from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.evaluate.checks.gpu import check_gpu
 
     require_writable(out)
@@ -252,7 +257,7 @@ def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
         offered: Iterable[str] = [*verbs, "--help", "--version"]
     elif before[0] not in verbs:
         offered = ()
-    elif isinstance(called := verbs[before[0]].load(), Registry):
+    elif isinstance(called := verbs[before[0]].call, Registry):
         return candidates(called, words[1:])
     else:
         offered = _offered(called, before[1:], last)
@@ -288,13 +293,11 @@ def _values(argument: Argument) -> Iterable[str]:
 
 
 def _runs() -> list[str]:
-    from neurodyn.core.artifacts import PRETRAINED, pretrained_names
 
     return [*(PRETRAINED + name for name in pretrained_names()), *_folders("model/spec.json")]
 
 
 def _policies() -> list[str]:
-    from neurodyn.core.artifacts import PRETRAINED_POLICY, pretrained_policy_names
 
     names = [PRETRAINED_POLICY + name for name in pretrained_policy_names()]
     return [*names, *_folders("policy.safetensors")]
@@ -307,28 +310,49 @@ def _folders(holding: str) -> list[str]:
     return [path.parents[above].as_posix() for path in found if "state" not in path.parts]
 
 
-def _listed(place: str) -> list[str]:
-    """Return the names in a registry, or from a function, at "module:attribute"."""
-    module, _, attribute = place.partition(":")
-    found = getattr(import_module(module), attribute)
-    return list(found if isinstance(found, Registry) else found())
+def _tasks() -> list[str]:
+    from neurodyn.tasks import names
+
+    return names()
 
 
-_robots = partial(_listed, "neurodyn.robots:names")
-_tasks = partial(_listed, "neurodyn.tasks:names")
+def _kinds() -> list[str]:
+    from neurodyn.dynamics.kinds import KINDS
+
+    return list(KINDS)
+
+
+def _algorithms() -> list[str]:
+    from neurodyn.policy.algorithms import ALGORITHMS
+
+    return list(ALGORITHMS)
+
+
+def _planners() -> list[str]:
+    from neurodyn.control.planning.optimiser import PLANNERS
+
+    return [*PLANNERS, "mpc", "imitation"]
+
+
+def _gaits() -> list[str]:
+    from neurodyn.walking.gait import GAITS
+
+    return list(GAITS)
+
+
 _NAMES: dict[str, Callable[[], Iterable[str]]] = {
-    "robot": _robots,
+    "robot": robots.names,
     "task": _tasks,
-    "TASK|ROBOT": lambda: [*_tasks(), *_robots()],
+    "TASK|ROBOT": lambda: [*_tasks(), *robots.names()],
     "run": _runs,
     "base": _runs,
     "runs": lambda: [*_runs(), *_policies()],
     "policy": _policies,
     "policies": _policies,
     **dict.fromkeys(("dynamics", "model", "plant"), lambda: ["analytic", "hybrid", *_runs()]),
-    "kind": partial(_listed, "neurodyn.dynamics.kinds:KINDS"),
-    "algorithm": partial(_listed, "neurodyn.policy.algorithms:ALGORITHMS"),
-    "planner": lambda: [*_listed("neurodyn.control.planning.optimiser:PLANNERS"), "mpc", "imitation"],
-    "gait": partial(_listed, "neurodyn.walking.gait:GAITS"),
+    "kind": _kinds,
+    "algorithm": _algorithms,
+    "planner": _planners,
+    "gait": _gaits,
 }
 """Names that a value may have, by parameter name, or by its metavar in the help."""

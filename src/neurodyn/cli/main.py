@@ -4,7 +4,6 @@
 import contextlib
 import errno
 import functools
-import importlib
 import inspect
 import io
 import os
@@ -17,8 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from neurodyn.cli import control, data, demo, evaluate, installation, policy, robots, train
+from neurodyn.cli.terminal.arguments import parse, require_usable_values
+from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError, Notice, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, UNFINISHED, Interrupted, stoppable
+from neurodyn.core.provenance import __version__
 from neurodyn.core.registry import Registry
 from neurodyn.core.workers import FORWARD_ONLY
 
@@ -29,65 +32,57 @@ class Verb:
 
     Attributes:
         help: One-line summary.
-        call: Its function, whose signature and docstring define flags and help; or a registry of further verbs; or
-            "module:attribute" of one of these.
+        call: Its function, whose signature and docstring define flags and help; or a registry of further verbs.
         parallel: Whether several processes can run it together (`learn.devices`).
     """
 
     help: str
-    call: "str | Callable[..., None] | Registry[Verb]"
+    call: "Callable[..., None] | Registry[Verb]"
     parallel: bool = False
-
-    def load(self) -> Any:
-        """Return the function or registry, imported."""
-        if not isinstance(self.call, str):
-            return self.call
-        module, _, attribute = self.call.partition(":")
-        return getattr(importlib.import_module(module), attribute)
-
-
-VERBS: Registry[Verb] = Registry(
-    "verb",
-    demo=Verb("start here: a worn robot, its model, and a policy that works", "neurodyn.cli.demo:demo"),
-    examples=Verb("write the documentation's examples into a folder", "neurodyn.cli.demo:examples"),
-    init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.robots:init"),
-    robots=Verb("list robots and their pretrained models", "neurodyn.cli.robots:robots"),
-    check=Verb("check whether a model can be learned from a robot's simulator", "neurodyn.cli.robots:check"),
-    generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.data:generate"),
-    **{"import": Verb("make a dataset from logs", "neurodyn.cli.data:import_")},
-    inspect=Verb("show the contents of a dataset or a log", "neurodyn.cli.data:inspect"),
-    train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
-    sweep=Verb("train with many settings and seeds, on many cores or machines", "neurodyn.cli.train:sweep"),
-    finetune=Verb("fine-tune a trained model on other data", "neurodyn.cli.train:finetune", parallel=True),
-    adapt=Verb("adapt a robot's model to its logs, in one command", "neurodyn.cli.train:adapt"),
-    identify=Verb("identify parameters from logs, and train networks in the equations", "neurodyn.cli.train:identify"),
-    hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.robots:hybrid"),
-    reproduce=Verb("repeat a run's training, and check that the result is the same", "neurodyn.cli.train:reproduce"),
-    evaluate=Verb("evaluate a model against its simulator or logs", "neurodyn.cli.evaluate:evaluate"),
-    compare=Verb("compare runs and policies, with seeds grouped", "neurodyn.cli.evaluate:compare"),
-    discover=Verb("find which augmentations of the dynamics a log calls for", "neurodyn.cli.train:discover"),
-    view=Verb("record a model and its simulator side by side", "neurodyn.cli.evaluate:view"),
-    control=Verb("plan in a model at every frame, and act on a plant", "neurodyn.cli.control:control"),
-    imitate=Verb("train a network that imitates convex MPC for walking", "neurodyn.cli.control:imitate"),
-    policy=Verb("train, play, evaluate and log policies in any dynamics", "neurodyn.cli.main:POLICY_ACTIONS"),
-    doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.installation:doctor"),
-    export=Verb("export a model or policy as ONNX or C, or data for other tools", "neurodyn.cli.evaluate:export"),
-    completion=Verb("complete verbs, flags and names with TAB in your shell", "neurodyn.cli.installation:completion"),
-)
-"""All verbs."""
 
 
 POLICY_ACTIONS: Registry[Verb] = Registry(
     "policy action",
-    train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy:train", parallel=True),
-    play=Verb("record a policy in several dynamics side by side", "neurodyn.cli.policy:play"),
-    evaluate=Verb("measure returns in several dynamics, and how much they differ", "neurodyn.cli.policy:evaluate"),
-    distill=Verb("train a student policy that observes less than its teacher", "neurodyn.cli.policy:distill"),
-    **{"import": Verb("import a policy from another library", "neurodyn.cli.policy:import_")},
-    log=Verb("record policies in the simulator, as a dataset", "neurodyn.cli.policy:log"),
-    online=Verb("train policy and model in turns", "neurodyn.cli.policy:online"),
+    train=Verb("train a policy in a simulator or in a model", policy.train, parallel=True),
+    play=Verb("record a policy in several dynamics side by side", policy.play),
+    evaluate=Verb("measure returns in several dynamics, and how much they differ", policy.evaluate),
+    distill=Verb("train a student policy that observes less than its teacher", policy.distill),
+    **{"import": Verb("import a policy from another library", policy.import_)},
+    log=Verb("record policies in the simulator, as a dataset", policy.log),
+    online=Verb("train policy and model in turns", policy.online),
 )
 """Actions on policies, by the word after `neurodyn policy`."""
+
+
+VERBS: Registry[Verb] = Registry(
+    "verb",
+    demo=Verb("start here: a worn robot, its model, and a policy that works", demo.demo),
+    examples=Verb("write the documentation's examples into a folder", demo.examples),
+    init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", robots.init),
+    robots=Verb("list robots and their pretrained models", robots.robots),
+    check=Verb("check whether a model can be learned from a robot's simulator", robots.check),
+    generate=Verb("make a dataset from an analytic simulator", data.generate),
+    **{"import": Verb("make a dataset from logs", data.import_)},
+    inspect=Verb("show the contents of a dataset or a log", data.inspect),
+    train=Verb("train a model on a dataset", train.train, parallel=True),
+    sweep=Verb("train with many settings and seeds, on many cores or machines", train.sweep),
+    finetune=Verb("fine-tune a trained model on other data", train.finetune, parallel=True),
+    adapt=Verb("adapt a robot's model to its logs, in one command", train.adapt),
+    identify=Verb("identify parameters from logs, and train networks in the equations", train.identify),
+    hybrid=Verb("write a declared robot as a hybrid model, without any data", robots.hybrid),
+    reproduce=Verb("repeat a run's training, and check that the result is the same", train.reproduce),
+    evaluate=Verb("evaluate a model against its simulator or logs", evaluate.evaluate),
+    compare=Verb("compare runs and policies, with seeds grouped", evaluate.compare),
+    discover=Verb("find which augmentations of the dynamics a log calls for", train.discover),
+    view=Verb("record a model and its simulator side by side", evaluate.view),
+    control=Verb("plan in a model at every frame, and act on a plant", control.control),
+    imitate=Verb("train a network that imitates convex MPC for walking", control.imitate),
+    policy=Verb("train, play, evaluate and log policies in any dynamics", POLICY_ACTIONS),
+    doctor=Verb("show what works on this machine, and what is missing", installation.doctor),
+    export=Verb("export a model or policy as ONNX or C, or data for other tools", evaluate.export),
+    completion=Verb("complete verbs, flags and names with TAB in your shell", installation.completion),
+)
+"""All verbs."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -187,14 +182,10 @@ def _show_warning(show: Callable[..., None], message: Warning | str, category: t
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
-        from neurodyn.core.provenance import __version__
-
         print(f"neurodyn {__version__}")
         return 0
     if arguments[:1] == ["--complete"]:
-        from neurodyn.cli.installation import candidates
-
-        print(*candidates(VERBS, arguments[1:]), sep="\n")
+        print(*installation.candidates(VERBS, arguments[1:]), sep="\n")
         return 0
     return _call(VERBS, "neurodyn", arguments)
 
@@ -203,7 +194,7 @@ def every_verb(verbs: Registry[Verb] = VERBS, before: str = "") -> dict[str, Ver
     """Return all verbs by name, including those of groups, such as "policy train"."""
     every: dict[str, Verb] = {}
     for name, verb in verbs.items():
-        group = verb.load()
+        group = verb.call
         every |= every_verb(group, f"{before}{name} ") if isinstance(group, Registry) else {before + name: verb}
     return every
 
@@ -218,11 +209,9 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         raise InputError(f"unknown flag {name}{suggestion(name, ('--help', '--version'))} (see {command} --help)")
     if os.environ.get("NO_COLOR"):
         os.environ.setdefault("PYTHON_TYRO_ANSI_CODES", "False")  # read when tyro is imported
-    called, command = verbs[name].load(), f"{command} {name}"
+    called, command = verbs[name].call, f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
-    from neurodyn.cli.terminal.arguments import parse, require_usable_values
-
     bound = parse(called, command, arguments[1:])
     if bound is None:
         return 0
@@ -272,8 +261,6 @@ def _list(verbs: Registry[Verb], command: str) -> None:
 @contextlib.contextmanager
 def _tables_to_stderr(bound: "functools.partial[Any]") -> Iterator[None]:
     """If a result goes to standard output (--json -), print everything else to standard error."""
-    from neurodyn.core.artifacts import STANDARD_OUTPUT
-
     if STANDARD_OUTPUT not in bound.keywords.values():
         yield
         return

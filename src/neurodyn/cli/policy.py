@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from tyro.conf import arg
 
-from neurodyn.cli.terminal.flags import FormatFlag, GpuIds, JsonFile, ResultLogger, command, own_device
+from neurodyn.cli.terminal.console import ProgressBar, write_figures
+from neurodyn.cli.terminal.flags import (
+    FormatFlag,
+    GpuIds,
+    JsonFile,
+    ResultLogger,
+    command,
+    keep_recording,
+    own_device,
+    recording_file,
+)
+from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, resolve_policy
 from neurodyn.core.config import replaced
+from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import require_usable
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.requests import (
     DistillPolicyRequest,
@@ -30,9 +43,6 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     Example:
         neurodyn policy train cartpole-swingup --dynamics runs/c --out policies/c
     """
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.verdict import require_usable
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
@@ -76,9 +86,6 @@ def distill(request: DistillPolicyRequest) -> None:
     Example:
         neurodyn policy distill policies/teacher --out policies/student --history 16
     """
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.verdict import require_usable
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
@@ -120,8 +127,6 @@ def play(
     Example:
         neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
-    from neurodyn.cli.terminal.flags import keep_recording, recording_file
-    from neurodyn.core.artifacts import resolve_policy
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
@@ -140,10 +145,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: JsonFile = None, logger: R
     Example:
         neurodyn policy evaluate policies/c --dynamics analytic --dynamics runs/c
     """
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_policy
-    from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable
-    from neurodyn.core.errors import InputError
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
@@ -190,7 +192,6 @@ def import_(
     Example:
         neurodyn policy import model.pt --task anymal-velocity --out policies/theirs
     """
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.interop.policies import import_policy
 
     with ProgressBar(f"reading {file.name}"):
@@ -213,7 +214,6 @@ def log(request: LogPolicyRequest) -> None:
     Example:
         neurodyn policy log policies/walk random --out walks.h5 --transitions 100000
     """
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
@@ -258,8 +258,6 @@ def online(
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
-    from neurodyn.cli.terminal.console import write_figures
-    from neurodyn.core.artifacts import require_writable
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
@@ -291,7 +289,6 @@ class _Stages:
         self._open = ExitStack()
 
     def __call__(self, title: str) -> "ProgressBar":
-        from neurodyn.cli.terminal.console import ProgressBar
 
         self._open.close()
         return self._open.enter_context(ProgressBar(title))

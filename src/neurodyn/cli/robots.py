@@ -6,7 +6,11 @@ from typing import Annotated
 
 from tyro.conf import arg
 
+from neurodyn.cli.terminal.console import ProgressBar, terminal, write_figures
 from neurodyn.cli.terminal.flags import JsonFile, command
+from neurodyn.core.artifacts import require_writable, write_json
+from neurodyn.core.config import to_dict
+from neurodyn.core.errors import InputError
 from neurodyn.evaluate.requests import CheckRequest
 
 
@@ -33,10 +37,7 @@ def robots(
 
 
 def _list(json: Path | None) -> None:
-    from neurodyn.cli.terminal.console import ProgressBar, terminal
     from neurodyn.cli.terminal.tables import print_table
-    from neurodyn.core.artifacts import write_json
-    from neurodyn.core.config import to_dict
     from neurodyn.robots.listing import list_policies, list_robots
 
     with ProgressBar("listing robots"):
@@ -73,9 +74,6 @@ def _list(json: Path | None) -> None:
 
 
 def _show(name: str, json: Path | None) -> None:
-    from neurodyn.cli.terminal.console import ProgressBar, terminal
-    from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.core.config import to_dict
     from neurodyn.dynamics.hybrid.declared import declared_hybrid, list_quantities
     from neurodyn.robots import load
 
@@ -145,9 +143,7 @@ def init(
     Example:
         neurodyn init my_arm.urdf --fixed-base
     """
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.tables import print_decisions
-    from neurodyn.core.errors import InputError
     from neurodyn.evaluate.checks.run import why_refused
     from neurodyn.robots import ROBOTS
     from neurodyn.sim.declaration.declare import declare
@@ -185,9 +181,6 @@ def check(
     Example:
         neurodyn check my-arm --report check.html
     """
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.errors import InputError
     from neurodyn.evaluate import check as measure
     from neurodyn.report import write_check
 
@@ -230,7 +223,6 @@ def hybrid(
     Example:
         neurodyn hybrid ant --out runs/ant-hybrid
     """
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
 
     with ProgressBar(f"compiling {robot}"):

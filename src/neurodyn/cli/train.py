@@ -4,6 +4,7 @@
 from pathlib import Path
 from typing import Any
 
+from neurodyn.cli.terminal.console import ProgressBar, report_training, terminal, write_figures
 from neurodyn.cli.terminal.flags import (
     ClusterAddress,
     GpuIds,
@@ -14,7 +15,10 @@ from neurodyn.cli.terminal.flags import (
     command,
     own_device,
 )
+from neurodyn.core.artifacts import require_writable, write_json
 from neurodyn.core.config import replaced
+from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import require_usable
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest
 from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
 
@@ -27,7 +31,6 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
         neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
         neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
     """
-    from neurodyn.cli.terminal.console import ProgressBar, report_training
     from neurodyn.learn.training import train as train_model
 
     device = own_device(request.device, gpu_ids)
@@ -43,7 +46,6 @@ def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
     Example:
         neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
     """
-    from neurodyn.cli.terminal.console import ProgressBar, report_training
     from neurodyn.learn.training import finetune as finetune_model
 
     device = own_device(request.device, gpu_ids)
@@ -62,9 +64,6 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
     Example:
         neurodyn reproduce runs/cartpole --out runs/again
     """
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.verdict import require_usable
     from neurodyn.learn.reproduction import reproduce as train_again
 
     require_writable(json, text=True)
@@ -110,10 +109,8 @@ def sweep(
         neurodyn sweep sweep.yaml --out sweeps/width
         neurodyn sweep sweep.yaml --out sweeps/width --cluster auto --resume
     """
-    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cluster.sweeps import RESULT
     from neurodyn.cluster.sweeps import sweep as run
-    from neurodyn.core.artifacts import require_writable, write_json
 
     require_writable(json, text=True)
     with ProgressBar(f"sweep {spec.name}"):
@@ -147,10 +144,7 @@ def identify(
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
         neurodyn identify arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_identification
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.errors import InputError
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
 
@@ -175,7 +169,6 @@ def identify(
 
 def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> None:
     """Train an actuator network and print its errors and those of the best parametric drive."""
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_drive_network
     from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.run import open_logs
@@ -199,9 +192,7 @@ def discover(request: DiscoverRequest, *, json: JsonFile = None) -> None:
     Example:
         neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
-    from neurodyn.cli.terminal.console import ProgressBar, terminal, write_figures
     from neurodyn.cli.terminal.tables import print_table
-    from neurodyn.core.artifacts import require_writable
     from neurodyn.identify.discovery_run import discover_robot
 
     require_writable(json, text=True)
@@ -229,9 +220,7 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
         neurodyn adapt examples/own_logs --data log.h5 --mechanism --out runs/pole
         neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
-    from neurodyn.cli.terminal.console import ProgressBar, write_figures
     from neurodyn.cli.terminal.results import print_adaptation, print_conditions
-    from neurodyn.core.artifacts import require_writable
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
     from neurodyn.identify.run import adapt as adapt_robot
     from neurodyn.report.adaptation import write_adaptation, write_conditions

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, among, nearest, suggestion
+from neurodyn.core.plain_data import require_regular
+from neurodyn.core.seeds import require_seed
 
 _KINDS = {int: "a whole number", float: "a number"}
 
@@ -166,9 +168,6 @@ def _require_text(words: Sequence[str]) -> None:
 
 def require_usable_values(bound: "functools.partial[Any]") -> None:
     """Refuse unusable values before any work: absurd counts and seeds, pipes and devices as files."""
-    from neurodyn.core.plain_data import require_regular
-    from neurodyn.core.seeds import require_seed
-
     for name, value in [*enumerate(bound.args), *bound.keywords.items()]:
         flag, values = f"--{str(name).replace('_', '-')}", value if isinstance(value, tuple | list) else (value,)
         most = MOST_TRANSITIONS if name == "transitions" else MOST_COUNT

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from neurodyn.core.artifacts import require_writable, write_json
+from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing
 from neurodyn.core.verdict import require_usable
 
@@ -48,9 +50,6 @@ def locked_output(json: Path | None, out: Path | None) -> Iterator[None]:
     Raises:
         InputError: One of its files cannot be written, or another process is writing into the folder.
     """
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.locks import exclusive
-
     require_writable(json, None if out is None else out / _PAGE, text=True)
     with nullcontext() if out is None else exclusive(out):
         yield
@@ -58,8 +57,6 @@ def locked_output(json: Path | None, out: Path | None) -> Iterator[None]:
 
 def write_figures(json: Path | None, figures: object) -> None:
     """Write figures to the file given with --json, if any, and say so."""
-    from neurodyn.core.artifacts import write_json
-
     if json is not None:
         write_json(json, figures)
         print(f"figures: {json}")
@@ -67,8 +64,6 @@ def write_figures(json: Path | None, figures: object) -> None:
 
 def write_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
     """Write the figures of a result to `json`, and result.json and report.html to the folder `out`, if not None."""
-    from neurodyn.core.artifacts import write_json
-
     write_figures(json, result.plain())
     if out is not None:
         write_json(out / "result.json", result.plain())

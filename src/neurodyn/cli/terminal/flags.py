@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
 from tyro.conf import UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from neurodyn.core.artifacts import PRETRAINED
+from neurodyn.cli.terminal.console import ProgressBar
+from neurodyn.core.artifacts import PRETRAINED, require_writable
 from neurodyn.core.errors import InputError, unknown
+from neurodyn.core.progress import stage
 from neurodyn.core.registry import Registry
 from neurodyn.core.requests import arguments_of, field_docs, flag_of
 
@@ -159,7 +161,6 @@ def _net() -> Any:
 
 
 def _base(given: str) -> str:
-    from neurodyn.core.errors import unknown
     from neurodyn.dynamics.neural.base_prediction import BASES
 
     if given in BASES or given.startswith(PRETRAINED) or Path(given).exists():
@@ -252,7 +253,6 @@ def recording_file(
     Raises:
         InputError: The file cannot be written, its suffix is unknown, or its encoder is not installed.
     """
-    from neurodyn.core.artifacts import require_writable
     from neurodyn.report.recording import default_output
     from neurodyn.report.recording_files import format_of, require_rerun
 
@@ -272,8 +272,6 @@ def keep_recording(
     Raises:
         InputError: The motion cannot be computed, the file cannot be written, or the tracker cannot work.
     """
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.progress import stage
     from neurodyn.learn.metrics import require_followed, show_results
     from neurodyn.report.recording_files import write_recording
 
