@@ -32,7 +32,10 @@ file. An empty default is none, or required; an empty meaning, as above.
 """
 
 SECTIONS: dict[str, tuple[str, tuple[type, ...]]] = {
-    "Models": ("Plan; each of `phases`.", (TrainingPlan, TrainingPhase)),
+    "Models": (
+        "Plan; each of `phases`. Lengths in frames may be in seconds: `context: 0.5 s`.",
+        (TrainingPlan, TrainingPhase),
+    ),
     "Neural models": ("Plan, phases, `policy_rollouts`, `net`.", (Settings, Phase, PolicyRollouts, NetConfig)),
     "World models": ("Plan, phases, `net`.", (WorldSettings, WorldPhase, EnsembleConfig)),
     "Identification": ("", (IdentificationSettings,)),

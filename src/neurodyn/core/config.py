@@ -33,6 +33,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Deprecated keys that files may still use."""
     presets: ClassVar[Path | None] = None
     """Folder of the shipped presets that a file can extend by name; None for none."""
+    lengths: ClassVar[frozenset[str]] = frozenset()
+    """Keys, nested ones included, of lengths in frames, which files may also give in seconds, as "0.5 s"."""
 
     @classmethod
     def aliases_of(cls, data: Mapping[str, Any]) -> Aliases:
@@ -257,8 +259,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def read_config(path: Path, kind: type[T]) -> T:
+def read_config(path: Path, kind: type[T], *, dt: float | None = None) -> T:
     """Read a struct from a YAML, TOML or JSON file, which may extend another one.
+
+    With a frame time `dt` [s], the `lengths` of `kind` may be in seconds, such as "0.5 s".
 
     `extends: NAME` at the top level names the file NAME.yaml beside this one (or a relative path), else the preset NAME
     of `kind`. Its values are defaults for this file; tables are merged, lists are replaced.
@@ -266,7 +270,27 @@ def read_config(path: Path, kind: type[T]) -> T:
     Raises:
         InputError: The file or one that it extends is missing, malformed, or does not describe a `kind`.
     """
-    return from_dict(_read_extended(path, getattr(kind, "presets", None), ()), kind, str(path))
+    data = _read_extended(path, getattr(kind, "presets", None), ())
+    if dt is not None:
+        data = _with_frames(data, getattr(kind, "lengths", frozenset()), dt)
+    return from_dict(data, kind, str(path))
+
+
+_IN_SECONDS = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*s\s*")
+
+
+def _with_frames(data: Any, lengths: frozenset[str], dt: float) -> Any:
+    """Return plain data with lengths in seconds as the nearest number of frames, at least one unless they are zero."""
+    if isinstance(data, list):
+        return [_with_frames(value, lengths, dt) for value in data]
+    if not isinstance(data, dict):
+        return data
+    frames = {key: _with_frames(value, lengths, dt) for key, value in data.items()}
+    for key in lengths & data.keys():
+        if isinstance(data[key], str) and (text := _IN_SECONDS.fullmatch(data[key])):
+            seconds = float(text[1])
+            frames[key] = max(round(seconds / dt), seconds > 0)
+    return frames
 
 
 def settings_file(given: str) -> Path | None:
@@ -275,15 +299,19 @@ def settings_file(given: str) -> Path | None:
     return path if path.suffix in _SUFFIXES else None
 
 
-def load_preset(kind: type[T], path: str | Path | None, presets: Iterable[Path]) -> T | None:
+def load_preset(
+    kind: type[T], path: str | Path | None, presets: Iterable[Path], *, dt: float | None = None
+) -> T | None:
     """Read settings from a file or, without a path, from the first preset that exists; None if none does.
+
+    `dt`: see `read_config`.
 
     Raises:
         InputError: The file is missing or malformed.
     """
     if path is not None:
-        return read_config(Path(path), kind)
-    return next((read_config(preset, kind) for preset in presets if preset.is_file()), None)
+        return read_config(Path(path), kind, dt=dt)
+    return next((read_config(preset, kind, dt=dt) for preset in presets if preset.is_file()), None)
 
 
 def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]) -> Any:

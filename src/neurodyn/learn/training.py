@@ -191,7 +191,7 @@ def plan_world_model_finetuning(request: FinetuneRequest) -> tuple[WorldSettings
     if isinstance(request.size, WorldSettings):
         settings = replaced(request.size, net=config.net, context=known.state.context)
     else:
-        settings = load_world_finetuning(str(request.size), config.net, known.state.context)
+        settings = load_world_finetuning(str(request.size), config.net, known.state.context, known.state.dt)
     return settings, open_mixture(request.data, request.shares, partial(open_measured_data, load(config.robot)))
 
 

@@ -56,6 +56,25 @@ def test_a_file_of_ones_own_is_read_by_path(cartpole: Robot, tmp_path: Path):
     assert load_settings(cartpole, str(path)).phases == (Phase(share=1, rate=1e-3, batch=2),)
 
 
+def test_lengths_may_be_in_seconds_of_the_robots_frames(cartpole: Robot, tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    text = (
+        "net: {kind: gru}\nsteps: 7\nvalidation_frames: 1 s\nphases: [{share: 1, rate: 1e-3, batch: 2, context: %s}]\n"
+    )
+    path.write_text(text % "0.05 s")
+    for robot in (cartpole, msgspec.structs.replace(cartpole, dt=2 * cartpole.dt)):
+        settings = load_settings(robot, str(path))
+        assert settings.validation_frames == round(1.0 / robot.dt)
+        assert settings.phases[0].context == round(0.05 / robot.dt)
+        assert load_finetuning(str(path), settings.net, robot).phases == settings.phases
+    path.write_text(text.replace("batch: 2", "batch: 2 s") % 3)
+    with pytest.raises(InputError, match=r"phases\[0\]\.batch"):
+        load_settings(cartpole, str(path))
+    path.write_text(text % "3 ms")
+    with pytest.raises(InputError, match=r"phases\[0\]\.context"):
+        load_settings(cartpole, str(path))
+
+
 def test_unknown_settings_are_bad_input(cartpole: Robot):
     with pytest.raises(InputError, match=r"valid: gru, .*mlp, transformer"):
         load_settings(cartpole, "small", "lstm")

@@ -265,6 +265,14 @@ def test_fine_tuning_refuses_another_robot(robot: Robot, tmp_path: Path):
     assert not (tmp_path / "second").exists()
 
 
+def test_lengths_may_be_in_seconds(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: world-model-small\ncontext: 0.2 s\nvalidation_frames: 1 s\n")
+    robot = load_robot("cartpole")
+    assert load_world_settings(robot, str(path)).context == round(0.2 / robot.dt)
+    assert load_world_finetuning(str(path), worlds.SMALL, 6, dt=0.1).validation_frames == 10
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_poisoned_window_is_left_out_and_the_gradient_is_that_of_the_others(
     late: bool, robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -141,7 +141,7 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
         raise unknown("size", size, _SUITING, "the path of a settings file")
     suiting = "log" if log and size == "small" else _SUITING.get(size)
     declared_file = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
-    preset = load_preset(Settings, path, (declared_file, _GENERAL / f"train-{size}-{net or suiting}.yaml"))
+    preset = load_preset(Settings, path, (declared_file, _GENERAL / f"train-{size}-{net or suiting}.yaml"), dt=robot.dt)
     if preset is not None:
         return preset
     if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
@@ -159,7 +159,8 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None, membe
     read the history of a log would unlearn it.
     """
     declared_file = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
-    preset = load_preset(Settings, None if size == "finetune" else Path(size), declared_file)
+    path, dt = None if size == "finetune" else Path(size), None if robot is None else robot.dt
+    preset = load_preset(Settings, path, declared_file, dt=dt)
     if preset is not None:
         return msgspec.structs.replace(preset, net=net, members=members)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)

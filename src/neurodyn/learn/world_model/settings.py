@@ -79,21 +79,21 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
         size: "small", "paper", "short" or "long" (memory), "online" (`policy online`), or the path of a settings file.
     """
     presets = (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml")
-    preset = load_preset(WorldSettings, settings_file(size), presets)
+    preset = load_preset(WorldSettings, settings_file(size), presets, dt=robot.dt)
     if preset is None:
         sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
         raise unknown("size", size, sizes, "the path of a settings file")
     return preset
 
 
-def load_world_finetuning(size: str, net: EnsembleConfig, context: int) -> WorldSettings:
+def load_world_finetuning(size: str, net: EnsembleConfig, context: int, dt: float | None = None) -> WorldSettings:
     """Read the settings of a fine-tuning, with network and context [frames] of the base model.
 
     `size` is "finetune", "online" (shorter, for `policy online`), or the path of a settings file, whose phases keep
-    their contexts.
+    their contexts; `dt` is the frame time for lengths in seconds [s].
     """
     if size not in _FINETUNINGS:
-        return msgspec.structs.replace(read_config(Path(size), WorldSettings), net=net, context=context)
+        return msgspec.structs.replace(read_config(Path(size), WorldSettings, dt=dt), net=net, context=context)
     settings = read_config(_GENERAL / _FINETUNINGS[size], WorldSettings)
     phases = tuple(msgspec.structs.replace(phase, context=context) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, context=context, phases=phases)

@@ -225,7 +225,7 @@ class WorldModelRefit(Refit):
         _require_some_data(settings, "world-model", new=new, data=data)
         robot = task.declaration()
         first = load_world_settings(robot, settings.size or _SIZE)
-        load_world_finetuning(settings.finetune or _FINETUNE, first.net, first.context)
+        load_world_finetuning(settings.finetune or _FINETUNE, first.net, first.context, robot.dt)
 
     def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
         """Return true: a world model is an ensemble."""
