@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from neurodyn.cluster.connection import connected, require_cluster, require_ray
-from neurodyn.cluster.trainings import TRAININGS
+from neurodyn.cluster.trainings import SWEPT_TRAININGS
 from neurodyn.cluster.workers import limit_process
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, Record, from_dict, read_plain, to_dict
@@ -182,11 +182,13 @@ def sweep(
 def read_sweep(path: Path) -> Sweep:
     """Read the file of a sweep, or raise an InputError if it is missing or malformed, or has an unknown key."""
     plain = read_plain(path)
-    verbs = [name for name in TRAININGS if isinstance(plain, dict) and name in plain]
+    verbs = [name for name in SWEPT_TRAININGS if isinstance(plain, dict) and name in plain]
     if len(verbs) != 1:
         given = " and ".join(verbs) or "no training"
-        raise InputError(f"{path}: has {given}; valid: one of {', '.join(TRAININGS)}, with its arguments, and space")
-    arguments = from_dict(plain.pop(verbs[0]), TRAININGS[verbs[0]].arguments(), f"{path}: {verbs[0]}")
+        raise InputError(
+            f"{path}: has {given}; valid: one of {', '.join(SWEPT_TRAININGS)}, with its arguments, and space"
+        )
+    arguments = from_dict(plain.pop(verbs[0]), SWEPT_TRAININGS[verbs[0]].arguments(), f"{path}: {verbs[0]}")
     given = {name: value for name, value in to_dict(arguments).items() if value is not None}
     return from_dict({"space": {}, **plain, "training": verbs[0], "arguments": _absolute(given)}, Sweep, str(path))
 
@@ -204,7 +206,7 @@ def _absolute(value: Any) -> Any:
 
 def trial_settings(asked: Sweep, seed: int, values: Values, where: str = "sweep") -> tuple[Any, Config]:
     """Return the arguments and the settings of a trial, or raise an InputError if they are unknown or out of range."""
-    training = TRAININGS[asked.training]
+    training = SWEPT_TRAININGS[asked.training]
     own = {name: value for name, value in values.items() if name in training.names}
     where = f"{where}: with {', '.join(f'{name} {value}' for name, value in values.items())}"
     given = from_dict({**asked.arguments, **_absolute(own)}, training.arguments(), where)
@@ -300,7 +302,7 @@ def _study(asked: Sweep, folder: Path, points: list[dict[str, Any]], resume: boo
     folder.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
         storage=optuna.storages.JournalStorage(JournalFileBackend(str(folder / STUDY))), study_name="sweep",
-        direction="maximize" if TRAININGS[asked.training].greater_is_better else "minimize",
+        direction="maximize" if SWEPT_TRAININGS[asked.training].greater_is_better else "minimize",
         load_if_exists=True,
     )  # fmt: skip
     # A sampler begins with the same draws again, so a resumed one has another seed.
@@ -381,7 +383,7 @@ def _train(
 def run_trial(asked: Sweep, begun: TrialOutcome, run: str, memory: float | None) -> TrialOutcome:
     """Train in a worker process, or resume a killed training, and return its outcome."""
     limit_process(memory, asked.cores)
-    training, begin, folder, figure, why = TRAININGS[asked.training], time.perf_counter(), Path(run), None, ""
+    training, begin, folder, figure, why = SWEPT_TRAININGS[asked.training], time.perf_counter(), Path(run), None, ""
     try:
         given, settings = trial_settings(asked, begun.seed, begun.values)
         resume = (folder / "config.yaml").exists()
@@ -402,7 +404,7 @@ def _result(asked: Sweep, folder: Path, study: Any) -> SweepResult:
     outcomes = [one for _, trial in sorted(_last_trials(study).items()) for one in _outcomes(trial)]
     if not any(trial.state.name == "COMPLETE" for trial in study.trials):
         raise InputError(f"{folder}: none of {len(outcomes)} trials has a usable result: {outcomes[0].failed}")
-    training, ranked = TRAININGS[asked.training], _outcomes(study.best_trial)
+    training, ranked = SWEPT_TRAININGS[asked.training], _outcomes(study.best_trial)
     values = {one.name: one.figure.value for one in ranked if one.figure is not None and one.figure.value is not None}
     run = (max if training.greater_is_better else min)(values, key=lambda name: values[name])
     half = mean_of([one.figure for one in ranked]).half

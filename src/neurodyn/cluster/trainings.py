@@ -169,25 +169,25 @@ def _training_return(given: Any, out: Path) -> Figure:
 
 _MODEL = "held-out roll-out error, in standard deviations"
 
-TRAININGS: Registry[Training] = Registry("training of a sweep")
+SWEPT_TRAININGS: Registry[Training] = Registry("training of a sweep")
 """Trainings that a sweep can repeat, by verb."""
-TRAININGS.add("train", Training(
+SWEPT_TRAININGS.add("train", Training(
     TrainRequest, ("robot", "data", "kind", "size", "net", "minutes", "steps", "shares", "members", "device"),
     _plan_train, _train, _held_out_score, _MODEL,
 ))  # fmt: skip
-TRAININGS.add("finetune", Training(
+SWEPT_TRAININGS.add("finetune", Training(
     FinetuneRequest, ("run", "data", "size", "minutes", "steps", "shares", "device"),
     _plan_train, _train, _held_out_score, _MODEL,
 ))  # fmt: skip
-TRAININGS.add("identify", Training(
+SWEPT_TRAININGS.add("identify", Training(
     IdentifyRequest, ("robot", "data", "parameters", "drive", "blueprint", "settings", "minutes"),
     _plan_identify, _identify, _validation_error, "error on validation episodes",
 ))  # fmt: skip
-TRAININGS.add("discover", Training(
+SWEPT_TRAININGS.add("discover", Training(
     DiscoverRequest, ("robot", "data", "base", "candidates", "settings", "device"), _plan_discover, _discover,
     _discovery_error, "held-out error of what was found, in standard deviations",
 ))  # fmt: skip
-TRAININGS.add("policy train", Training(
+SWEPT_TRAININGS.add("policy train", Training(
     TrainPolicyRequest, ("task", "dynamics", "algorithm", "settings", "policy", "starts", "reference", "minutes",
                          "iterations", "worlds", "device"),
     _plan_policy, _train_policy, _training_return, "return in the dynamics of the training", greater_is_better=True,

@@ -26,7 +26,7 @@ from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import show_results
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.reproduction import TrainingAgain
+from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import Logger, chosen_tracker, require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
@@ -135,6 +135,7 @@ def plan_discovery(request: DiscoverRequest) -> tuple[Robot, Store, DiscoverySet
     return robot, open_robot_data(robot, request.data), settings, candidates
 
 
+@REPETITIONS.register("discover")
 def discover_again(again: TrainingAgain) -> None:
     """Repeat the discovery of a run."""
     record = again.read(RunRecord[DiscoverySettings])

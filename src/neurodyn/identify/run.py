@@ -27,7 +27,7 @@ from neurodyn.identify.settings import (
     changed,
     load_identification,
 )
-from neurodyn.learn.reproduction import TrainingAgain
+from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
@@ -132,11 +132,13 @@ def adapt(request: AdaptRequest) -> Identification:
         return identify_problem(problem, Path(request.out), settings, resume=request.resume)
 
 
+@REPETITIONS.register("adapt")
 def adapt_again(again: TrainingAgain) -> None:
     """Repeat the adaptation of a run."""
     adapt(again.robot, again.data, again.out, settings=again.read(AdaptationRecord).settings)
 
 
+@REPETITIONS.register("identify")
 def identify_again(again: TrainingAgain) -> None:
     """Repeat the identification of a run, without the runs that were evaluated beside it."""
     record = again.read(IdentificationRecord)

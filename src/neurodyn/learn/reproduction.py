@@ -78,20 +78,8 @@ class TrainingAgain:
         return read_config(self.run / "config.yaml", record)
 
 
-TRAININGS: Registry[Callable[[TrainingAgain], None]] = Registry(
-    "training that can be reproduced",
-    train=f"{__name__}:train_again",
-    finetune=f"{__name__}:finetune_again",
-    identify="neurodyn.identify.run:identify_again",
-    discover="neurodyn.identify.discovery_run:discover_again",
-    adapt="neurodyn.identify.run:adapt_again",
-    **{
-        "adapt conditions": "neurodyn.identify.conditions:adapt_again",
-        "policy train": "neurodyn.policy.training:train_again",
-        "policy online": "neurodyn.policy.online_learning.loop:online_again",
-    },
-)
-"""Functions that repeat a training, by the command in its manifest."""
+REPETITIONS: Registry[Callable[[TrainingAgain], None]] = Registry("training that can be reproduced")
+"""Functions that repeat a training, by the command in its manifest; each registers with the import of its module."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +130,11 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
     changed = _differences(manifest, now)
     if changed:
         notice(f"{run}: was made elsewhere: {'; '.join(changed)}; its result may differ")
-    TRAININGS[manifest.training](again)
+    REPETITIONS[manifest.training](again)
     return _compare(again, before, changed, _depends_on_seed_alone(again.record, manifest))
 
 
+@REPETITIONS.register("train")
 def train_again(again: TrainingAgain) -> None:
     """Repeat a training of dynamics."""
     train(
@@ -154,6 +143,7 @@ def train_again(again: TrainingAgain) -> None:
     )  # fmt: skip
 
 
+@REPETITIONS.register("finetune")
 def finetune_again(again: TrainingAgain) -> None:
     """Repeat a fine-tuning of dynamics; raises an InputError if policies of a loop took part in it."""
     if any(phase.get("policy_rollouts") for phase in again.record.settings.get("phases", ())):
@@ -172,7 +162,7 @@ def _prepare(run: Path, request: ReproduceRequest) -> tuple[TrainingAgain, Manif
     record: RunRecord[Any] = read_config(run / "config.yaml", RunRecord[dict[str, Any]])  # pyright: ignore
     if manifest.training != verb_of(record):
         raise InputError(f"{run}: its manifest is of `{manifest.training}`, and its config.yaml of `{verb_of(record)}`")
-    TRAININGS.require(manifest.training)
+    REPETITIONS.require(manifest.training)
     if manifest.ranks > 1:
         raise InputError(
             f"{run}: was trained by {manifest.ranks} processes, and reproduce runs in one; valid: its own command with "

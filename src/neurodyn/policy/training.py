@@ -19,7 +19,7 @@ from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.plan import TrainingBudget, TrainState
-from neurodyn.learn.reproduction import TrainingAgain
+from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
@@ -86,6 +86,7 @@ def train(job: PolicyTrainingJob) -> TrainState:
         return loop.run()
 
 
+@REPETITIONS.register("policy train")
 def train_again(again: TrainingAgain) -> None:
     """Repeat the training of a policy, monitored in the default reference.
 

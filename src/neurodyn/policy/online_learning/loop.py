@@ -20,7 +20,7 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.learn.loop import other_data
 from neurodyn.learn.manifest import MANIFEST, RunRecord, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
-from neurodyn.learn.reproduction import TrainingAgain
+from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
@@ -207,6 +207,7 @@ def _rounds_in(out: Path) -> int:
     return max((entry["step"] for entry in read_metrics(out)), default=0)
 
 
+@REPETITIONS.register("policy online")
 def online_again(again: TrainingAgain) -> None:
     """Repeat a loop."""
     record = again.read(OnlineRecord)
