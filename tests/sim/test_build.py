@@ -107,7 +107,7 @@ BROKEN = {
         "order",
     ),
     "undeclared joint": (chain(), {"declared": [{"name": "a", "kind": "revolute"}]}, "or under `locked`"),
-    "other kind": (chain(kind="prismatic"), {}, "joint 'a' of own.urdf is prismatic instead of revolute"),
+    "other kind": (chain(kind="prismatic"), {}, "own.urdf has the moving joints a (prismatic), b"),
     "unknown locked joint": (chain(), {"locked": ["c"]}, "locked joint 'c' does not exist; valid: a, b"),
     "no axis": (chain().replace('xyz="1 0 0"', 'xyz="0 0 0"'), {}, "axis of joint 'a' is '0 0 0'"),
     "unknown link": (chain().replace('child link="two"', 'child link="three"'), {}, "unknown link 'three'"),

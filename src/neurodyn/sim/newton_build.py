@@ -17,12 +17,13 @@ import numpy as np
 
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointKind
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import asset_digest, resolve_asset
-from neurodyn.robots.sections import ContactMaterial, chosen, matching
+from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
+from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints
 from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver_class
 from neurodyn.sim.interface import AssetJoint, Gravity, gravity_vectors, specified, specified_limits
 from neurodyn.sim.newton_asset import PreparedMjcf, prepare_mjcf, prepare_urdf
@@ -83,7 +84,7 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
         _override(newton, builder, index, joint, robot)
     _scale_masses(builder, robot.mass_scale)
-    _add_inertia(builder, robot, asset_path(robot))
+    _add_inertia(builder, robot)
     _prepare_shapes(builder, robot)
     return builder
 
@@ -234,18 +235,10 @@ def _scale_masses(builder: Any, factor: float) -> None:
         builder.body_inertia[body] = inertia * factor
 
 
-def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
+def _add_inertia(builder: Any, robot: Robot) -> None:
     """Add the declared inertia of links; refuse a pattern that matches no link."""
-    links = [short_label(label) for label in builder.body_label]
-    for pattern in robot.added_inertia:
-        if not any(matching(link, [pattern]) for link in links):
-            raise InputError(
-                f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {path.name} matches; "
-                f"valid: patterns of {choices(links)}"
-            )
-    for body, link in enumerate(links):
-        extra = chosen(link, robot.added_inertia)
-        if extra is not None:
+    for body, extra in enumerate(added_inertia(robot, [short_label(label) for label in builder.body_label])):
+        if extra:
             inertia = np.array(builder.body_inertia[body]).reshape(3, 3) + extra * np.eye(3)
             builder.body_inertia[body] = type(builder.body_inertia[body])(*inertia.ravel().tolist())
 
@@ -271,13 +264,7 @@ def _leave_out(builder: Any, robot: Robot) -> None:
     collide = int(import_newton().ShapeFlags.COLLIDE_SHAPES)
     shapes = [shape for shape, flags in enumerate(builder.shape_flags) if flags & collide]
     names = {shape: shape_labels(builder, shape, builder.shape_body[shape]) for shape in shapes}
-    others = [shape for shape in names if not any(matching(name, robot.colliders) for name in names[shape])]
-    if names and len(others) == len(names):
-        raise InputError(
-            f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
-            f"{choices({name for labels in names.values() for name in labels if '/' not in name})}"
-        )
-    for shape in others:
+    for shape in set(shapes) - set(declared_colliders(robot, names)):
         builder.shape_flags[shape] &= ~collide
         builder.shape_collision_group[shape] = 0
 
@@ -294,17 +281,8 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
                 "at most one revolute, prismatic, ball or free joint"
             )
         if kinds[int(kind)] != "fixed":
-            # The importers choose the name of a floating base's joint.
-            built.append((robot.joints[0].name if kinds[int(kind)] == "free" else name, kinds[int(kind)]))
-    declared = [joint.name for joint in robot.joints]
-    if [name for name, _ in built] != declared:
-        raise InputError(
-            f"robot {robot.name!r}: {path.name} has the moving joints {[name for name, _ in built]} instead of the "
-            f"declared {declared}; list all of them in this order, or under `locked`"
-        )
-    for (name, kind), joint in zip(built, robot.joints, strict=True):
-        if kind != joint.kind:
-            raise InputError(f"robot {robot.name!r}: joint {name!r} of {path.name} is {kind} instead of {joint.kind}")
+            built.append((name, kinds[int(kind)]))
+    require_joints(robot, built)
 
 
 def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:

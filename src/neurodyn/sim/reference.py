@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import matching
 from neurodyn.sim.articulations import short_label
+from neurodyn.sim.declared import shapes_of_contacts
 from neurodyn.sim.engine import collides, import_newton, solver_class
 from neurodyn.sim.fingerprints import columns
 from neurodyn.sim.interface import Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
@@ -85,15 +85,11 @@ class ContactForces:
         data = solver.mjw_data
         # All worlds have the same geometries, so the first is read.
         shapes = solver.mjc_geom_to_newton_shape.numpy()[0]
-        labels = [short_label(model.shape_label[shape]) if shape >= 0 else "" for shape in shapes]
-        groups = list(contacts.values())
-        rows = [next((n for n, patterns in enumerate(groups) if matching(label, patterns)), -1) for label in labels]
-        for number, (name, patterns) in enumerate(contacts.items()):
-            if number not in rows:
-                raise InputError(
-                    f"contacts: {name!r} ({', '.join(patterns)}) matches no collision shape; valid: patterns of "
-                    f"{choices(label for label in labels if label)}"
-                )
+        labels = {
+            geom: {short_label(model.shape_label[shape])} for geom, shape in enumerate(shapes.tolist()) if shape >= 0
+        }
+        owner = shapes_of_contacts(contacts, labels)
+        rows = [self.names.index(owner[geom]) if geom in owner else -1 for geom in range(len(shapes))]
         self._group = torch.tensor(rows, dtype=torch.long, device=wp.device_to_torch(model.device))
         self._elliptic = int(solver.mjw_model.opt.cone) == 1
         self._count = wp.to_torch(data.nacon)

@@ -14,11 +14,12 @@ import numpy as np
 
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointKind
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
 from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots import Robot, asset_path
-from neurodyn.robots.sections import ContactMaterial, chosen, matching
+from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim.articulations import short_label, with_short
+from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints, shapes_of_contacts
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
 from neurodyn.sim.mujoco.asset import compiled, read_spec
@@ -210,20 +211,8 @@ def _unnamed(name: str) -> bool:
 
 def declared_joints(model: Any, robot: Robot) -> tuple[int, ...]:
     """Return the index of each declared joint; refuse other joints, kinds, or another order."""
-    built = [(joint_name(model, joint), joint_kind(model, joint)) for joint in range(model.njnt)]
-    declared = [(joint.name, joint.kind) for joint in robot.joints]
-    if built and built[0][1] == "free" and declared[0][1] == "free":
-        built[0] = declared[0]  # any name matches
-    if built != declared:
-        raise InputError(
-            f"robot {robot.name!r}: {asset_path(robot).name} has the moving joints {_words(built)} instead of the "
-            f"declared {_words(declared)}; list all of them in this order, or under `locked`"
-        )
+    require_joints(robot, [(joint_name(model, joint), joint_kind(model, joint)) for joint in range(model.njnt)])
     return tuple(range(model.njnt))
-
-
-def _words(joints: list[tuple[str, str]]) -> str:
-    return ", ".join(f"{name} ({kind})" for name, kind in joints)
 
 
 def _set_options(model: Any, robot: Robot) -> None:
@@ -262,17 +251,8 @@ def _set_masses(model: Any, robot: Robot) -> None:
     model.body_mass[:] *= robot.mass_scale
     model.body_inertia[:] *= robot.mass_scale
     leaders = [body for body in range(1, model.nbody) if model.body_weldid[body] == body]
-    names = {body: short_label(model.body(body).name) for body in leaders}
-    for pattern in robot.added_inertia:
-        if not any(matching(name, [pattern]) for name in names.values()):
-            raise InputError(
-                f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {asset_path(robot).name} "
-                f"matches; valid: patterns of {choices(names.values())}"
-            )
-    for body, name in names.items():
-        extra = chosen(name, robot.added_inertia)
-        if extra is not None:
-            model.body_inertia[body] += extra  # equal about all axes, so the principal axes stay
+    extra = added_inertia(robot, [short_label(model.body(body).name) for body in leaders])
+    model.body_inertia[leaders] += np.array(extra)[:, None]  # equal about all axes, so the principal axes stay
 
 
 def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
@@ -287,12 +267,7 @@ def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
         geom: with_short(model.geom(geom).name, model.body(int(model.geom_bodyid[geom])).name)
         for geom in np.flatnonzero(touching).tolist()
     }
-    chosen_geoms = [geom for geom, names in labels.items() if any(matching(name, robot.colliders) for name in names)]
-    if labels and not chosen_geoms:
-        raise InputError(
-            f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
-            f"{choices({short_label(name) for names in labels.values() for name in names})}"
-        )
+    chosen_geoms = declared_colliders(robot, labels)
     chosen_geoms += [
         geom for geom in labels if geom not in chosen_geoms and not model.body_weldid[model.geom_bodyid[geom]]
     ]
@@ -347,19 +322,10 @@ def _add_force_sensors(spec: Any, robot: Robot) -> None:
     mujoco = import_mujoco()
     geoms = [geom for geom in spec.geoms if geom.contype or geom.conaffinity]
     labels = {geom.name: with_short(geom.name, geom.parent.name) for geom in geoms if geom.parent.name != SCENE}
-    taken: set[str] = set()
-    for contact, patterns in robot.contacts.items():
-        mine = [name for name in labels if any(matching(one, patterns) for one in labels[name]) and name not in taken]
-        if not mine:
-            raise InputError(
-                f"contacts: {contact!r} ({', '.join(patterns)}) matches no collision shape; valid: patterns of "
-                f"{choices(labels)}"
-            )
-        taken |= set(mine)
-        for name in mine:
-            sensor = spec.add_sensor(name=f"{contact}/{name}", type=mujoco.mjtSensor.mjSENS_CONTACT)
-            sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_GEOM, name
-            sensor.intprm[:3] = [_FORCE, 0, _MOST_CONTACTS]
+    for name, contact in shapes_of_contacts(robot.contacts, labels).items():
+        sensor = spec.add_sensor(name=f"{contact}/{name}", type=mujoco.mjtSensor.mjSENS_CONTACT)
+        sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_GEOM, name
+        sensor.intprm[:3] = [_FORCE, 0, _MOST_CONTACTS]
 
 
 def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
