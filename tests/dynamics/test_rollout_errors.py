@@ -78,7 +78,7 @@ def test_groups_are_base_and_joints():
 def test_a_truth_of_other_worlds_or_too_short_is_refused():
     errors = compared(1.0, 0)
     labels = {"predicted_label": "model", "truth_label": "log"}
-    with pytest.raises(InputError, match="truth.q has shape"):
+    with pytest.raises(InputError, match=r"truth\.q has shape"):
         compare_rollouts(SPEC, errors.predicted, errors.truth.rows(slice(0, 3)), **labels)
     with pytest.raises(InputError, match="or more states"):
         compare_rollouts(SPEC, errors.predicted, errors.truth.until(2), **labels)
