@@ -30,8 +30,10 @@ from neurodyn.data import Split, Store, import_logs, read_column_map
 from neurodyn.data.windows import select_windows
 from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
 from neurodyn.dynamics.batch import RecordedEnvironments
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
-from neurodyn.identify.held_out import Forecast, forecast_errors, hybrid_forecast, model_forecast
+from neurodyn.identify.held_out import Forecast, horizon_errors, hybrid_forecast, model_forecast
 from neurodyn.identify.readings import given_noise
 from neurodyn.identify.starts import start_of
 from neurodyn.learn import load_settings, with_budget
@@ -201,10 +203,11 @@ def errors(
     spec = store.header.spec
     longest = int(store.lengths[store.episodes(split)].max())
     seconds = tuple(s for s in horizons if past + round(s / spec.dt) < longest)
-    windows = select_windows(store, split, past + round(seconds[-1] / spec.dt), most=most)
+    windows = select_windows(store, split, past + round(seconds[-1] / spec.dt), most=most).after(past)
     name = split.name.lower()
     found: dict[str, float] = {}
-    for mark, entry in forecast_errors({"it": forecast}, spec, windows, past, seconds).by_model["it"].items():
+    compared = RolloutErrors(spec, forecast(windows), truth_of(windows))
+    for mark, entry in horizon_errors(compared, seconds).items():
         if entry.errors.q_mean is not None and all(joint.scalar for joint in spec.joints):
             found[f"{name}_{mark}s"] = entry.errors.q_mean
         elif entry.errors.q_mean is not None:  # metres and radians cannot be averaged

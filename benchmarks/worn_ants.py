@@ -29,11 +29,11 @@ from neurodyn.data import Split, Store
 from neurodyn.dynamics import BaseDynamics
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.control import frame_command
-from neurodyn.dynamics.coordinates import position_difference
-from neurodyn.dynamics.rollouts import context_of
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.geometry.rotation import conjugate, rotate
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.ladder import HeldOutErrors, held_out_windows
+from neurodyn.identify.ladder import group_errors, held_out_windows
 from neurodyn.policy.evaluation import load_policy, play
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.training import open_training
@@ -119,11 +119,10 @@ def left_by_noise(ant: str, log: Path) -> dict[str, float]:
     """Return the errors of an ant's own roll-outs from the states of its log's test episodes, .17 and 1 s ahead."""
     dynamics, store, settings = AntInMujoco(ant), Store.open(log), AdaptationSettings()
     dt, past = store.header.spec.dt, settings.past if ANTS[ant].stiffness is None else settings.past_of_springs
-    windows, seconds = held_out_windows(store, Split.TEST, round(past / dt), (1 / 6, 1.0), settings.rollouts_each)
+    windows, frames = held_out_windows(store, Split.TEST, round(past / dt), (1 / 6, 1.0), settings.rollouts_each)
     path = dynamics.rollout(context_of(windows), windows.control)
-    rows = [round(s / dt) for s in seconds]
-    errors = position_difference(store.header.spec, path.q[:, rows], windows.q[:, rows])
-    groups = HeldOutErrors(errors, seconds, windows).groups(store.header.spec)
+    groups = group_errors(RolloutErrors(store.header.spec, path, truth_of(windows)), frames)
+    seconds = [frame * dt for frame in frames]
     print(f"{ant}: its own roll-outs from the states of {log.name} err by {groups} after {seconds} s")
     return {f"{ant}, {name}, {s:.2g} s": x for name, row in groups.items() for s, x in zip(seconds, row, strict=True)}
 

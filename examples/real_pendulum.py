@@ -19,12 +19,12 @@ import torch
 import neurodyn
 from neurodyn.core import read_json
 from neurodyn.data import Split, Store, Windows, select_windows
-from neurodyn.dynamics import HybridDynamics, RecordedEnvironments
+from neurodyn.dynamics import HybridDynamics, RecordedEnvironments, RolloutErrors, Trajectory
 from neurodyn.identify import (
     IdentificationSettings,
     Noise,
     changed,
-    forecast_errors,
+    horizon_errors,
     hybrid_forecast,
     identify,
     load_identification,
@@ -50,11 +50,14 @@ def forecasts(
     nowhere = RecordedEnvironments(store)
     models = {"nominal": as_declared(model), "hybrid" if found["weights"] else "identified": model}
     made = {name: hybrid_forecast(m, "past", past, noise, nowhere) for name, m in models.items()}
-    by_model = forecast_errors(made, robot.spec, windows, past, seconds).by_model
-    by_model["the camera's noise alone"] = noise_floor(
-        model, windows, past, noise, nowhere, start="past", context=past, seconds=seconds, seed=0
-    )
-    return {name: [entry.errors.q_mean for entry in by_horizon.values()] for name, by_horizon in by_model.items()}
+    parts = windows.after(past)
+    truth = Trajectory(parts.q, parts.qd)
+    errors = {name: RolloutErrors(robot.spec, forecast(parts), truth) for name, forecast in made.items()}
+    own = hybrid_forecast(model, "past", past, noise, nowhere)
+    errors["the camera's noise alone"] = noise_floor(own, model, windows, past, noise, nowhere, seed=0)
+    return {
+        name: [entry.errors.q_mean for entry in horizon_errors(one, seconds).values()] for name, one in errors.items()
+    }
 
 
 def as_declared(model: HybridDynamics) -> HybridDynamics:

@@ -10,9 +10,10 @@ from neurodyn.cli.main import main
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder import held_out_errors, held_out_windows
 from neurodyn.identify.motors import with_motors
-from neurodyn.identify.stages import structures
+from neurodyn.identify.structures import FitModel
 from neurodyn.robots import asset_path, is_installed, load
 from tests.plant import repository
 
@@ -58,11 +59,11 @@ def test_a_real_quadruped_is_adapted_from_its_urdf_and_one_log(tmp_path: Path, m
         main_of(command)
     store = Store.open("last.h5")
     robot = with_motors(load("./go2"), store)
-    declared = structures(robot, str(tmp_path / "go2"))[0].dynamics(Store.open("first.h5"), 1)
-    windows, seconds = held_out_windows(store, Split.TEST, PAST, (HORIZON,), 60)
-    assert seconds == (HORIZON,)
+    declared = FitModel.declared(robot, str(tmp_path / "go2"), AdaptationSettings()).dynamics(Store.open("first.h5"), 1)
+    windows, frames = held_out_windows(store, Split.TEST, PAST, (HORIZON,), 60)
+    assert frames == [round(HORIZON / robot.dt)]
     before, after = (
-        float(held_out_errors(model, store, windows, seconds).positions.abs().mean())
+        float(held_out_errors(model, store, windows).tangents[:, -1].abs().mean())
         for model in (declared, HYBRID.load(Path("run")))
     )
     assert after < 0.25 * before

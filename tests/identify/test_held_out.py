@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window
-from neurodyn.identify.held_out import HorizonErrors, noise_floor
+from neurodyn.identify.held_out import HorizonErrors, horizon_errors, hybrid_forecast, noise_floor
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.starts import FromPast, started
+from neurodyn.identify.starts import FromPast, estimate_starts
 from tests.identify.pendulum import SPEC, dynamics, windows
 
 PAST, FRAMES = 8, 20
@@ -19,7 +19,7 @@ class _Nowhere(RecordedEnvironments):
     def __init__(self) -> None:
         pass
 
-    def at(self, pose):
+    def at(self, pose, parameters=None):
         return None
 
 
@@ -32,9 +32,8 @@ def floor(model, size: float, start="past") -> dict[str, HorizonErrors]:
     recorded = windows(model, {}, count=64, frames=PAST + FRAMES)
     noise = Noise(torch.full((2,), size).double(), torch.full((2,), 10 * size).double())
     context = PAST if start == "past" else 0
-    return noise_floor(
-        model, recorded, PAST, noise, _Nowhere(), start=start, context=context, seconds=(SPEC.dt, 0.4), seed=0
-    )
+    forecast = hybrid_forecast(model, start, context, noise, _Nowhere())
+    return horizon_errors(noise_floor(forecast, model, recorded, PAST, noise, _Nowhere(), seed=0), (SPEC.dt, 0.4))
 
 
 @pytest.mark.parametrize("start", ["past", "logged"])
@@ -61,7 +60,7 @@ def test_a_model_that_starts_from_the_past_does_not_see_velocities_or_the_future
     path, again = wrapped.rollout(past, control), wrapped.rollout(other, control)
     assert torch.equal(path.q, again.q)
     assert (path.q[:, -1] - recorded.q[:, -1]).abs().mean() < 0.01
-    expected = started(model, recorded, PAST, "past", noise)
+    expected = estimate_starts(model, recorded.after(PAST), PAST, "past", noise)
     assert torch.allclose(path.q[:, 0], expected.q[:, 0], atol=1e-9)
     state = State(recorded.q[:, 0], recorded.qd[:, 0])
     assert torch.equal(wrapped.rollout(state, control).q, model.rollout(state, control).q)

@@ -9,7 +9,7 @@ from .conditions import (
 from .discovery import Discovery as Discovery, DiscoverySettings as DiscoverySettings, discover as discover
 from .discovery_run import discover_run as discover_run
 from .drives import DriveNetworkSettings as DriveNetworkSettings, identify_drive_network as identify_drive_network
-from .held_out import forecast_errors as forecast_errors, hybrid_forecast as hybrid_forecast, noise_floor as noise_floor
+from .held_out import horizon_errors as horizon_errors, hybrid_forecast as hybrid_forecast, noise_floor as noise_floor
 from .identification import Identification as Identification
 from .intervals import (
     Identifiability as Identifiability,

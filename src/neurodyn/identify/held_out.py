@@ -6,7 +6,7 @@ that noise. Errors on a log above the floor come from the model, from torques th
 noise that is not white. Whole runs are forecast in pieces, one after the other.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -15,30 +15,21 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Record
-from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
-from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory, Window
-from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.measures import (
-    MOVING,
-    constant_velocity,
-    displace,
-    error_names,
-    finite_worlds,
-    joint_distance,
-    persistence,
-)
-from neurodyn.dynamics.rollouts import context_of
+from neurodyn.dynamics.measures import MOVING, displace, finite_worlds
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import context_of, roll_along, truth_of
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.starts import Start, frames_before, started
+from neurodyn.identify.starts import Start, estimate_starts
 
-Forecast = Callable[[Windows, int], Trajectory]
-"""Maps windows and their number of past frames to the T + 1 states from the last past frame on."""
+Forecast = Callable[[Windows], Trajectory]
+"""Maps windows, with their past, to the T + 1 states from their start on."""
 
 
 class CoordinateErrors(Record, frozen=True):
@@ -60,28 +51,16 @@ class HorizonErrors(Record, frozen=True):
     finite_fraction: float
 
 
-class HeldOut(Record, frozen=True):
-    """Errors by model and horizon ("0.1"), and the number of windows."""
-
-    by_model: dict[str, dict[str, HorizonErrors]]
-    starts: int
-    moving_starts: int
-    moving_above: float
-    seconds: list[float]
-
-
 def hybrid_forecast(
     dynamics: HybridDynamics, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
 ) -> Forecast:
     """Return the forecast of a hybrid model from states as logged or estimated from `context` past frames."""
-    history = dynamics.spec.context
-    before = frames_before(context, history)
 
-    def forecast(windows: Windows, frames: int) -> Trajectory:
-        cut = windows.cut(frames - before)
-        future = started(dynamics, cut, context, start, noise, environments, history=history)
-        environment = environments.at(future.ground)
-        return dynamics.rollout(context_of(future), future.control, environment)
+    @torch.no_grad()
+    def forecast(windows: Windows) -> Trajectory:
+        history = dynamics.spec.context
+        begun = estimate_starts(dynamics, windows, context, start, noise, environments, history=history)
+        return dynamics.rollout(context_of(begun), begun.control, environments.of(begun))
 
     return forecast
 
@@ -89,120 +68,75 @@ def hybrid_forecast(
 def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forecast:
     """Return the forecast of another model, from the logged state and as much history as it uses."""
 
-    def forecast(windows: Windows, frames: int) -> Trajectory:
-        context = min(model.spec.context, frames)
-        part = windows.cut(frames - context)
-        q, qd, control = (x.float() for x in (part.q, part.qd, part.control))
-        ground, parameters = (None if x is None else x.float() for x in (part.ground, part.parameters))
-        environment = environments.at(ground, parameters)
-        past = Window(q[:, : context + 1], qd[:, : context + 1], control[:, :context])
-        path = model.rollout(past if context else past.present, control[:, context:], environment)
+    @torch.no_grad()
+    def forecast(windows: Windows) -> Trajectory:
+        path = roll_along(model, windows.to(torch.float32), environments)
         return Trajectory(path.q.double(), path.qd.double())
 
     return forecast
 
 
-def baselines(spec: StateSpec) -> dict[str, Forecast]:
-    """Return the persistence and constant-velocity baselines."""
-
-    def truth(windows: Windows, frames: int) -> Trajectory:
-        part = windows.cut(frames)
-        return Trajectory(part.q, part.qd)
-
+def horizon_errors(errors: RolloutErrors, seconds: Sequence[float]) -> dict[str, HorizonErrors]:
+    """Return mean errors at horizons [s] by name ("0.1"); those longer than the roll-outs are left out."""
+    moving, dt = is_moving(errors.truth), errors.spec.dt
     return {
-        "hold-last": lambda windows, frames: persistence(truth(windows, frames)),
-        "constant-velocity": lambda windows, frames: constant_velocity(truth(windows, frames), spec.dt, spec),
+        f"{s:g}": HorizonErrors(
+            errors=_means(errors, frame, errors.finite),
+            moving=_means(errors, frame, errors.finite & moving),
+            finite_fraction=errors.finite_fraction,
+        )
+        for s in seconds
+        if 1 <= (frame := round(s / dt)) <= errors.frames
     }
 
 
-@torch.no_grad()
-def forecast_errors(
-    models: Mapping[str, Forecast], spec: StateSpec, windows: Windows, context: int, seconds: tuple[float, ...]
-) -> HeldOut:
-    """Evaluate forecasts on windows.
-
-    Args:
-        models: Forecasts by name.
-        spec: Names of the coordinates.
-        windows: The windows.
-        context: Past frames of each window.
-        seconds: Horizons [s]; those longer than the windows are left out.
-    """
-    truth = windows.cut(context)
-    moving = truth.qd.abs().mean((1, 2)) > MOVING
-    horizons = {f"{s:g}": round(s / spec.dt) for s in seconds if 1 <= round(s / spec.dt) <= truth.frames}
-    errors = {}
-    for name, forecast in models.items():
-        path = forecast(windows, context)
-        finite = finite_worlds(path)
-        errors[name] = {
-            mark: HorizonErrors(
-                errors=_means(path, truth, spec, frame, finite),
-                moving=_means(path, truth, spec, frame, finite & moving),
-                finite_fraction=float(finite.double().mean()),
-            )
-            for mark, frame in horizons.items()
-        }
-    return HeldOut(
-        by_model=errors, starts=truth.count, moving_starts=int(moving.sum()), moving_above=MOVING,
-        seconds=[float(mark) for mark in horizons],
-    )  # fmt: skip
+def is_moving(truth: Trajectory) -> Tensor:
+    """Return which windows have a mean joint speed above `dynamics.measures.MOVING`, bool, shape [W]."""
+    return truth.qd.abs().mean((1, 2)) > MOVING
 
 
-def _means(path: Trajectory, truth: Windows, spec: StateSpec, frame: int, rows: Tensor) -> CoordinateErrors:
+def _means(errors: RolloutErrors, frame: int, rows: Tensor) -> CoordinateErrors:
     if not bool(rows.any()):
         return CoordinateErrors()
-    q = joint_distance(spec, path.q[rows, frame], truth.q[rows, frame]).mean(0)
-    qd = (path.qd[rows, frame] - truth.qd[rows, frame]).abs().mean(0)
+    q = errors.errors[rows, frame - 1].mean(0)
+    qd = errors.velocities[rows, frame - 1].abs().mean(0)
     return CoordinateErrors(
-        q_mean=float(q.mean()), qd_mean=float(qd.mean()), q=dict(zip(error_names(spec), q.tolist(), strict=True)),
-        qd=dict(zip(spec.qd_names, qd.tolist(), strict=True)),
+        q_mean=float(q.mean()), qd_mean=float(qd.mean()), q=dict(zip(errors.names, q.tolist(), strict=True)),
+        qd=dict(zip(errors.spec.qd_names, qd.tolist(), strict=True)),
     )  # fmt: skip
 
 
 @torch.no_grad()
-def noise_floor(
-    dynamics: HybridDynamics,
-    windows: Windows,
-    past: int,
-    noise: Noise,
-    environments: RecordedEnvironments,
-    *,
-    start: Start,
-    context: int,
-    seconds: tuple[float, ...],
-    seed: int,
-) -> dict[str, HorizonErrors]:
-    """Return the errors of a model on its own motion, measured with noise, by horizon.
-
-    Args:
-        dynamics: The model.
-        windows: Windows of `past` frames and the frames to forecast, with the initial states and torques of the log.
-        past: Past frames of each window.
-        noise: White sensor noise.
-        environments: Environments of the windows.
-        start: How forecasts start; see `starts.started`.
-        context: Past frames to which an initial state is fitted.
-        seconds: Horizons [s].
-        seed: Seed of the noise.
-    """
-    measured = own_motion(dynamics, windows, noise, environments, seed)
-    forecast = hybrid_forecast(dynamics, start, context, noise, environments)
-    return forecast_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]
-
-
 def own_motion(
     dynamics: HybridDynamics, windows: Windows, noise: Noise, environments: RecordedEnvironments, seed: int
 ) -> Windows:
     """Return the model's own motion in windows as measured with white noise; non-finite roll-outs are left out."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
-    environment = environments.at(windows.ground)
-    path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, environment)
+    path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, environments.of(windows))
     kept = finite_worlds(path).nonzero()[:, 0]
     q, qd, windows = path.q[kept], path.qd[kept], windows.rows(kept)
     drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)
-    moved, faster = drawn.chunk(2, -1)
-    return replace(windows, q=displace(dynamics.spec, q, moved), qd=qd + faster)
+    offset, faster = drawn.chunk(2, -1)
+    return replace(windows, q=displace(dynamics.spec, q, offset), qd=qd + faster)
+
+
+def noise_floor(
+    forecast: Forecast, dynamics: HybridDynamics, windows: Windows, past: int, noise: Noise,
+    environments: RecordedEnvironments, *, seed: int,
+) -> RolloutErrors:  # fmt: skip
+    """Return the errors of a model's forecast of its own motion, measured with white noise.
+
+    Args:
+        forecast: The model's forecast.
+        dynamics: The model.
+        windows: Windows of `past` frames and the frames to forecast, with the initial states and torques of the log.
+        past: Past frames of each window.
+        noise: Sensor noise.
+        environments: Environments of the windows.
+        seed: Seed of the noise.
+    """
+    measured = own_motion(dynamics, windows, noise, environments, seed).after(past)
+    return RolloutErrors(dynamics.spec, forecast(measured), truth_of(measured))
 
 
 class RunErrors(Record, frozen=True):
@@ -276,21 +210,18 @@ def whole_runs(
     for episode in _longest(store, episodes_in(store, split), past + frames):
         run = select_windows(store.select([episode]), None, past + frames, stride=frames, most=_ALL)
         run = run.rows(torch.arange(min(run.count, most)))
-        logged, floor = run.cut(past), []
+        floor: list[float] = []
         if perfect is not None:
-            measured = perfect[1](run)
-            errors = position_difference(spec, perfect[0](measured, past).q[:, 1:], measured.cut(past).q[:, 1:])
-            floor = errors.square().mean((0, 1)).sqrt().tolist()
-        fits = {name: forecast(run, past) for name, forecast in models.items()}
+            measured = perfect[1](run).after(past)
+            errors = RolloutErrors(spec, perfect[0](measured), truth_of(measured))
+            floor = errors.tangents.square().mean((0, 1)).sqrt().tolist()
+        run = run.after(past)
+        fits = {name: RolloutErrors(spec, forecast(run), truth_of(run)) for name, forecast in models.items()}
         runs.append(
             RunFit(
                 run=store.run_name(episode), begin=past * dt, dt=dt, horizon=frames, names=list(spec.q_names),
-                logged=_joined(logged.q[:, 1:]),
-                paths={name: _joined(path.q[:, 1:]) for name, path in fits.items()},
-                residuals={
-                    name: _joined(position_difference(spec, path.q[:, 1:], logged.q[:, 1:]))
-                    for name, path in fits.items()
-                },
+                logged=_rows(run.q[:, 1:]), paths={name: _rows(fit.predicted.q[:, 1:]) for name, fit in fits.items()},
+                residuals={name: _rows(fit.tangents) for name, fit in fits.items()},
                 tangent_names=list(spec.tangent_names), floor=floor,
             )
         )  # fmt: skip
@@ -317,7 +248,7 @@ def _longest(store: Store, episodes: np.ndarray, least: int) -> list[int]:
     return sorted(episodes[order].tolist())
 
 
-def _joined(parts: Tensor) -> list[list[float]]:
+def _rows(parts: Tensor) -> list[list[float]]:
     """Concatenate windows [W, T, n] in time; return n rows."""
     return parts.flatten(0, 1).T.tolist()
 

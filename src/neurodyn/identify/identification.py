@@ -34,6 +34,9 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.measures import MOVING
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.identify.certainty import (
     Certainty,
     certainty,
@@ -45,9 +48,9 @@ from neurodyn.identify.certainty import (
 from neurodyn.identify.held_out import (
     Forecast,
     RunFit,
-    baselines,
-    forecast_errors,
+    horizon_errors,
     hybrid_forecast,
+    is_moving,
     model_forecast,
     noise_floor,
     own_motion,
@@ -86,7 +89,7 @@ from neurodyn.identify.settings import (
     IdentificationSettings,
 )
 from neurodyn.identify.stages import Fitting, best_structure, past_frames
-from neurodyn.identify.starts import Start, frames_before, start_of, started
+from neurodyn.identify.starts import Start, estimate_starts, frames_before, start_of
 from neurodyn.identify.structures import FitModel, structures
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
@@ -452,10 +455,11 @@ class _Identification:
         moving = self.settings.moving if self.settings.network.moving else None
         before = frames_before(self.context, self.history)
         windows = select_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
-        begun = started(
+        windows = windows.after(before)
+        begun = estimate_starts(
             fit.dynamics, windows, self.context, self.start, fit.noise, self.environments, history=self.history
         )
-        return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
+        return replace(begun, past=windows.past) if self.history else begun
 
     def _figures(
         self, fit: "_Fit", runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
@@ -617,14 +621,11 @@ class _Identification:
         hybrids = {"nominal": self.dynamics(), "identified": fit.dynamics}
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
-        return {
-            **{
-                name: hybrid_forecast(model, self.start, self.context, fit.noise, self.environments)
-                for name, model in hybrids.items()
-            },
-            **{name: model_forecast(model, self.environments) for name, model in self.beside.items()},
-            **baselines(self.problem.robot.spec),
-        }
+        forecasts = {name: self._forecast(model, fit.noise) for name, model in hybrids.items()}
+        return forecasts | {name: model_forecast(model, self.environments) for name, model in self.beside.items()}
+
+    def _forecast(self, model: HybridDynamics, noise: Noise) -> Forecast:
+        return hybrid_forecast(model, self.start, self.context, noise, self.environments)
 
     def _errors(self, fit: "_Fit") -> dict[str, Any]:
         """Return errors on held-out windows by model, the noise floor, and a description of the windows."""
@@ -633,17 +634,26 @@ class _Identification:
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
-        windows = select_windows(store, split, past + frames, most=self.settings.rollouts)
-        errors = forecast_errors(self._forecasts(fit), self.problem.robot.spec, windows, past, seconds)
+        whole = select_windows(store, split, past + frames, most=self.settings.rollouts)
+        windows, spec = whole.after(past), self.problem.robot.spec
+        errors = {
+            name: RolloutErrors(spec, forecast(windows), truth_of(windows))
+            for name, forecast in self._forecasts(fit).items()
+        }
+        nominal = errors["nominal"]
+        errors |= {"hold-last": nominal.persistence, "constant-velocity": nominal.constant_velocity}
+        by_model = {name: horizon_errors(one, seconds) for name, one in errors.items()}
+        perfect = self.hybrid or fit.dynamics
         floor = noise_floor(
-            self.hybrid or fit.dynamics, windows, past, fit.noise, self.environments, start=self.start,
-            context=self.context, seconds=seconds, seed=self.settings.seed,
+            self._forecast(perfect, fit.noise), perfect, whole, past, fit.noise, self.environments,
+            seed=self.settings.seed,
         )  # fmt: skip
         held_out = HeldOutWindows(
-            starts=errors.starts, moving_starts=errors.moving_starts, moving_above=errors.moving_above,
-            seconds=errors.seconds, split=split.name.lower(), start=self.start, context_frames=past,
+            starts=windows.count, moving_starts=int(is_moving(nominal.truth).sum()), moving_above=MOVING,
+            seconds=[float(mark) for mark in by_model["nominal"]], split=split.name.lower(), start=self.start,
+            context_frames=past,
         )  # fmt: skip
-        return {"errors": errors.by_model, "noise_floor": floor, "held_out": held_out}
+        return {"errors": by_model, "noise_floor": horizon_errors(floor, seconds), "held_out": held_out}
 
     def _past(self) -> int:
         """Return the number of frames before a held-out forecast: the most that any model uses."""
@@ -655,7 +665,7 @@ class _Identification:
         windows = select_windows(store, held_out_split(store), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
         row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
-        paths = {name: f(row, past) for name, f in self._forecasts(fit).items() if name in _SHOWN}
+        paths = {name: f(row.after(past)) for name, f in self._forecasts(fit).items() if name in _SHOWN}
         return Sample(
             dt=spec.dt,
             names=list(spec.q_names),

@@ -13,7 +13,6 @@ import torch
 from msgspec import UNSET
 from torch import Tensor
 
-from neurodyn.core.description.parameter import student_t
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
@@ -22,10 +21,10 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, blocks_of, select_windows
-from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory, present_state
-from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.rollouts import context_of
+from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors, judge
+from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.result import Rung, UnexplainedCoordinate
 from neurodyn.identify.settings import IdentificationSettings
@@ -35,60 +34,12 @@ FRAMES = 3
 """Frames of the roll-outs whose errors are reported as unexplained."""
 _POOR = 0.5
 """Error of the last rung, relative to the declared model's, above which the verdict is a warning."""
-_FEW = 3
-"""Number of blocks below which a spread is meaningless, and a rung must be better by `_CLEARLY` instead."""
-_CLEARLY = 0.05
-
-
-@dataclass(frozen=True)
-class HeldOutErrors:
-    """Errors of one model on held-out windows.
-
-    Attributes:
-        positions: Errors of positions at each horizon, shape [W, horizons, nv]; infinite where not finite.
-        seconds: The horizons [s].
-        windows: The windows.
-    """
-
-    positions: Tensor
-    seconds: tuple[float, ...]
-    windows: Windows
-
-    def groups(self, spec: StateSpec) -> dict[str, list[float]]:
-        """Return the mean error at each horizon: of the base's position and orientation, and of the joints.
-
-        Base errors are lengths of vectors [m, rad]; joint errors are means over joints [rad or m].
-        """
-        errors: dict[str, list[float]] = {}
-        first = 0
-        if spec.floating:
-            errors["base [m]"] = self.positions[..., :3].norm(dim=-1).mean(0).tolist()
-            errors["base [rad]"] = self.positions[..., 3:6].norm(dim=-1).mean(0).tolist()
-            first = 6
-        if self.positions.shape[-1] > first:
-            errors["joints [rad or m]"] = self.positions[..., first:].abs().mean((0, 2)).tolist()
-        return errors
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """Decision on a rung.
-
-    Attributes:
-        kept: Whether it is kept.
-        share: Its mean error, relative to that of the rung below.
-        reason: Why, in one line.
-    """
-
-    kept: bool
-    share: float
-    reason: str
 
 
 def held_out_windows(
     store: Store, split: int, past: int, seconds: Sequence[float], each: int
-) -> tuple[Windows, tuple[float, ...]]:
-    """Return windows of a split with `past` frames before them, and the horizons [s] that its episodes reach.
+) -> tuple[Windows, list[int]]:
+    """Return windows of a split with `past` frames before them, and the horizons [frames] that its episodes reach.
 
     `each` is the largest number of windows per episode.
     """
@@ -102,28 +53,36 @@ def held_out_windows(
             "valid: longer ones, or shorter horizons in the settings"
         )
     windows = select_windows(store, split, past + max(fitting), most=each * len(episodes))
-    return windows.after(past), tuple(dict.fromkeys(frame * dt for frame in fitting))
+    return windows.after(past), list(dict.fromkeys(fitting))
 
 
 @torch.no_grad()
-def held_out_errors(
-    dynamics: HybridDynamics, store: Store, windows: Windows, seconds: tuple[float, ...]
-) -> HeldOutErrors:
-    """Roll out a model along held-out windows from their states, with motors settled by the commands before."""
-    path = roll_along(dynamics, store, windows)
-    rows = [round(s / dynamics.spec.dt) for s in seconds]
-    errors = position_difference(dynamics.spec, path.q[:, rows], windows.q[:, rows])
-    return HeldOutErrors(torch.nan_to_num(errors, nan=1e3, posinf=1e3, neginf=-1e3), seconds, windows)
+def held_out_errors(dynamics: HybridDynamics, store: Store, windows: Windows) -> RolloutErrors:
+    """Roll out a model along held-out windows, with motors settled by the commands before."""
+    return RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, store, windows), truth_of(windows))
 
 
-@torch.no_grad()
-def roll_along(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajectory:
-    """Return roll-outs along windows."""
-    where = environments_of(store, dynamics).at(windows.ground)
-    context = context_of(windows)
-    if not dynamics.memory:
-        context = present_state(context)
+def settle_and_roll_out(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajectory:
+    """Return roll-outs along windows, after all commands of their past."""
+    context = context_of(windows, None if dynamics.memory else 0)
+    where = environments_of(store, dynamics).of(windows)
     return dynamics.simulate(context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where)
+
+
+def group_errors(errors: RolloutErrors, frames: Sequence[int]) -> dict[str, list[float | None]]:
+    """Return mean errors at horizons: of the base's position and orientation, and over joints; None without any.
+
+    Means are over the roll-outs that are finite.
+    """
+    columns, groups = errors.groups, {}
+    for name, chosen in (
+        ("base [m]", columns.base), ("base [rad]", columns.orientation),
+        ("joints [rad or m]", sorted((*columns.angles, *columns.slides))),
+    ):  # fmt: skip
+        if chosen:
+            finite = errors.errors[errors.finite][..., list(chosen)]
+            groups[name] = [float(finite[:, frame - 1].mean()) if len(finite) else None for frame in frames]
+    return groups
 
 
 def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
@@ -153,20 +112,24 @@ class Ladder:
             The rungs, and the horizons [s] of their errors.
         """
         store, spec, each = self.store, self.store.header.spec, self.settings.rollouts_each
-        windows, seconds = held_out_windows(store, Split.VALIDATION, self.past, self.settings.seconds, each)
+        windows, frames = held_out_windows(store, Split.VALIDATION, self.past, self.settings.seconds, each)
+        seconds = tuple(frame * spec.dt for frame in frames)
         tests = None
         if len(store.episodes(Split.TEST)):
             tests = held_out_windows(store, Split.TEST, self.past, seconds, each)
         entries: list[Rung] = []
-        best: HeldOutErrors | None = None
+        best: RolloutErrors | None = None
         for name, dynamics in tracked(rungs.items(), "held-out episodes"):
-            errors = held_out_errors(dynamics, store, windows, seconds)
-            test = {} if tests is None else held_out_errors(dynamics, store, *tests).groups(spec)
-            judgement = Judgement(True, 1.0, "as declared") if best is None else judge_rung(best, errors)
+            errors = held_out_errors(dynamics, store, windows)
+            test = {} if tests is None else group_errors(held_out_errors(dynamics, store, tests[0]), tests[1])
+            judgement = Judgement(True, 1.0, "as declared")
+            if best is not None:
+                judgement = judge(best, errors, frames, blocks_of(windows))
             entries.append(
                 Rung(
-                    name=name, kept=judgement.kept, reason=judgement.reason, errors=errors.groups(spec), test=test,
-                    share=UNSET if best is None else judgement.share,
+                    name=name, kept=judgement.kept, reason=judgement.reason, errors=group_errors(errors, frames),
+                    test=test, share=UNSET if best is None else judgement.share,
+                    finite_fraction=errors.finite_fraction,
                 )
             )  # fmt: skip
             best = errors if judgement.kept else best
@@ -177,8 +140,7 @@ class Ladder:
         """Return the errors of roll-outs of a few frames by coordinate, the least explained first."""
         spec, each = self.store.header.spec, 4 * self.settings.rollouts_each
         windows, _ = held_out_windows(self.store, Split.VALIDATION, self.past, (FRAMES * spec.dt,), each)
-        path = roll_along(dynamics, self.store, windows)
-        errors = position_difference(spec, path.q[:, -1], windows.q[:, -1])
+        errors = held_out_errors(dynamics, self.store, windows).tangents[:, -1]
         return unexplained_coordinates(spec, windows, errors, _touching(dynamics, self.store, windows), noise)
 
 
@@ -189,36 +151,13 @@ def verdict_of(rungs: Sequence[Rung], chosen: str) -> Verdict:
             "warning", "nothing that was tried is better than the declaration on held-out episodes",
             "log motion that the policy will need (the page proposes one), or declare what differs",
         )  # fmt: skip
-    share = math.prod(rung.share for rung in rungs if rung.kept and rung.share is not UNSET)
+    share = math.prod(rung.share for rung in rungs if rung.kept and isinstance(rung.share, float))
     if share > _POOR:
         return Verdict(
             "warning", f"held-out errors are still {share:.2f} of the declaration's",
             "see what is unexplained: a part that the declaration does not have may be missing",
         )  # fmt: skip
     return Verdict()
-
-
-def judge_rung(below: HeldOutErrors, above: HeldOutErrors) -> Judgement:
-    """Return whether a rung beats the one below by more than the spread over independent stretches of the log."""
-    scale = below.positions.abs().mean(0).clamp_min(1e-9)
-    blocks = blocks_of(below.windows)
-    counts = torch.bincount(blocks.of_window, minlength=blocks.count).clamp_min(1)
-
-    def score(errors: HeldOutErrors) -> Tensor:
-        by_window = (errors.positions.abs() / scale).mean((1, 2))[:, None]
-        return blocks.sums(by_window)[:, 0] / counts
-
-    before, after = score(below), score(above)
-    gain, share = before - after, float(after.mean() / before.mean())
-    if blocks.count < _FEW:
-        kept = share < 1.0 - _CLEARLY
-        return Judgement(kept, share, f"{share:.2f} of the error, in {blocks.text}: too few to tell a spread")
-    needed = student_t(blocks.count - 1) * float(gain.std() / blocks.count**0.5)
-    kept = float(gain.mean()) > needed
-    verb = "better" if kept else "not better"
-    return Judgement(
-        kept, share, f"{share:.2f} of the error, {verb} beyond the spread over {blocks.text} (± {needed:.2f})"
-    )
 
 
 _LEAST = 0.3

@@ -11,9 +11,8 @@ from neurodyn.core.progress import present_work
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
-from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.ladder import environments_of, roll_along
+from neurodyn.identify.ladder import environments_of, held_out_errors
 from neurodyn.identify.quantities import effort
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.structures import FitModel
@@ -93,10 +92,8 @@ def with_networks(
     return dynamics
 
 
-@torch.no_grad()
 def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
     """Return the median error of each position and velocity, shape [2 nv]."""
-    path = roll_along(dynamics, store, windows)
-    q = position_difference(dynamics.spec, path.q[:, 1:], windows.q[:, 1:])
-    errors = torch.cat([q, path.qd[:, 1:] - windows.qd[:, 1:]], -1).abs().flatten(0, 1)
-    return errors.median(0).values.clamp_min(1e-6)
+    errors = held_out_errors(dynamics, store, windows)
+    sizes = torch.cat([errors.tangents, errors.velocities], -1).abs().flatten(0, 1)
+    return sizes.median(0).values.clamp_min(1e-6)

@@ -123,17 +123,20 @@ class Rung(Record, frozen=True):
         name: "declared", "identified" or "networks".
         kept: Whether it is better than the last kept rung.
         reason: Why.
-        share: Its error, relative to that of the last kept rung; UNSET for the declared one.
-        errors: Mean errors by group ("joints [rad or m]") at each horizon.
+        share: Its error, relative to that of the last kept rung; UNSET for the declared one, None without finite
+            roll-outs.
+        errors: Mean errors by group ("joints [rad or m]") at each horizon, over finite roll-outs; None without any.
         test: The same on the test episodes, which no choice depends on; empty if there are none.
+        finite_fraction: Share of the roll-outs that are finite.
     """
 
     name: str
     kept: bool
     reason: str = msgspec.field(name="words")
-    errors: dict[str, list[float]]
-    test: dict[str, list[float]] = msgspec.field(default_factory=dict)
-    share: float | UnsetType = UNSET
+    errors: dict[str, list[float | None]]
+    test: dict[str, list[float | None]] = msgspec.field(default_factory=dict)
+    share: float | UnsetType | None = UNSET
+    finite_fraction: float = 1.0
 
 
 class UnexplainedCoordinate(Record, frozen=True):

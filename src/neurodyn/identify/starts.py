@@ -52,21 +52,15 @@ def frames_before(context: int, history: int) -> int:
 
 
 @torch.no_grad()
-def started(
-    dynamics: HybridDynamics,
-    windows: Windows,
-    context: int,
-    start: Start,
-    noise: Noise,
-    environments: RecordedEnvironments | None = None,
-    *,
-    history: int = 0,
-) -> Windows:
-    """Return windows without their past, with the initial states from which forecasts start.
+def estimate_starts(
+    dynamics: HybridDynamics, windows: Windows, context: int, start: Start, noise: Noise,
+    environments: RecordedEnvironments | None = None, *, history: int = 0,
+) -> Windows:  # fmt: skip
+    """Return windows with the initial states from which forecasts start, and with the past that memories need.
 
     Args:
         dynamics: Model whose roll-outs are fitted to the past.
-        windows: Windows of `frames_before(context, history)` past frames and the frames to forecast.
+        windows: Windows with at least `frames_before(context, history)` past frames.
         context: Past frames to which an initial state is fitted.
         start: "logged" keeps the logged states; "past" estimates them.
         noise: Sensor noise.
@@ -74,10 +68,15 @@ def started(
         history: Past frames that initialise memories of drives and networks.
     """
     before = frames_before(context, history)
-    future = windows.after(before) if dynamics.memory else windows.cut(before)
-    if start == "logged" or context == 0:
+    past = windows.past
+    if past is not None:
+        past = past.cut(past.frames - before) if before else None
+    future = replace(windows, past=past if dynamics.memory else None)
+    if start == "logged" or context == 0 or past is None:
         return future
-    past = windows.after(before - context).until(context) if dynamics.memory else windows.cut(before - context, before)
+    past = past.after(before - context)
+    if not dynamics.memory:
+        past = replace(past, past=None)
     velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
     qd = past.qd.clone()
     qd[:, 0] = velocity
@@ -137,11 +136,10 @@ class FromPast(nn.Module):
             frames = context.torque.shape[1]
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
             ground = None if environment is None or environment.ground is None else environment.ground.pose
-            pose = None if ground is None else ground.double()
-            past = Windows(q, qd, control, ground=pose)
-            environments = None if environment is None else RecordedEnvironments.like(environment)
-            begin = started(
-                self.dynamics, past, min(self.context, frames), "past", self.noise, environments, history=frames
+            past = Windows(q, qd, control, ground=None if ground is None else ground.double()).after(frames)
+            where = None if environment is None else RecordedEnvironments.like(environment)
+            begin = estimate_starts(
+                self.dynamics, past, min(self.context, frames), "past", self.noise, where, history=frames
             )
             context = context_of(begin)
         return self.dynamics.rollout(context, controls, environment)
