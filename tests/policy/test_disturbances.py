@@ -217,7 +217,7 @@ def test_each_world_has_a_piece_of_a_ground():
     for _ in range(20):
         seen = world.step(torch.zeros(4, 8))[0]["policy"]
     assert seen.isfinite().all()
-    assert world.parameters.names == ("root.mass",)
+    assert world.robots.parameters.names == ("root.mass",)
     flat = open_randomisation([], declared_hybrid("ant"), task)
     assert flat.surroundings(task, 4, 0) is None
     with pytest.raises(InputError, match=r"rough, steps are several grounds; valid: one"):

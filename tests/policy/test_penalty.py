@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lambda by the model's own criterion: it rises while a policy is less certain than the log, and needs both."""
 
-import json
 import math
 import shutil
 
 import msgspec
-import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("rsl_rl")
 
-from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.starts import SampledStarts
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, Split, StoreHeader
-from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.artifact import policy_config, read_weights
 from neurodyn.policy.learner import CRITIC_UPDATES
@@ -27,7 +22,7 @@ from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_unce
 from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.training import train as train_policy
-from tests.policy.worlds import SPEC, Hold, Mass
+from tests.policy.worlds import SPEC, Here, Hold, Mass, log
 
 
 def model() -> WorldModel:
@@ -42,20 +37,8 @@ def model() -> WorldModel:
     return made
 
 
-def log() -> Store:
-    rows = 0.1 * np.random.default_rng(0).normal(size=(4 * 11, 3))
-    table = np.zeros(4, EPISODE)
-    table["start"], table["length"] = 11 * np.arange(4), 10
-    table["group"] = table["run"] = table["world"] = -1
-    table["split"][3] = Split.VALIDATION
-    return Store(StoreHeader(spec=SPEC, source="log"), rows.astype(np.float32), table)
-
-
-class Here(ResolvedDynamics):
-    """A model of a log whose episodes start where the task says."""
-
-    def starts(self, task, seed):
-        return SampledStarts(task, seed)
+def the_log():
+    return log(4, slice(3, 4))
 
 
 def test_lambda_rises_and_falls_with_the_uncertainty_and_stays_within_bounds():
@@ -72,7 +55,7 @@ def test_lambda_rises_and_falls_with_the_uncertainty_and_stays_within_bounds():
 
 
 def test_the_reference_is_the_uncertainty_one_frame_ahead_of_held_out_episodes():
-    dynamics, store = model(), log()
+    dynamics, store = model(), the_log()
     q, qd, control = (torch.from_numpy(x.copy()) for x in store.episode(3))
     state = State(q[:-1], qd[:-1])
     _, step = dynamics.step(dynamics.begin(state), state, Control(torque=control))
@@ -95,10 +78,10 @@ SETTINGS = PolicySettings(
 
 
 def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
-    where = Here("model", model(), log())
+    where = Here("model", model(), the_log())
     train_policy(Hold(), where, tmp_path / "policy", SETTINGS)
-    found = [json.loads(line) for line in (tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()][:3]
-    reference = held_out_uncertainty(model(), log())
+    found = read_metrics(tmp_path / "policy")[:3]
+    reference = held_out_uncertainty(model(), the_log())
     value = 1.0
     for line in found:
         assert line["uncertainty_log"] == pytest.approx(reference)
@@ -107,7 +90,7 @@ def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
     assert value != 1.0
     longer = msgspec.structs.replace(SETTINGS, iterations=4)
     train_policy(Hold(), where, tmp_path / "policy", longer, resume=True)
-    last = json.loads((tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()[-2])
+    last = read_metrics(tmp_path / "policy")[-2]
     value = min(value * math.exp(min(last["uncertainty"] / reference - 1.0, 1.0)), 100.0)
     assert last["penalty"] == pytest.approx(value)
 
@@ -120,10 +103,10 @@ def test_of_a_centred_penalty_the_logs_uncertainty_costs_nothing(tmp_path, monke
     paid = []
     for centred in (False, True):
         settings, out = msgspec.structs.replace(fixed, centre_penalty=centred), tmp_path / str(centred)
-        train_policy(Hold(), Here("model", model(), log()), out, settings)
-        found = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+        train_policy(Hold(), Here("model", model(), the_log()), out, settings)
+        found = read_metrics(out)[0]
         paid.append(found["return_training"] - found["penalised_training"])
-    assert paid[0] - paid[1] == pytest.approx(2.0 * held_out_uncertainty(model(), log()) * Hold.frames, rel=1e-3)
+    assert paid[0] - paid[1] == pytest.approx(2.0 * held_out_uncertainty(model(), the_log()) * Hold.frames, rel=1e-3)
     with pytest.raises(InputError, match=r"centre_penalty: .* on a log; valid: a model with one"):
         train_policy(Hold(), Here("model", model()), tmp_path / "none", settings)
 
@@ -170,6 +153,6 @@ def test_policies_of_which_the_model_is_certain_are_kept_and_averaged(tmp_path, 
     network = policy_config(Hold(), settings.network).build()
     network.load_state_dict(read_weights(first))
     monkeypatch.setattr("neurodyn.policy.learner.load_policy", lambda _: (None, network))
-    train_policy(Hold(), Here("model", model(), log()), out, settings, initial=first)
+    train_policy(Hold(), Here("model", model(), the_log()), out, settings, initial=first)
     for name, value in read_weights(out).items():
         torch.testing.assert_close(value, (seen[-3][name] + seen[-1][name]) / 2)

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """SHAC learns, goes on bitwise where it was stopped, and shares its policies with PPO."""
 
-import json
-
 import msgspec
 import pytest
 import torch
 
-from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.artifact import load_critic, load_policy, policy_config
@@ -22,8 +20,8 @@ from neurodyn.policy.settings import NetworkSettings, ShacSettings, load_setting
 from neurodyn.policy.shac import ShacLearner
 from neurodyn.policy.training import train as train_policy
 from tests.learn.callbacks import StopAt, Stopped
-from tests.policy.test_train import TINY as PPO
-from tests.policy.worlds import Hold, Mass
+from tests.policy.worlds import TINY as PPO
+from tests.policy.worlds import Hold, Mass, here
 
 TINY = ShacSettings(
     worlds=8, horizon=6, iterations=8, evaluations=2, evaluation_worlds=8, critic_minibatches=2, critic_epochs=2,
@@ -38,26 +36,13 @@ class Smooth(Mass):
     differentiable = True
 
 
-class _Here(ResolvedDynamics):
-    def starts(self, task, seed):
-        return SampledStarts(task, seed)
-
-
-def here(dynamics=Smooth):
-    return _Here("mass", dynamics())
-
-
-def lines(out):
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.trains
 def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
     class Long(Hold):
         frames = 30
 
     settings = msgspec.structs.replace(TINY, worlds=16, horizon=16, rate=1e-2, gamma=0.95, critic_epochs=4)
-    learner = ShacLearner(PolicyTrainingJob(Long(), here(), tmp_path, settings))
+    learner = ShacLearner(PolicyTrainingJob(Long(), here(Smooth), tmp_path, settings))
     before = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
     TrainingLoop(learner, TrainingBudget(60)).run()
     after = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
@@ -68,23 +53,23 @@ def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
 @pytest.mark.parametrize("settings", [TINY, LASTING], ids=["white noise", "lasting noise"])
 def test_a_stopped_training_goes_on_bitwise(tmp_path, settings):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train_policy(Hold(), here(), whole, settings)
+    train_policy(Hold(), here(Smooth), whole, settings)
     with pytest.raises(Stopped):
-        train_policy(Hold(), here(), parts, settings, callbacks=[StopAt(3, save=True)])
-    train_policy(Hold(), here(), parts, settings, resume=True)
+        train_policy(Hold(), here(Smooth), parts, settings, callbacks=[StopAt(3, save=True)])
+    train_policy(Hold(), here(Smooth), parts, settings, resume=True)
     ours, theirs = (artifacts.read_tensors(folder / "policy.safetensors") for folder in (whole, parts))
     assert all(torch.equal(ours[key], theirs[key]) for key in ours)
     for key in ("learner", "target", "worlds"):
         first, second = (artifacts.read_tree(folder / "state", "training")[key] for folder in (whole, parts))
         assert str(first) == str(second)
-    mine, other = ([line.get("loss") for line in lines(folder)] for folder in (whole, parts))
+    mine, other = ([line.get("loss") for line in read_metrics(folder)] for folder in (whole, parts))
     assert mine == other
 
 
 def test_what_is_written(tmp_path):
     out = tmp_path / "policy"
-    end = train_policy(Hold(), here(), out, TINY, reference=here())
-    found = lines(out)
+    end = train_policy(Hold(), here(Smooth), out, TINY, reference=here(Smooth))
+    found = read_metrics(out)
     assert end.step == 8
     assert found[-1]["frames"] == sum(8 * line["horizon"] for line in found[:-1])
     assert {"1", "2", "4"} <= found[0]["gradients"].keys()
@@ -100,22 +85,22 @@ def test_dynamics_without_gradients_are_refused(tmp_path):
 
 
 def test_another_algorithm_does_not_resume(tmp_path):
-    train_policy(Hold(), here(), tmp_path, TINY)
+    train_policy(Hold(), here(Smooth), tmp_path, TINY)
     with pytest.raises(InputError, match=r"config\.yaml.*shac"):
-        train_policy(Hold(), here(), tmp_path, PPO, resume=True)
+        train_policy(Hold(), here(Smooth), tmp_path, PPO, resume=True)
 
 
 class TestWarmStart:
     def test_ppo_from_shac(self, tmp_path):
         first = tmp_path / "first"
-        train_policy(Hold(), here(), first, TINY)
-        learner = PpoLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", PPO, initial=first))
+        train_policy(Hold(), here(Smooth), first, TINY)
+        learner = PpoLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", PPO, initial=first))
         learner.begin(TrainState())
         self.same(learner, first)
         assert learner.step(0.0, TrainState()).rate <= 4 * LEAST_RATE
         other = PpoLearner(
             PolicyTrainingJob(
-                Hold(), here(), tmp_path / "third", msgspec.structs.replace(PPO, gamma=0.9), initial=first
+                Hold(), here(Smooth), tmp_path / "third", msgspec.structs.replace(PPO, gamma=0.9), initial=first
             )
         )
         other.begin(TrainState())
@@ -123,8 +108,8 @@ class TestWarmStart:
 
     def test_shac_from_ppo(self, tmp_path):
         first = tmp_path / "first"
-        train_policy(Hold(), here(), first, PPO)
-        learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", TINY, initial=first))
+        train_policy(Hold(), here(Smooth), first, PPO)
+        learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", TINY, initial=first))
         learner.begin(TrainState())
         self.same(learner, first)
         seen = torch.randn(5, 3)
@@ -132,9 +117,9 @@ class TestWarmStart:
 
     def test_a_critic_of_another_discount_is_not_taken_over(self, tmp_path):
         first = tmp_path / "first"
-        train_policy(Hold(), here(), first, PPO)
+        train_policy(Hold(), here(Smooth), first, PPO)
         other = msgspec.structs.replace(TINY, gamma=0.9)
-        learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", other, initial=first))
+        learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", other, initial=first))
         fresh = learner.critic.mlp[0].weight.clone()
         learner.begin(TrainState())
         self.same(learner, first)
@@ -153,7 +138,7 @@ class TestWarmStart:
     def test_a_policy_without_its_critic_waits_for_one(self, tmp_path, monkeypatch):
         network = policy_config(Hold(), TINY.network).build()
         monkeypatch.setattr("neurodyn.policy.learner.load_policy", lambda _: (None, network))
-        learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", TINY, initial=tmp_path))
+        learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", TINY, initial=tmp_path))
         learner.begin(TrainState())
         before = {name: value.clone() for name, value in learner.actor.mlp.state_dict().items()}
         critic = learner.critic.mlp[0].weight.clone()
@@ -165,19 +150,21 @@ class TestWarmStart:
 
 
 def test_its_critic_is_one_that_planners_take(tmp_path, monkeypatch):
-    train_policy(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, reward_scale=0.5))
+    train_policy(Hold(), here(Smooth), tmp_path, msgspec.structs.replace(TINY, reward_scale=0.5))
     monkeypatch.setattr("neurodyn.policy.artifact.load", lambda _: Hold())
     config, policy = load_policy(tmp_path)
     assert policy(torch.zeros(2, len(config.observations))).shape == (2, 1)
     saved = artifacts.read_tree(tmp_path / "state", "training")["learner"]["critic_state_dict"]
-    learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", TINY))
+    learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", TINY))
     learner.critic.load_state_dict(saved)
     seen = torch.randn(4, 3)
     torch.testing.assert_close(load_critic(str(tmp_path), Hold())(seen), 2.0 * learner.critic({"policy": seen})[:, 0])
 
 
 def test_the_mean_of_the_policies_is_played(tmp_path):
-    learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, average=0.75)))
+    learner = ShacLearner(
+        PolicyTrainingJob(Hold(), here(Smooth), tmp_path, msgspec.structs.replace(TINY, average=0.75))
+    )
     learner.begin(TrainState())
     expected = learner.network.layers[0].weight.clone()
     for _ in range(3):
@@ -192,7 +179,7 @@ def test_entropy_keeps_noise(tmp_path):
     for entropy in (0.0, 10.0):
         torch.manual_seed(0)
         learner = ShacLearner(
-            PolicyTrainingJob(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, entropy=entropy))
+            PolicyTrainingJob(Hold(), here(Smooth), tmp_path, msgspec.structs.replace(TINY, entropy=entropy))
         )
         learner.begin(TrainState())
         for _ in range(4):
@@ -205,7 +192,7 @@ def test_noise_lasts_as_long_as_asked_and_is_as_strong(tmp_path):
     torch.manual_seed(0)
     for correlation in (0.0, 0.7):
         learner = ShacLearner(
-            PolicyTrainingJob(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, correlation=correlation))
+            PolicyTrainingJob(Hold(), here(Smooth), tmp_path, msgspec.structs.replace(TINY, correlation=correlation))
         )
         seen = torch.zeros(500, len(Hold().observations))
         with torch.no_grad():

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether an imagined return is supported: by a judge that the policy never trains in, and by the log."""
 
-import json
-
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -12,17 +11,23 @@ pytest.importorskip("rsl_rl")
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core import artifacts
 from neurodyn.core.errors import Notice
-from neurodyn.data.header import EPISODE, Split, StoreHeader
-from neurodyn.data.store import Store
+from neurodyn.data.header import Split
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import State, Step
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.artifact import read_weights
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, return_loss_share, support_in
+from neurodyn.policy.support import (
+    FrameSample,
+    LogDensity,
+    PolicySupport,
+    return_loss_share,
+    share_out_of_range,
+    support_in,
+)
 from neurodyn.policy.training import train as train_policy
-from tests.policy.worlds import SPEC, Fixed, Hold, Mass
+from tests.policy.worlds import Fixed, Hold, Mass, log
 
 
 class Windy(Mass):
@@ -53,13 +58,8 @@ class Read(Mass):
         return torch.cat([state.q, state.qd, control.torque], -1)
 
 
-def log(episodes: int = 40, spread: float = 0.1) -> Store:
-    rows = spread * np.random.default_rng(0).normal(size=(episodes * 11, 3))
-    table = np.zeros(episodes, EPISODE)
-    table["start"], table["length"] = 11 * np.arange(episodes), 10
-    table["group"] = table["run"] = table["world"] = -1
-    table["split"][::4] = Split.VALIDATION
-    return Store(StoreHeader(spec=SPEC, source="log"), rows.astype(np.float32), table)
+def the_log():
+    return log(40, slice(0, None, 4))
 
 
 def test_what_is_lost_is_a_share_of_the_return_or_of_what_was_gained():
@@ -99,23 +99,23 @@ def test_figures_are_said_in_one_line_and_read_again():
 
 
 def test_frames_of_the_log_are_inside_and_others_are_not():
-    density = LogDensity.of(Read(), log())
+    density = LogDensity.of(Read(), the_log())
     assert density is not None
     held = torch.from_numpy(np.concatenate([np.concatenate([q[:-1], qd[:-1], u], -1)
-                                            for q, qd, u in map(log().episode, range(0, 40, 4))]))  # fmt: skip
+                                            for q, qd, u in map(the_log().episode, range(0, 40, 4))]))  # fmt: skip
     assert density.outside(held) == pytest.approx(0.05, abs=0.04)
     assert density.outside(held + 5.0) == 1.0
     assert density.outside(torch.full((3, 3), torch.nan)) == 1.0
-    assert LogDensity.of(Mass(), log()) is None  # reads nothing
-    none = log()
+    assert LogDensity.of(Mass(), the_log()) is None  # reads nothing
+    none = the_log()
     none.table["split"] = Split.TRAIN
     assert LogDensity.of(Read(), none) is None
 
 
 def test_a_range_is_left_by_any_velocity():
-    known = LogRange(TrainingRange(qd=((-1.0, 1.0), (-2.0, 2.0))))
+    known = TrainingRange(qd=((-1.0, 1.0), (-2.0, 2.0)))
     qd = torch.tensor([[0.0, 0.0], [1.5, 0.0], [0.0, -1.9], [0.0, torch.nan]])
-    assert known.outside(State(torch.zeros(4, 2), qd)) == 0.5
+    assert share_out_of_range(State(torch.zeros(4, 2), qd), known) == 0.5
 
 
 def test_a_play_is_sampled_as_the_network_reads_it():
@@ -135,7 +135,7 @@ SETTINGS = PolicySettings(
 
 
 def trained(folder, dynamics, **settings):
-    changed = PolicySettings(**{**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings})
+    changed = msgspec.structs.replace(SETTINGS, **settings)
     return train_policy(Hold(), ResolvedDynamics("model", dynamics), folder, changed)
 
 
@@ -176,7 +176,7 @@ def test_a_judge_that_agrees_lets_it_go_on(tmp_path):
     end = trained(tmp_path / "policy", Agreed(), stop_when_exploiting=True)
     assert end.step == 6
     assert "supported" not in end.verdict
-    assert json.loads((tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()[-2])["exploits"] is False
+    assert read_metrics(tmp_path / "policy")[-2]["exploits"] is False
 
 
 def test_nothing_is_held_out_where_that_is_not_wanted(tmp_path):

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task and dynamics that are small enough to be checked by hand: a mass on a line, pushed by a force."""
+"""A mass on a line, pushed by a force: a task, dynamics, starts, a log and settings small enough to check by hand."""
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.control.starts import Starts
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import SampledStarts, Starts
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.tasks import Memory, ObservationTerm, Task
 
@@ -105,3 +110,31 @@ class Fixed(Starts):
         rows = [self.places[(self.at + i) % len(self.places)] for i in range(count)]
         self.at += count
         return State(torch.tensor(rows)[:, None], torch.zeros(count, 1))
+
+
+class Here(ResolvedDynamics):
+    """Dynamics in which episodes start where the task says."""
+
+    def starts(self, task, seed):
+        return SampledStarts(task, seed)
+
+
+def here(dynamics=Mass):
+    return Here("mass", dynamics())
+
+
+def log(episodes: int, held_out: slice, spread: float = 0.1) -> Store:
+    """Return a log of the mass with episodes of ten frames of random numbers, some of them held out."""
+    rows = spread * np.random.default_rng(0).normal(size=(episodes * 11, 3))
+    table = np.zeros(episodes, EPISODE)
+    table["start"], table["length"] = 11 * np.arange(episodes), 10
+    table["group"] = table["run"] = table["world"] = -1
+    table["split"][held_out] = Split.VALIDATION
+    return Store(StoreHeader(spec=SPEC, source="log"), rows.astype(np.float32), table)
+
+
+TINY = PolicySettings(
+    worlds=16, horizon=8, iterations=4, evaluations=2, evaluation_worlds=8, minibatches=2, epochs=2,
+    network=NetworkSettings(hidden=(8,)), rate=5e-3,
+)  # fmt: skip
+"""Settings of a training of a second."""

@@ -28,7 +28,7 @@ from neurodyn.sim.mujoco.build import build_model
 from neurodyn.sim.simulators import articulation
 from neurodyn.tasks import Memory, load
 from neurodyn.tasks.velocity import Velocity
-from tests.policy.test_train import TINY
+from tests.policy.worlds import TINY
 
 BRIEF = msgspec.structs.replace(TINY, iterations=1, evaluations=0)
 

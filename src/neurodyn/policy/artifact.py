@@ -117,11 +117,6 @@ class PolicyNetwork(nn.Module):
                 getattr(self, part).load_state_dict(part_state)
 
     @torch.no_grad()
-    def load_mean(self, first: Mapping[str, Tensor], second: Mapping[str, Tensor], share: float) -> None:
-        """Load the weighted mean of two policies' weights; `share` is the weight of the second."""
-        self.load_state_dict({name: torch.lerp(value, second[name].to(value), share) for name, value in first.items()})
-
-    @torch.no_grad()
     def store_rsl_rl(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
         """Copy the policy into the state of rsl_rl's MLPModel: the inverse of `load_rsl_rl`."""
         if "obs_normalizer._mean" in actor:
@@ -405,10 +400,6 @@ class Behaviour:
     act: Callable[[Tensor], Tensor] | None = None
     quiet: bool = False
     swings: bool = False
-
-    def start_acting(self) -> Callable[[Tensor], Tensor] | None:
-        """Return `act` for a batch of worlds that start an episode."""
-        return None if self.act is None else acting(self.act)
 
 
 class Excitation:

@@ -6,9 +6,6 @@ distillation. With an encoder in the teacher, the student may instead learn the 
 teacher's other layers: rapid motor adaptation (RMA, Kumar et al., arXiv 2107.04034).
 """
 
-import contextlib
-import io
-import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,14 +26,7 @@ from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.learner import (
-    EncodedModel,
-    LossKeeper,
-    PolicyLearner,
-    hidden_states_of,
-    restore_hidden,
-    several_ranks,
-)
+from neurodyn.policy.learner import EncodedModel, OurRanks, RunnerLearner
 from neurodyn.policy.requests import DistillPolicyRequest, PolicyTrainingJob
 from neurodyn.policy.settings import DistillationSettings, NetworkSettings, load_settings, with_flags
 
@@ -78,14 +68,11 @@ class _TaughtWorlds(PolicyEnvironment):
         return self._with_frame(seen), reward, done, extras
 
 
-class _TeachingRunner(DistillationRunner):
-    """rsl_rl's runner with the ranks of `learn.devices`."""
-
-    def _configure_multi_gpu(self) -> None:
-        several_ranks(self)
+class _TeachingRunner(OurRanks, DistillationRunner):
+    """rsl_rl's runner with our ranks."""
 
 
-class DistillationLearner(PolicyLearner):
+class DistillationLearner(RunnerLearner):
     """Training of a student; a step is one update."""
 
     environment = _TaughtWorlds
@@ -108,13 +95,7 @@ class DistillationLearner(PolicyLearner):
                 f"{job.initial}: sees {', '.join(config.privileged)}; valid: the --randomise of its training"
             )
         self._config = msgspec.structs.replace(self._config, adapts=settings.adapt)
-        with contextlib.redirect_stdout(io.StringIO()):  # rsl_rl prints its networks
-            self.runner = _TeachingRunner(
-                self._world, self._configuration(config.network, drawn=bool(config.privileged)), None,
-                str(self._world.device),
-            )  # fmt: skip
-        self._losses = LossKeeper()
-        self.runner.logger = cast(Any, self._losses)
+        self.start_runner(_TeachingRunner, self._configuration(config.network, drawn=bool(config.privileged)))
         alg = self.runner.alg
         teacher.store_rsl_rl(alg.teacher.state_dict(), float(getattr(alg.teacher.obs_normalizer, "eps", 0.0)))
         alg.teacher.requires_grad_(False).eval()
@@ -165,38 +146,23 @@ class DistillationLearner(PolicyLearner):
         cast(Tensor, student.obs_normalizer.count).fill_(KNOWN)
         cast(Any, student.obs_normalizer).until = 1
 
-    @property
-    def actor(self) -> MLPModel:
-        """Network of the student."""
-        return self.runner.alg.get_policy()
-
     def step(self, done: float, train_state: TrainState) -> OptimiserStep:
         """Roll out the student, and fit it to the teacher's labels."""
         self.runner.learn(1, init_at_random_ep_len=train_state.step == 0)
         self.losses = self._losses.losses
         self.save_periodically(train_state)
-        finite = all(math.isfinite(value) for value in self.losses.values())
-        return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
+        return self.outcome()
 
     def state(self) -> dict[str, Any]:
         """Return the state of student, optimiser, worlds (on a CPU) and torch's random generator."""
         learner = {**self.runner.alg.save(), "actor_state_dict": self.actor.state_dict()}
-        rank_state = {
-            "random": torch.get_rng_state(),
-            "worlds": self._world.checkpoint(),
-            "hidden": hidden_states_of(self.actor),
-        }
-        return {"learner": learner, **self.of_ranks(rank_state)}
+        return {"learner": learner, **self.worlds_and_memory()}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Resume from `state`; on a GPU, episodes start anew."""
         self.runner.alg.load(saved["learner"], {"student": True, "optimizer": True}, True)
-        rank_state = self.of_this_rank(saved)
-        if rank_state["worlds"] is not None:
-            self._world.load(rank_state["worlds"])
-        restore_hidden(self.actor, rank_state["hidden"])
+        self.restore_worlds(saved)
         self.runner.alg.last_hidden_states = (self.actor.get_hidden_state(), None)
-        torch.set_rng_state(rank_state["random"].cpu())
 
 
 def _require_teacher(network: NetworkSettings, source: str, *, adapt: bool) -> None:

@@ -32,7 +32,7 @@ from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.batch import Environment, State, Step, WorldParameters, device_generator, present_state
+from neurodyn.dynamics.batch import Environment, State, Step, device_generator, present_state
 from neurodyn.dynamics.capture import (
     CapturedStep,
     CaptureError,
@@ -82,16 +82,6 @@ class EnvironmentFrame:
 
 
 @dataclass(frozen=True)
-class _PendingReward:
-    """Inputs of a frame's reward, kept for `judge_later`; `uncertain` has shape [worlds]."""
-
-    now: Quantities
-    memory: Memory
-    action: Tensor
-    uncertain: Tensor | None
-
-
-@dataclass(frozen=True)
 class TrackedFrame:
     """A frame with gradients, before its reward is computed (`PolicyEnvironment.settle`).
 
@@ -101,7 +91,10 @@ class TrackedFrame:
         end: Failures of the frame.
         done: Whether episodes ended, shape [worlds].
         over: Whether any episode ended.
-        due: Inputs of the reward.
+        now: Quantities before resets.
+        memory: Task memory at the start of the frame.
+        action: Actions, shape [worlds, actions].
+        uncertain: Epistemic uncertainty, shape [worlds]; None without a penalty.
     """
 
     observation: Tensor
@@ -109,7 +102,10 @@ class TrackedFrame:
     end: Ending
     done: Tensor
     over: bool
-    due: _PendingReward
+    now: Quantities
+    memory: Memory
+    action: Tensor
+    uncertain: Tensor | None
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
@@ -127,6 +123,7 @@ class PolicyEnvironment(VecEnv):
         dynamics: The dynamics that advance the worlds.
         environment: Ground and obstacles; None for dynamics limited to the surroundings of their logs.
         episodes: Ended episodes already read from the device but not yet collected.
+        robots: Randomised robots of the current episodes.
     """
 
     def __init__(
@@ -192,8 +189,8 @@ class PolicyEnvironment(VecEnv):
         self.disturbances = Disturbances(
             disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
         )
-        self._robots = DrawnRobots(draws, self.disturbances, worlds, torch.device(dynamics.device), seed)
-        self._frames = TaskFrames(task, dynamics, environment, self._robots.parameters)
+        self.robots = DrawnRobots(draws, self.disturbances, worlds, torch.device(dynamics.device), seed)
+        self._frames = TaskFrames(task, dynamics, environment, self.robots.parameters)
         self.environment, self._penalised = self._frames.environment, penalty > 0
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
@@ -212,7 +209,7 @@ class PolicyEnvironment(VecEnv):
         self._disturbed: DisturbedState | None = None
         if self.disturbances:
             self._disturbed = self.disturbances.begin(
-                task.observe(now, memory), memory.action, self._robots.disturbed, self._generator
+                task.observe(now, memory), memory.action, self.robots.disturbed, self._generator
             )
         still = torch.zeros(worlds, self.num_actions, device=self.device)
         first = task.reward(_with_contacts(now, worlds), memory, still)
@@ -227,16 +224,6 @@ class PolicyEnvironment(VecEnv):
         self._counted = [0.0] * len(self._terms)  # `earned` at the last `collect`
         self._ended: list[_Ended] = []
         self.episodes = Episodes()
-
-    @property
-    def parameters(self) -> WorldParameters | None:
-        """Randomised quantities of the current episodes; None if all worlds have the same robot."""
-        return self._robots.parameters
-
-    @property
-    def robots(self) -> DrawnRobots:
-        """Randomised robots of the current episodes."""
-        return self._robots
 
     @property
     def state(self) -> State:
@@ -268,7 +255,7 @@ class PolicyEnvironment(VecEnv):
             "commands": self._generator.get_state(),
             "renewal": self._world_reset.state(),
             "starts": self._starts.state(),
-            **self._robots.checkpoint(),
+            **self.robots.checkpoint(),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -280,7 +267,7 @@ class PolicyEnvironment(VecEnv):
         self._world_reset.load(saved["renewal"])
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
-        self._robots.load(saved)
+        self.robots.load(saved)
         expected = self._worlds | vars(self._sums)
         # Missing in older files.
         newer = {name: saved_tree(expected[name]) for name in ("terms", "earned", "disturbed")}
@@ -338,9 +325,9 @@ class PolicyEnvironment(VecEnv):
         The randomised quantities of the episodes are under the key "robot", the task's own terms under "critic".
         """
         if CRITIC not in self.task.groups:
-            return self._robots.seen
+            return self.robots.seen
         current = self._worlds_state
-        return {**self._robots.seen, CRITIC: self.task.groups[CRITIC](current.now, current.memory)}
+        return {**self.robots.seen, CRITIC: self.task.groups[CRITIC](current.now, current.memory)}
 
     @property
     def seen(self) -> Tensor:
@@ -355,7 +342,7 @@ class PolicyEnvironment(VecEnv):
         if self._disturbed is None:
             return reading
         self._disturbed = self.disturbances.see(
-            self._disturbed, reading, current.memory.action, self._robots.disturbed, self._generator, restarted
+            self._disturbed, reading, current.memory.action, self.robots.disturbed, self._generator, restarted
         )
         return self._disturbed.seen
 
@@ -379,7 +366,7 @@ class PolicyEnvironment(VecEnv):
     def _disturb(self, actions: Tensor) -> Tensor:
         """Return the actions that reach the robot under disturbances."""
         assert self._disturbed is not None
-        self._disturbed, sent = self.disturbances.act(self._disturbed, actions, self._robots.disturbed, self._generator)
+        self._disturbed, sent = self.disturbances.act(self._disturbed, actions, self.robots.disturbed, self._generator)
         return sent.clamp(-self.task.limit, self.task.limit)
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
@@ -414,16 +401,16 @@ class PolicyEnvironment(VecEnv):
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
         _, done, over = self._adopt_end(then, step, end)
-        due = _PendingReward(then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None)
+        due = then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None
         if not over and not self.disturbances.pushes:
             last = self._see(None)
-            return TrackedFrame(last, last, end, done, over, due)
+            return TrackedFrame(last, last, end, done, over, *due)
         last = self._last()
         if over:
             self._reset_worlds(done)
         if self.disturbances.pushes:
             self._push()
-        return TrackedFrame(self._see(done if over else None), last, end, done, over, due)
+        return TrackedFrame(self._see(done if over else None), last, end, done, over, *due)
 
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
         """Return the rewards of frames less the penalty, scaled, shape [frames, worlds], with gradients.
@@ -431,15 +418,15 @@ class PolicyEnvironment(VecEnv):
         The rewards of a whole window are computed in one batch, which takes about as long as one frame. Call it once
         for every frame, in order.
         """
-        due, ends = [frame.due for frame in frames], [frame.end for frame in frames]
+        ends = [frame.end for frame in frames]
         end = judge_later(
             self.task,
             Ending(torch.cat([end.failed for end in ends]), torch.cat([end.implausible for end in ends])),
-            Quantities.joined([frame.now for frame in due]),
-            Memory.concatenate([frame.memory for frame in due]),
-            torch.cat([frame.action for frame in due]),
+            Quantities.joined([frame.now for frame in frames]),
+            Memory.concatenate([frame.memory for frame in frames]),
+            torch.cat([frame.action for frame in frames]),
         )
-        uncertain = [frame.uncertain for frame in due if frame.uncertain is not None]
+        uncertain = [frame.uncertain for frame in frames if frame.uncertain is not None]
         penalised = self._less_penalty(end.reward, torch.cat(uncertain)) if uncertain else end.reward
         shape = (len(frames), -1)
         rows = torch.stack([end.reward, penalised, torch.ones_like(penalised)])
@@ -464,7 +451,7 @@ class PolicyEnvironment(VecEnv):
             try:
                 self._captured = CapturedStep(
                     self._captured_step, before, (actions,), device=self.state.q.device,
-                    generators=(self._generator, *self._robots.generators), record=record,
+                    generators=(self._generator, *self.robots.generators), record=record,
                 )  # fmt: skip
             except CaptureError as error:
                 notice(f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} run kernel by kernel: {error}")
@@ -529,7 +516,7 @@ class PolicyEnvironment(VecEnv):
     def _push(self) -> None:
         """Push the bases of worlds that are due for a push."""
         assert self._disturbed is not None
-        self._disturbed, change = self.disturbances.push(self._disturbed, self._robots.disturbed, self._generator)
+        self._disturbed, change = self.disturbances.push(self._disturbed, self.robots.disturbed, self._generator)
         current = self._worlds_state
         state = push(self.dynamics.spec, current.state, change)
         self._worlds_state = replace(current, state=state, now=self._frames.quantities(state, None, current.torque))
@@ -597,9 +584,9 @@ class PolicyEnvironment(VecEnv):
     def _reset_worlds(self, done: Tensor) -> None:
         """Reset worlds; the others keep their state, history, memory and robot."""
         before = self._worlds_state
-        self._robots.renew(done)
+        self.robots.renew(done)
         if self._disturbed is not None:
-            self._disturbed = self.disturbances.restart(self._disturbed, done, self._robots.disturbed, self._generator)
+            self._disturbed = self.disturbances.restart(self._disturbed, done, self.robots.disturbed, self._generator)
         carry, state = self._world_reset.renew(before.carry, before.state, done)
         torque = None if before.torque is None else before.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)

@@ -2,12 +2,14 @@
 """Training of a policy, for any algorithm: start, worlds, evaluation, selection and metrics."""
 
 import contextlib
+import io
+import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import torch
@@ -30,7 +32,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.evaluate.run import training_logs
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.learner import Learner, LoopView, Validation
+from neurodyn.learn.learner import Learner, LoopView, OptimiserStep, Validation
 from neurodyn.learn.loop import has_state
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, read_weights, require_task, save_policy
@@ -40,7 +42,7 @@ from neurodyn.policy.penalty import held_out_uncertainty
 from neurodyn.policy.randomisation import Randomisation, open_randomisation
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
-from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, return_loss_share
+from neurodyn.policy.support import FrameSample, LogDensity, PolicySupport, return_loss_share, share_out_of_range
 from neurodyn.robots.data import grounded, open_robot_data
 from neurodyn.tasks import Task
 
@@ -226,7 +228,7 @@ class PolicyLearner(Learner):
             if self._density is not None:
                 outside = self._density.outside(sample.inputs)
             elif known is not None:
-                outside = LogRange(known).outside(sample.state)
+                outside = share_out_of_range(sample.state, known)
         if self._penalty and self._training_dynamics.dynamics.measured and self._usual_uncertainty:
             disagreement = self._uncertainty(played) / self._usual_uncertainty
         return PolicySupport(
@@ -396,19 +398,6 @@ def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: Traini
     return {}
 
 
-def hidden_states_of(actor: MLPModel) -> list[Tensor]:
-    """Return the hidden states of a recurrent policy in the training worlds."""
-    states = actor.get_hidden_state()
-    return [] if states is None else list(states) if isinstance(states, tuple) else [states]
-
-
-def restore_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
-    """Restore the hidden states that `hidden_states_of` returned."""
-    if saved:
-        first, *second = [h.to(next(actor.parameters()).device) for h in saved]
-        actor.reset(hidden_state=(first, second[0]) if second else first)
-
-
 class LossKeeper:
     """Replaces rsl_rl's logger; keeps the losses of the last update and writes nothing."""
 
@@ -429,13 +418,58 @@ class LossKeeper:
         self.losses = dict(loss_dict)
 
 
-def several_ranks(runner: OnPolicyRunner) -> None:
-    """Pass our ranks to an rsl_rl runner."""
-    ranks = current_ranks()
-    runner.is_distributed, runner.gpu_world_size = False, ranks.count  # weights are equal already
-    runner.gpu_local_rank = runner.gpu_global_rank = ranks.rank
-    several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
-    runner.cfg["multi_gpu"] = several if ranks.count > 1 else None
+class OurRanks:
+    """Mixin of rsl_rl's runners: the ranks of `learn.devices` in place of its own multi-GPU setup."""
+
+    def _configure_multi_gpu(self: Any) -> None:
+        ranks = current_ranks()
+        self.is_distributed, self.gpu_world_size = False, ranks.count  # weights are equal already
+        self.gpu_local_rank = self.gpu_global_rank = ranks.rank
+        several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
+        self.cfg["multi_gpu"] = several if ranks.count > 1 else None
+
+
+class RunnerLearner(PolicyLearner):
+    """Training of one policy by a runner of rsl_rl; a step is one update.
+
+    Attributes:
+        runner: The runner, of the class given to `start_runner`.
+    """
+
+    runner: Any
+
+    def start_runner(self, runner: type[OnPolicyRunner], configuration: dict[str, Any]) -> None:
+        """Build the runner with networks and algorithm."""
+        with contextlib.redirect_stdout(io.StringIO()):  # rsl_rl prints its networks
+            self.runner = runner(self._world, configuration, None, str(self._world.device))
+        self._losses = LossKeeper()
+        self.runner.logger = cast(Any, self._losses)
+
+    @property
+    def actor(self) -> MLPModel:
+        """Network of the policy."""
+        return self.runner.alg.get_policy()
+
+    def worlds_and_memory(self) -> dict[str, Any]:
+        """Return the state of the worlds (on a CPU), the policy's memory in them, and torch's random generator."""
+        memory = self.actor.get_hidden_state()
+        hidden = [] if memory is None else list(memory) if isinstance(memory, tuple) else [memory]
+        return self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.checkpoint(), "hidden": hidden})
+
+    def restore_worlds(self, saved: dict[str, Any]) -> None:
+        """Restore `worlds_and_memory`; on a GPU, episodes start anew."""
+        rank_state = self.of_this_rank(saved)
+        if rank_state["worlds"] is not None:
+            self._world.load(rank_state["worlds"])
+        if hidden := rank_state.get("hidden"):
+            first, *second = [h.to(self._world.device) for h in hidden]
+            self.actor.reset(hidden_state=(first, second[0]) if second else first)
+        torch.set_rng_state(rank_state["random"].cpu())
+
+    def outcome(self) -> OptimiserStep:
+        """Return the outcome of an update."""
+        finite = all(math.isfinite(value) for value in self.losses.values())
+        return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
 
 
 class EncodedModel(MLPModel):

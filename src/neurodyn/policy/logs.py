@@ -47,7 +47,7 @@ from neurodyn.dynamics.batch import Control, State, Step
 from neurodyn.dynamics.control import frame_torque, push
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.artifact import Behaviour, Excitation, behaviour, common_task, load_policy
+from neurodyn.policy.artifact import Behaviour, Excitation, acting, behaviour, common_task, load_policy
 from neurodyn.policy.disturbances import Disturbances
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.policy.settings import BEHAVIOURS
@@ -411,7 +411,7 @@ class _Batch:
     def __init__(self, plan: _Plan, bounds: PlausibleBounds, policy: np.ndarray, seed: int) -> None:
         task, dynamics, worlds = plan.task, plan.dynamics, len(policy)
         self._task, self._dynamics = task, dynamics
-        self._acts = [one.start_acting() for one in plan.behaviours]
+        self._acts = [None if one.act is None else acting(one.act) for one in plan.behaviours]
         self._robot = dynamics if isinstance(dynamics, RobotDynamics) else None
         self._bounds, self._measured, self._measurement = bounds, plan.rows, plan.measurement
         self._generator = torch.Generator().manual_seed(seed)

@@ -7,8 +7,6 @@ frames 0.75 and 0.94 (`benchmarks/policy_update.py`). Storage, models, normalisa
 `TrackerWriter` is a `LogWriter` (rsl-rl-lib 5.5) that lets rsl_rl's own runners write the same logs as our trainings.
 """
 
-import contextlib
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -37,12 +35,10 @@ from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.learner import (
     EncodedModel,
     LossKeeper,
-    PolicyLearner,
+    OurRanks,
+    RunnerLearner,
     brings_critic,
     critic_updates,
-    hidden_states_of,
-    restore_hidden,
-    several_ranks,
     warm_start,
 )
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass, clip_
@@ -327,8 +323,8 @@ def log_density(deviation: Tensor, log_std: Tensor) -> Tensor:
     return -0.5 * deviation.square().sum(-1) - (log_std + 0.5 * math.log(2.0 * math.pi)).sum()
 
 
-class _Runner(OnPolicyRunner):
-    """rsl_rl's runner with our way to collect, and the ranks of `learn.devices` in place of its own multi-GPU setup."""
+class _Runner(OurRanks, OnPolicyRunner):
+    """rsl_rl's runner with our ranks and way to collect."""
 
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """Run some updates."""
@@ -344,11 +340,8 @@ class _Runner(OnPolicyRunner):
             alg.collect(world)
             cast(LossKeeper, self.logger).log(loss_dict=alg.update())
 
-    def _configure_multi_gpu(self) -> None:
-        several_ranks(self)
 
-
-class PpoLearner(PolicyLearner):
+class PpoLearner(RunnerLearner):
     """Training of one policy with PPO; a step is one update."""
 
     _settings: PolicySettings
@@ -364,10 +357,7 @@ class PpoLearner(PolicyLearner):
         )
         self._uncertain, self._certain = 0.0, True
         super().__init__(job)
-        with contextlib.redirect_stdout(io.StringIO()):  # rsl_rl prints its networks
-            self.runner = _Runner(self._world, self._configuration(), None, str(self._world.device))
-        self._losses = LossKeeper()
-        self.runner.logger = cast(Any, self._losses)
+        self.start_runner(_Runner, self._configuration())
 
     def _configuration(self) -> dict[str, Any]:
         """Return the configuration of rsl_rl's OnPolicyRunner."""
@@ -385,11 +375,6 @@ class PpoLearner(PolicyLearner):
                 "data_augmentation_func": MirroredBatches(self._world).augment,
             }
         return configuration
-
-    @property
-    def actor(self) -> MLPModel:
-        """Network of the policy."""
-        return self.runner.alg.get_policy()
 
     def networks(self) -> list[nn.Module]:
         """Return policy and critic networks."""
@@ -444,8 +429,7 @@ class PpoLearner(PolicyLearner):
         elif self._rule is not None:
             self._world.set_penalty(self._rule.update(self._uncertain))
         self.save_periodically(train_state)
-        finite = all(math.isfinite(value) for value in self.losses.values())
-        return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
+        return self.outcome()
 
     def _release(self, train_state: TrainState) -> None:
         """Unfreeze the policy; under a penalty rule, also save it as the first one kept."""
@@ -480,9 +464,12 @@ class PpoLearner(PolicyLearner):
         """Save the evaluated policy; under a penalty rule, the mean of all policies kept so far."""
         if self._rule is not None:
             if self._rule.kept:
-                network = self._config.build()
-                network.load_mean(read_weights(self._out), self._played.state_dict(), 1.0 / (1 + self._rule.kept))
-                self._played = network
+                latest, share = self._played.state_dict(), 1.0 / (1 + self._rule.kept)
+                self._played = self._config.build()
+                self._played.load_state_dict({
+                    name: torch.lerp(value, latest[name].to(value), share)
+                    for name, value in read_weights(self._out).items()
+                })  # fmt: skip
             self._rule.kept += 1
         super().keep(train_state)
 
@@ -490,11 +477,7 @@ class PpoLearner(PolicyLearner):
         """Return the state of PPO, of the worlds (on a CPU), and of torch's random generator."""
         saved = {
             "learner": self.runner.alg.save(), "penalty": self._penalty, "rate": self.runner.alg.learning_rate,
-            "uncertain": self._uncertain,
-            **self.of_ranks({
-                "random": torch.get_rng_state(), "worlds": self._world.checkpoint(),
-                "hidden": hidden_states_of(self.runner.alg.actor),
-            }),
+            "uncertain": self._uncertain, **self.worlds_and_memory(),
         }  # fmt: skip
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
@@ -503,11 +486,7 @@ class PpoLearner(PolicyLearner):
         self.runner.alg.load(saved["learner"], None, True)
         self.runner.alg.learning_rate = saved["rate"]
         self._uncertain = saved["uncertain"]
-        rank_state = self.of_this_rank(saved)
-        if rank_state["worlds"] is not None:
-            self._world.load(rank_state["worlds"])
-        restore_hidden(self.runner.alg.actor, rank_state.get("hidden", ()))
-        torch.set_rng_state(rank_state["random"].cpu())
+        self.restore_worlds(saved)
         if self._rule is not None:
             self._rule.load(saved["rule"])
             self._world.set_penalty(self._rule.value)

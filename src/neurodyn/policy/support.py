@@ -167,18 +167,12 @@ class LogDensity:
         return float((_nearest(inputs, self.known) > self.radius).double().mean())
 
 
-@dataclass(frozen=True)
-class LogRange:
-    """Range of velocities and channels of a missing log, as stored in the model that was fitted to it."""
-
-    known: TrainingRange
-
-    def outside(self, state: State) -> float:
-        """Return the share of states outside of the range, or not finite."""
-        beyond = _beyond(state.qd, self.known.qd)
-        if state.channels is not None and self.known.channels:
-            beyond |= _beyond(state.channels, self.known.channels)
-        return float(beyond.double().mean())
+def share_out_of_range(state: State, known: TrainingRange) -> float:
+    """Return the share of states outside of the range of a missing log, which its model stores, or not finite."""
+    beyond = _beyond(state.qd, known.qd)
+    if state.channels is not None and known.channels:
+        beyond |= _beyond(state.channels, known.channels)
+    return float(beyond.double().mean())
 
 
 class FrameSample:

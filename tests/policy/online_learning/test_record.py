@@ -79,6 +79,14 @@ def test_what_cannot_be_used_is_said_to_be_so():
     assert "every episode in analytic fails" in verdict([made(1, 10.0, 10.0, failed=1.0)], 0.05, "analytic")
 
 
+def test_a_loop_with_logs_of_the_robot_does_not_blame_its_model():
+    rounds = [made(1, 3000.0, 1000.0)]
+    assert verdict(rounds, 0.05, "analytic").startswith("fails: ")
+    blamed = verdict(rounds, 0.05, "analytic", simulated=True)
+    assert blamed.startswith("warning: ")
+    assert "exploits" not in blamed
+
+
 def test_a_round_is_read_as_it_was_written(tmp_path):
     path, one = tmp_path / "round.json", made(3, 2.0, 1.0)
     path.write_text(json.dumps(one.plain()))

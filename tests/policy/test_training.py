@@ -13,6 +13,7 @@ from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, MismatchError, Notice
 from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.evaluation import play
@@ -22,27 +23,7 @@ from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import load
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
-from tests.policy.worlds import Hold, Mass
-
-TINY = PolicySettings(
-    worlds=16, horizon=8, iterations=4, evaluations=2, evaluation_worlds=8, minibatches=2, epochs=2,
-    network=NetworkSettings(hidden=(8,)), rate=5e-3,
-)  # fmt: skip
-
-
-class _Here(ResolvedDynamics):
-    """The mass, whose starts are its task's."""
-
-    def starts(self, task, seed):
-        return SampledStarts(task, seed)
-
-
-def here():
-    return _Here("mass", Mass())
-
-
-def lines(out):
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+from tests.policy.worlds import TINY, Hold, Mass, here
 
 
 @pytest.mark.trains
@@ -67,7 +48,7 @@ def test_what_is_written(tmp_path):
     out = tmp_path / "policy"
     end = train_policy(Hold(), here(), out, TINY, reference=here())
     assert end.step == 4
-    found = lines(out)
+    found = read_metrics(out)
     assert found[-1]["frames"] == 4 * 16 * 8
     assert [line["step"] for line in found] == [1, 2, 3, 4, 4]
     played = [line for line in found if "return_training" in line]
@@ -96,7 +77,7 @@ def test_a_stopped_training_goes_on(tmp_path):
         train_policy(Hold(), here(), out, TINY, callbacks=[StopAt(2)])
     assert artifacts.read_tree(out / "state", "training")["position"]["step"] == 2
     assert train_policy(Hold(), here(), out, TINY, resume=True).step == 4
-    assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 4]
+    assert [line["step"] for line in read_metrics(out)] == [1, 2, 3, 4, 4]
 
 
 @pytest.mark.parametrize("stop", [1, 3])
@@ -122,8 +103,8 @@ def test_a_training_goes_on_for_longer_than_was_planned(tmp_path):
     train_policy(Hold(), here(), out, TINY)
     longer = msgspec.structs.replace(TINY, iterations=6, evaluations=3)
     assert train_policy(Hold(), here(), out, longer, resume=True).step == 6
-    assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 5, 6, 6]
-    assert [line["step"] for line in lines(out) if "return_training" in line] == [2, 4, 6]
+    assert [line["step"] for line in read_metrics(out)] == [1, 2, 3, 4, 5, 6, 6]
+    assert [line["step"] for line in read_metrics(out) if "return_training" in line] == [2, 4, 6]
 
 
 def test_an_interrupted_training_loses_nothing(tmp_path):
