@@ -8,7 +8,7 @@ dynamics without a kernel run as torch modules.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from neurodyn.core.errors import unknown
@@ -31,7 +31,7 @@ class Activation:
     Attributes:
         function: Tensor function of the same output shape, for torch networks.
         module: Class of the torch module, constructed without arguments.
-        in_place: Variant of the function that may overwrite its input; empty for `function`.
+        in_place: Variant of the function that may overwrite its input; True for its argument `inplace`, False for none.
         value: y as an expression in z, inside compiled steps; empty for none.
         slope: dy/dz as an expression in z and y.
         curvature: Derivative of the slope with respect to z, as an expression in z and y.
@@ -42,7 +42,7 @@ class Activation:
 
     function: str | Callable[..., Any]
     module: str | Callable[[], Any]
-    in_place: str | Callable[..., Any] = ""
+    in_place: str | Callable[..., Any] | bool = False
     value: str = ""
     slope: str = ""
     curvature: str = ""
@@ -58,6 +58,8 @@ class Activation:
     @cached_property
     def apply_(self) -> Callable[..., Any]:
         """The torch function that may overwrite its input."""
+        if self.in_place is True:
+            return partial(self.apply, inplace=True)
         return imported(self.in_place or self.function)
 
     @cached_property
@@ -73,7 +75,7 @@ ACTIVATIONS: Registry[Activation] = Registry(
     silu=Activation(
         function="torch.nn.functional:silu",
         module="torch.nn:SiLU",
-        in_place="neurodyn.nets.mlp:silu_",
+        in_place=True,
         value="z / ((real)1 + ::wp::exp(-z))",
         slope="y + ((real)1 - y) / ((real)1 + ::wp::exp(-z))",
         curvature=f"{_SIGMOID} * ((real)1 - {_SIGMOID}) * ((real)2 + z * ((real)1 - (real)2 * {_SIGMOID}))",

@@ -6,6 +6,7 @@ when a name is unknown, and before names are listed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -22,15 +23,22 @@ PLUGINS = "neurodyn.plugins"
 _loaded: list[str] = []
 
 
+@dataclass(frozen=True)
+class Later(Generic[T]):
+    """An entry that a function imports and returns when it is first used."""
+
+    load: Callable[[], T]
+
+
 class Registry(Mapping[str, T], Generic[T]):
     """Entries of one kind by name; `what` names the kind in error messages."""
 
-    def __init__(self, what: str, **entries: T | str) -> None:
+    def __init__(self, what: str, **entries: T | Later[T] | str) -> None:
         """Start with some entries; a string "module:attribute" is imported on first use."""
         self.what = what
-        self._entries: dict[str, T | str] = dict(entries)
+        self._entries: dict[str, T | Later[T] | str] = dict(entries)
 
-    def add(self, name: str, entry: T | str, *, replace: bool = False) -> None:
+    def add(self, name: str, entry: T | Later[T] | str, *, replace: bool = False) -> None:
         """Add an entry, or a string "module:attribute"; an InputError for a taken name unless `replace` is set."""
         if name in self._entries and not replace:
             raise InputError(f"{self.what} {name!r} is registered already; valid: another name, or replace=True")
@@ -62,8 +70,8 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return an entry, or raise an InputError that lists the valid names."""
         self.require(name)
         entry: Any = self._entries[name]
-        if isinstance(entry, str):
-            entry = self._entries[name] = imported(entry)
+        if isinstance(entry, Later | str):
+            entry = self._entries[name] = entry.load() if isinstance(entry, Later) else imported(entry)
         return entry
 
     def __contains__(self, name: object) -> bool:

@@ -2,21 +2,17 @@
 """Multi-layer perceptron: a sequence network without memory."""
 
 import itertools
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.nets.members import Dense, linear_weights
-from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.sequence import SequenceNet
 
-
-def silu_(x: Tensor) -> Tensor:
-    """Apply silu in place."""
-    return functional.silu(x, inplace=True)
+if TYPE_CHECKING:
+    from neurodyn.nets.networks import NetConfig
 
 
 class Perceptron(SequenceNet):
@@ -90,6 +86,6 @@ class MLP(Perceptron):
     least_depth = 0
 
     @classmethod
-    def build(cls, config: NetConfig, inputs: int, outputs: int) -> Self:
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
         """Build the network of a configuration."""
         return cls(inputs, outputs, (config.width,) * config.depth, config.activation)
