@@ -33,6 +33,6 @@ def test_references_to_modules_lead_somewhere():
 
 def test_references_that_lead_nowhere_are_seen():
     assert is_there("geometry.contact_features")
-    assert is_there("control.planning.optimiser.PLANNERS")
+    assert is_there("control.planning.planner.PLANNERS")
     assert not is_there("geometry.contact_outputs")
     assert not is_there("control.planning.optimiser.NOTHING")

@@ -41,5 +41,7 @@ def test_standard_deviations():
 
 
 def test_bad_noise_is_refused():
-    with pytest.raises((InputError, ValueError), match=r"noise of the velocity is -1\.0; valid: at least 0"):
+    with pytest.raises(
+        (InputError, ValueError), match=r"noise: velocity is -1\.0; valid: a finite number of at least 0"
+    ):
         MeasurementNoise(velocity=-1.0)

@@ -90,7 +90,7 @@ def control(request: ControlRequest) -> None:
         neurodyn control cartpole-swingup --model runs/cartpole --planner mppi
         neurodyn control a1 --planner mpc --command 0.5 0 0
     """
-    from neurodyn.control.planning.optimiser import PLANNERS
+    from neurodyn.control.planning.planner import PLANNERS
 
     planner, unset = request.planner, ControlRequest(request.task)
     if planner not in WALKERS and planner not in PLANNERS:

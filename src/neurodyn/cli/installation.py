@@ -329,7 +329,7 @@ def _algorithms() -> list[str]:
 
 
 def _planners() -> list[str]:
-    from neurodyn.control.planning.optimiser import PLANNERS
+    from neurodyn.control.planning.planner import PLANNERS
 
     return [*PLANNERS, "mpc", "imitation"]
 

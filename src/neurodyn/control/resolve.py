@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics by name: "analytic", a run directory, or a model that ships with the package."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +11,6 @@ from torch import Tensor
 from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, Starts
 from neurodyn.control.task_frames import episode_bounds, require_fit
 from neurodyn.core import artifacts
-from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, suggestion
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
@@ -50,22 +48,13 @@ class ResolvedDynamics:
         return not self.dynamics.measured or simple
 
     def mixed_starts(self, task: Task, seed: int, share: float) -> Starts:
-        """Return starts with a share drawn by the task and the rest from the log.
-
-        Raises:
-            InputError: No episode of the log is as long as the model's warm-up.
-        """
+        """Return starts with a share drawn by the task and the rest from the log; errors: see `starts_in`."""
         assert self.log is not None
-        return MixedStarts(
-            replace(self, log=None).starts(task, seed), self.starts_in(self.log, task, seed), share, seed
-        )
+        own = replace(self, log=None).starts(task, seed)
+        return MixedStarts(own, self.starts_in(self.log, task, seed), share, seed)
 
     def starts(self, task: Task, seed: int) -> Starts:
-        """Return the starts of episodes: in the log if there is one, else drawn by the task.
-
-        Raises:
-            InputError: No episode of the log is as long as the model's warm-up.
-        """
+        """Return the starts of episodes: in the log if there is one, else drawn by the task; see `starts_in`."""
         if self.log is not None:
             return self.starts_in(self.log, task, seed)
         bounds = episode_bounds(task, self.dynamics)
@@ -77,11 +66,6 @@ class ResolvedDynamics:
         Raises:
             InputError: No episode of the log is long enough.
         """
-        frames = max(1, self.dynamics.spec.context)
-        return LoggedStarts(log, frames, seed, device=self.dynamics.device, ended=self._ended(task))
-
-    def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
-        """Return a test for states in which an episode of a task ends."""
         generator = device_generator(torch.device(self.dynamics.device), 0)
         bounds = episode_bounds(task, self.dynamics)
 
@@ -90,7 +74,8 @@ class ResolvedDynamics:
             failed = task.terminated(quantities, task.begin(quantities, generator))
             return failed | bounds.outside(state.q, state.qd, state.channels)
 
-        return ended
+        frames = max(1, self.dynamics.spec.context)
+        return LoggedStarts(log, frames, seed, device=self.dynamics.device, ended=ended)
 
 
 def open_dynamics(
@@ -124,22 +109,27 @@ def open_dynamics(
         return ResolvedDynamics(name, simulate(name, task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
         shipped = [artifacts.PRETRAINED + n for n in artifacts.pretrained_names()]
-        meant = suggestion(name, [*_declared_names(), *shipped])
+        declared = [kind for kind in KINDS if is_simulated(kind)]
+        meant = suggestion(name, [*declared, *shipped])
         raise InputError(
-            f"{flag} {name!r}: no such dynamics{meant}; valid: {', '.join(_declared_names())}, a run directory, or one "
-            f"of {', '.join(shipped)}"
+            f"{flag} {name!r}: no such dynamics{meant}; valid: {', '.join(declared)}, a run directory, or one of "
+            f"{', '.join(shipped)}"
         )
     dynamics = load(name, device=device)
     require_fit(task, dynamics)
     if starts is None and dynamics.measured and not (drawn and ResolvedDynamics(name, dynamics).drawn_by(task)):
         starts = training_log(name, "--starts")
-    if starts == TASK and dynamics.measured:
-        _require_samples(task, name, dynamics.spec)
+    spec = dynamics.spec
+    if starts == TASK and dynamics.measured and spec.context > 1:
+        raise InputError(f"{name}: reads {spec.context} frames of history; valid: --starts FILE.h5, or its own log")
+    if starts == TASK and dynamics.measured and (spec.nq != task.declaration().spec.nq or spec.nx):
+        raise InputError(
+            f"{name}: its states hold what a log measures, which a task cannot draw; valid: --starts FILE.h5"
+        )
     if starts in (None, TASK):
         return ResolvedDynamics(name, dynamics)
     log = Store.open(starts)
-    differences = dynamics.spec.differences(log.header.spec)
-    if differences:
+    if differences := spec.differences(log.header.spec):
         raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")
     return ResolvedDynamics(name, dynamics, log)
 
@@ -147,11 +137,6 @@ def open_dynamics(
 def is_declared(name: str) -> bool:
     """Return whether dynamics simulate the declared robot, without a run: "analytic" or "hybrid"."""
     return is_simulated(name) and not (Path(name) / "model").is_dir()
-
-
-def _declared_names() -> list[str]:
-    """Return the names of dynamics that need a declared robot but no run."""
-    return [name for name in KINDS if is_simulated(name)]
 
 
 def open_reference(task: Task, training_dynamics: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:
@@ -166,29 +151,10 @@ def open_reference(task: Task, training_dynamics: ResolvedDynamics, asked: str |
     Raises:
         InputError: There are no such dynamics.
     """
-    simulated = bool(task.declaration().asset) and _simulator()
+    try:
+        simulated = bool(task.declaration().asset) and find_spec("newton") is not None
+    except (ImportError, ValueError):  # the import is blocked
+        simulated = False
     if asked == "none" or (asked is None and (training_dynamics.name == ANALYTIC or not simulated)):
         return None
     return open_dynamics(task, asked or ANALYTIC, device=training_dynamics.dynamics.device, flag="--reference")
-
-
-def _require_samples(task: Task, name: str, spec: StateSpec) -> None:
-    """Check that a model can start from the task's states.
-
-    Raises:
-        InputError: It needs a history, or its state is not that of a simulator.
-    """
-    if spec.context > 1:
-        raise InputError(f"{name}: reads {spec.context} frames of history; valid: --starts FILE.h5, or its own log")
-    if spec.nq != task.declaration().spec.nq or spec.nx:
-        raise InputError(
-            f"{name}: its states hold what a log measures, which a task cannot draw; valid: --starts FILE.h5"
-        )
-
-
-def _simulator() -> bool:
-    """Return whether the simulator is installed."""
-    try:
-        return find_spec("newton") is not None
-    except (ImportError, ValueError):  # the import is blocked
-        return False

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from neurodyn.control.starts import heights_above, home_ground
 from neurodyn.core.config import Config
+from neurodyn.core.description.record import require_fields
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, MismatchError, require
+from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.guard import KEPT, MOST, FaultHistory, report, state_fault
@@ -74,11 +75,7 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         memory: Task memory at the start of the frame.
         action: Actions during the frame, shape [worlds, actions].
     """
-    terms = task.reward(now, memory, action)
-    parts = torch.stack(list(terms.values()))
-    reward = parts.sum(0)
-    end = ending(task, bounds, step, now, memory, reward[:, None])
-    return _paid(task, end, reward, tuple(terms), parts)
+    return judge_later(task, lambda reward: ending(task, bounds, step, now, memory, reward), now, memory, action)
 
 
 def ending(
@@ -96,30 +93,23 @@ def ending(
     return Ending(failed, implausible)
 
 
-def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
+def judge_later(
+    task: Task, end: Ending | Callable[[Tensor], Ending], now: Quantities, memory: Memory, action: Tensor
+) -> FrameEnd:
     """Return the rewards of many frames with known failures; no gradient passes through failures.
 
-    A reward that is not finite is replaced by the reward of an implausible state, though the episode went on.
-
-    Args:
-        task: The task.
-        end: Failures of the frames, shape [n] each.
-        now: Quantities at the end of the frames.
-        memory: Task memory at the start of the frames.
-        action: Actions during the frames, shape [n, actions].
+    Rewards of implausible states are the task's `implausible_reward`, and their terms zero. So is a reward that is not
+    finite, though the episode went on. Arguments: see `judge`. `end` are the failures of the frames, shape [n] each, or
+    a function that finds them from rewards, shape [n, 1].
     """
     terms = task.reward(now, memory, action)
     parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
-    whole = Ending(end.failed, end.implausible | ~reward.detach().isfinite())
-    return _paid(task, whole, reward, tuple(terms), parts)
-
-
-def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
-    """Replace rewards by `implausible_reward`, and their terms by zero, where the state is implausible."""
-    implausible = end.implausible
+    known = isinstance(end, Ending)
+    end = end if known else end(reward[:, None])
+    implausible = end.implausible | ~reward.detach().isfinite() if known else end.implausible
     return FrameEnd(
-        end.failed, implausible, reward.masked_fill(implausible, task.implausible_reward), names,
+        end.failed, implausible, reward.masked_fill(implausible, task.implausible_reward), tuple(terms),
         parts.masked_fill(implausible, 0.0),
     )  # fmt: skip
 
@@ -298,17 +288,12 @@ class FaultWatch:
         if not bool(end.implausible.any()):
             return
         self._remaining_reports -= 1
-        world = int(end.implausible.int().argmax())
+        bad, state, bounds = end.implausible, step.state, self._frames.bounds
+        world = int(bad.int().argmax())
         frame = int(lengths[world])
-        state = step.state
-        if not bool(self._frames.bounds.outside(state.q, state.qd, state.channels)[world]):
+        if not bool(bounds.outside(state.q, state.qd, state.channels)[world]):
             return  # the reward was not finite, as its terms show
-        only = State.unchecked(
-            q=state.q[world : world + 1], qd=state.qd[world : world + 1],
-            channels=None if state.channels is None else state.channels[world : world + 1],
-        )  # fmt: skip
-        fault = state_fault(self._frames.bounds, only, self._run_name, frame=frame)
-        bad = end.implausible
+        fault = state_fault(bounds, state.rows(torch.tensor([world], device=bad.device)), self._run_name, frame=frame)
         fault = msgspec.structs.replace(fault, world=world, worlds=int(bad.sum()), of=len(bad))
         report(fault, self._fault_history(world, frame))
 
@@ -348,12 +333,9 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"]
     if not dynamics.trained:
         raise InputError(f"the world model of {name!r} was never fitted to data; train it with `neurodyn train` first")
     wanted, given = task.declaration().spec, dynamics.spec
-    differences = []
-    if given.controls != wanted.controls:
-        differences.append(f"controls are {list(given.controls)} instead of {list(wanted.controls)}")
     mine, theirs = ([joint.name for joint in spec.joints if joint.kind != "free"] for spec in (wanted, given))
-    if mine != theirs:
-        differences.append(f"joints are {theirs} instead of {mine}")
+    pairs = (("controls", list(wanted.controls), list(given.controls)), ("joints", mine, theirs))
+    differences = [f"{what} are {other} instead of {own}" for what, own, other in pairs if own != other]
     if abs(given.dt - wanted.dt) > 1e-6 * wanted.dt:
         differences.append(f"dt is {given.dt:.6g} s instead of {wanted.dt:.6g} s")
     if differences:
@@ -372,19 +354,11 @@ class MeasurementNoise(Config, frozen=True):
     velocity: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("position", "velocity"):
-            require(0 <= getattr(self, name) < math.inf, f"noise of the {name}", getattr(self, name), "at least 0")
+        require_fields(self, "noise", least=("position", "velocity"))
 
 
 def add_noise(spec: StateSpec, state: State, noise: MeasurementNoise, generator: torch.Generator) -> State:
-    """Return states with measurement noise; quaternions are rotated by a random vector, in world axes.
-
-    Args:
-        spec: Spec of the states.
-        state: The states.
-        noise: Standard deviations of the noise.
-        generator: Random generator of the noise.
-    """
+    """Return states with measurement noise; quaternions are rotated by a random vector, in world axes."""
     if not noise.position and not noise.velocity:
         return state
     q = state.q.clone()
@@ -392,13 +366,11 @@ def add_noise(spec: StateSpec, state: State, noise: MeasurementNoise, generator:
     def drawn(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=q.dtype, device=q.device)
 
-    for joint, place in zip(spec.joints, spec.places, strict=True):
-        if joint.scalar:
-            q[:, place.q] += noise.position * drawn(len(q), place.q.stop - place.q.start)
-            continue
-        quaternion = slice(place.q.stop - 4, place.q.stop)
-        q[:, quaternion] = rotation.multiply(rotation.exponential(noise.position * drawn(len(q), 3)), q[:, quaternion])
-        shift = slice(place.q.start, place.q.stop - 4)
+    for place in spec.places:
+        quaternion, shift = place.quaternion, slice(place.q.start, place.quaternion.start)
+        if quaternion.start < quaternion.stop:
+            turn = rotation.exponential(noise.position * drawn(len(q), 3))
+            q[:, quaternion] = rotation.multiply(turn, q[:, quaternion])
         q[:, shift] += noise.position * drawn(len(q), shift.stop - shift.start)
     qd = state.qd + noise.velocity * drawn(*state.qd.shape)
     return State.unchecked(q=q, qd=qd, channels=state.channels)

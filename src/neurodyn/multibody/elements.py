@@ -91,7 +91,7 @@ def element_forces(elements: Sequence[ForceElement], motion: ElementMotion) -> t
     wrenches: Wrenches = {}
     for element in elements:
         step = ElementStep(element, motion)
-        found: ElementForces = FORCE_ELEMENTS[element.kind].function(step)
+        found: ElementForces = FORCE_ELEMENTS[element.kind].forces(step)
         name = f"{QUANTITY}{element.name}"
         for joint, given in found.torques.items():
             dof, value = motion.tree.dofs[joint], motion.scope.define(f"{name}.torque.{joint}", given)

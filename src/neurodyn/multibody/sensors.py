@@ -2,11 +2,11 @@
 """Sensor readings as traced functions of a step: one function per kind of sensor."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from neurodyn.core.description.sensors import Sensor
+from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor
 from neurodyn.core.errors import InputError, among
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench, Wrenches
@@ -200,3 +200,10 @@ def read_imu(instant: Instant, at: SensorFrame) -> list[Any]:
 
 SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
 """Maps a step and a sensor's mounting to its reading; a rotation is the nine entries of its matrix, row by row."""
+
+for _name, _function in {
+    "position": read_position, "orientation": read_orientation, "pose": read_pose, "gyroscope": read_gyroscope,
+    "accelerometer": read_accelerometer, "imu": read_imu, "odometry": read_odometry,
+    "contact_force": read_contact_force, "wrench": read_wrench, "joint_torque": read_joint_torque,
+}.items():  # fmt: skip
+    SENSOR_KINDS.add(_name, replace(SENSOR_KINDS[_name], function=_function), replace=True)

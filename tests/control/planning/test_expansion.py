@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from neurodyn.control.planning.ilqr import expand, roll_out
-from neurodyn.control.planning.optimiser import PLANNERS, Imagination
-from neurodyn.control.planning.planner import Planner
+from neurodyn.control.planning.optimiser import Imagination
+from neurodyn.control.planning.planner import PLANNERS, Planner
 from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError

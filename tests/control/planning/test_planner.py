@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from neurodyn.control.planning import optimiser
-from neurodyn.control.planning.optimiser import PLANNERS, Imagination
-from neurodyn.control.planning.planner import Planner
+from neurodyn.control.planning.optimiser import Imagination
+from neurodyn.control.planning.planner import PLANNERS, Planner
 from neurodyn.control.planning.sampling import Cem, CemSettings
 from neurodyn.control.planning.settings import PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames
@@ -301,9 +301,9 @@ def test_commands_can_be_given():
         ({"planner": "cem", "samples": 1}, "samples is 1; valid: at least 2"),
         ({"planner": "cem", "elites": 1.0}, "elites is 1.0; valid: between 0 and 1"),
         ({"planner": "cem", "finest": 0.0}, "finest is 0.0; valid: above 0, at most 1"),
-        ({"planner": "mppi", "temperature": 0.0}, "temperature is 0.0; valid: above 0"),
+        ({"planner": "mppi", "temperature": 0.0}, "temperature is 0.0; valid: a finite number above 0"),
         ({"planner": "gradient", "samples": 8}, "samples is not a setting of the planner 'gradient'; it has"),
-        ({"planner": "gradient", "steps": 0}, "steps is 0; valid: at least 1"),
+        ({"planner": "gradient", "steps": 0}, "steps is 0; valid: a whole number of at least 1"),
         ({"noise": float("nan")}, "noise is nan; valid: a finite number of at least 0"),
         ({"penalty": -1.0}, "penalty is -1.0; valid: a finite number of at least 0"),
         ({"penalty": 1.0}, "do not know how uncertain they are"),

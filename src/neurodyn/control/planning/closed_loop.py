@@ -5,6 +5,7 @@ Its page shows returns, times, errors of the model along the way, and an animati
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -169,7 +170,10 @@ def run(
         raise InputError(f"delay is {delay} frames; valid: at least 0")
     task = planner.task
     require_fit(task, plant.dynamics)
-    _require_states(model, plant)
+    if differences := model.dynamics.spec.differences(plant.dynamics.spec):
+        raise InputError(
+            f"the model {model.name} cannot plan from states of the plant {plant.name}: {'; '.join(differences[:3])}"
+        )
     noise, fallbacks = noise or MeasurementNoise(), planner.fallbacks
     length = task.frames if frames is None else frames
     if isinstance(plant.dynamics, RobotDynamics):
@@ -180,13 +184,14 @@ def run(
             robot.stop()
     else:
         runs = [_run(planner, name, plant, episodes, seed, noise, delay, length)]
-    path = _concatenate([one.path for one in runs])
-    timed = torch.tensor([row for one in runs for row in one.costs[_WARM_UP:] or one.costs], dtype=torch.float64)
+    outcomes, paths, costs = zip(*runs, strict=True)
+    path = _concatenate(paths)
+    timed = torch.tensor([row for one in costs for row in one[_WARM_UP:] or one], dtype=torch.float64)
     spent = timed[:, 0] * 1e3
     result = ControlResult(
         task=task.name, planner=name, settings=to_dict(planner.settings), model=model.name, plant=plant.name, seed=seed,
         delay=delay, noise=to_dict(noise),
-        result=EpisodeOutcomes.concatenate([one.outcome for one in runs]).returns_in(plant.name),
+        result=EpisodeOutcomes.concatenate(outcomes).returns_in(plant.name),
         decision_ms=float(spent.mean()), decision_ms_95=float(spent.quantile(0.95)),
         frame_ms=1e3 * plant.dynamics.spec.dt, model_frames=float(timed[:, 1].mean()),
         gradient_frames=float(timed[:, 2].mean()), fallbacks=planner.fallbacks - fallbacks,
@@ -195,22 +200,15 @@ def run(
     return result, path
 
 
-@dataclass(frozen=True)
-class _Executed:
-    """Episodes run in parallel: their outcomes, and for each frame CPU time, model frames and gradients."""
-
-    outcome: EpisodeOutcomes
-    path: Path
-    costs: list[tuple[float, float, float]]
-
-
 def _run(
     planner: Planner, name: str, plant: ResolvedDynamics, episodes: int, seed: int, noise: MeasurementNoise, delay: int,
     length: int,
-) -> _Executed:  # fmt: skip
-    """Run episodes in parallel; arguments: see `run`. Costs are those of one episode."""
+) -> tuple[EpisodeOutcomes, Path, list[tuple[float, float, float]]]:  # fmt: skip
+    """Run episodes in parallel; return also CPU time, model frames and gradients of each frame of one episode."""
     task = planner.task
-    current, context, loop = _begin(planner, plant, episodes, seed)
+    loop = TaskFrames(task, plant.dynamics)
+    context = plant.starts(task, seed).draw(episodes)
+    current = loop.begin(context, device_generator(present_state(context).q.device, derive_seed(seed, "environment")))
     start = current.state, current.memory
     watch = FaultWatch(loop, f"task {task.name!r} planned by {name} in {plant.name}")
     generator = device_generator(current.state.q.device, derive_seed(seed, "control"))
@@ -229,7 +227,9 @@ def _run(
         pending.append(planner.decided)
         running.append(tally.running.clone())
         before, action = current, pending.pop(0)
-        target = _target(task, before, action)
+        target = None
+        if before.torque is None:  # targets drive the robot
+            target = task.control(action.clamp(-task.limit, task.limit), before.now, before.memory).target
         current, step, end = loop.frame(before, action, generator)
         watched = Ending(end.failed & tally.running, end.implausible & tally.running)
         watch.see(before, current, step, watched, torch.full((episodes,), number + 1))
@@ -255,10 +255,10 @@ def _run(
         Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
         torch.stack(controls, 1), torch.stack(running, 1),
     )  # fmt: skip
-    return _Executed(tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times])
+    return tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times]
 
 
-def _concatenate(paths: list[Path]) -> Path:
+def _concatenate(paths: Sequence[Path]) -> Path:
     """Return paths of several lengths as one; the shorter ones stand still at their end."""
     if len(paths) == 1:
         return paths[0]
@@ -278,23 +278,6 @@ def _concatenate(paths: list[Path]) -> Path:
     )  # fmt: skip
 
 
-def _begin(
-    planner: Planner, plant: ResolvedDynamics, episodes: int, seed: int
-) -> tuple[WorldsState, State | Window, TaskFrames]:
-    task = planner.task
-    loop = TaskFrames(task, plant.dynamics)
-    context = plant.starts(task, seed).draw(episodes)
-    generator = device_generator(present_state(context).q.device, derive_seed(seed, "environment"))
-    return loop.begin(context, generator), context, loop
-
-
-def _target(task: Task, before: WorldsState, action: Tensor) -> Tensor | None:
-    """Return the targets of the frame that starts at `before`; None if torques drive the robot."""
-    if before.torque is not None:
-        return None
-    return task.control(action.clamp(-task.limit, task.limit), before.now, before.memory).target
-
-
 def _restart(
     current: WorldsState, context: State | Window, start: tuple[State, Memory], ended: Tensor, loop: TaskFrames
 ) -> WorldsState:
@@ -305,15 +288,6 @@ def _restart(
     carry = loop.dynamics.reset(current.carry, context, ended)
     torque = None if current.torque is None else current.torque.masked_fill(ended[:, None], 0.0)
     return WorldsState(carry, state, torque, memory, loop.quantities(state, None, torque))
-
-
-def _require_states(model: ResolvedDynamics, plant: ResolvedDynamics) -> None:
-    mine, theirs = model.dynamics.spec, plant.dynamics.spec
-    differences = mine.differences(theirs)
-    if differences:
-        raise InputError(
-            f"the model {model.name} cannot plan from states of the plant {plant.name}: {'; '.join(differences[:3])}"
-        )
 
 
 def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
@@ -347,24 +321,20 @@ LONGEST = 10.0
 
 
 def write_control_report(path: FilePath, task: Task, result: ControlResult, executed: Path) -> None:
-    """Write the page, atomically.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    write_text(path, render_control_report(task, result, executed))
-
-
-def render_control_report(task: Task, result: ControlResult, executed: Path) -> str:
-    """Return the page as HTML."""
-    lead = (
-        f"{result.result.episodes} episodes of {result.task}; {result.planner} plans in {result.model} and acts in "
-        f"{result.plant}. Verdict: {result.verdict}."
-    )
+    """Write the page, atomically; raise an InputError if it cannot be written."""
+    row = result.result
     body = [
         header(f"{result.task}: planned by {result.planner}"),
-        paragraph(lead),
-        cards(_headline(result)),
+        paragraph(
+            f"{row.episodes} episodes of {result.task}; {result.planner} plans in {result.model} and acts in "
+            f"{result.plant}. Verdict: {result.verdict}."
+        ),
+        cards([
+            (f"{row.mean:.5g}", f"return in {result.plant}", f"± {row.std:.3g}; {row.failed:.0%} failed"),
+            (f"{result.decision_ms:.3g} ms", "a decision", f"a frame is {result.frame_ms:.3g} ms"),
+            (f"{result.model_frames:,.0f}", "frames of the model for a decision",
+             f"{result.gradient_frames:,.0f} of them differentiated"),
+        ]),
         section("Figures", *(table.html() for table in control_tables(result) if table.rows)),
         section(
             "In motion",
@@ -372,8 +342,8 @@ def render_control_report(task: Task, result: ControlResult, executed: Path) -> 
             lead="Two episodes; not chosen by how well they went.",
         ),
         section("Settings", folded("settings", code(to_yaml(result.settings)))),
-    ]
-    return page(f"{result.task}: {result.planner}", body)
+    ]  # fmt: skip
+    write_text(path, page(f"{result.task}: {result.planner}", body))
 
 
 def control_tables(result: ControlResult) -> list[Table]:
@@ -422,13 +392,3 @@ def control_film(task: Task, result: ControlResult, executed: Path) -> Recording
         ground=home_ground(task).ground,
         ended=(Ended.when(executed.running[0], dt, "fails"), Ended.when(executed.running[second_world], dt, "fails")),
     )
-
-
-def _headline(result: ControlResult) -> list[tuple[str, str, str]]:
-    row = result.result
-    return [
-        (f"{row.mean:.5g}", f"return in {result.plant}", f"± {row.std:.3g}; {row.failed:.0%} failed"),
-        (f"{result.decision_ms:.3g} ms", "a decision", f"a frame is {result.frame_ms:.3g} ms"),
-        (f"{result.model_frames:,.0f}", "frames of the model for a decision", f"{result.gradient_frames:,.0f} of them "
-         "differentiated"),
-    ]  # fmt: skip

@@ -18,8 +18,8 @@ from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
 from neurodyn.control.planning.sampling import smooth_noise
 from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import TaskFrames, WorldsState, judge
-from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, require
+from neurodyn.core.config import require_numbers
+from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State, Step
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.coordinates import position_difference
@@ -233,9 +233,7 @@ class IlqrSettings(PlannerSettings, frozen=True):
 
     def check(self) -> None:
         """Raise a ValueError for counts below 1 and noise that is not a finite number above 0."""
-        for name in ("starts", "iterations", "first_iterations", "knot"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        require(0 < self.noise < math.inf, "noise", self.noise, "a finite number above 0")
+        require_numbers(self, above=("starts", "iterations", "first_iterations", "knot", "noise"))
 
 
 class Ilqr(PlanOptimiser):
@@ -257,7 +255,12 @@ class Ilqr(PlanOptimiser):
     def improve(self, imagination: Imagination, plan: Tensor, *, first: bool) -> Tensor:
         """Return the best plan found, shape [worlds, frames, actions]."""
         settings = self.settings
-        plans = self._first(plan, imagination.limit) if first else plan[:, None]
+        plans = plan[:, None]
+        if first:
+            shape, limit = (len(plan), settings.starts, *plan.shape[1:]), imagination.limit
+            drawn = smooth_noise(shape, settings.knot, self.generator, plan)
+            drawn[:, 0] = 0.0
+            plans = (plans + settings.noise * limit * drawn).clamp(-limit, limit)
         rows = plans.shape[0] * plans.shape[1]
         record = plans.new_full((rows,), -math.inf)
         weight = plans.new_full((rows,), _FIRST)
@@ -269,14 +272,6 @@ class Ilqr(PlanOptimiser):
             plans, record, better = self._search(imagination, plans, record, path, open_loop, feedback)
             weight = torch.where(better, weight / _FACTOR, weight * _FACTOR).clamp(_LEAST, _MOST)
         return best(record.view(plans.shape[:2]), plans)
-
-    def _first(self, plan: Tensor, limit: float) -> Tensor:
-        """Draw the first plans, shape [worlds, starts, frames, actions]."""
-        settings = self.settings
-        shape = len(plan), settings.starts, *plan.shape[1:]
-        drawn = smooth_noise(shape, settings.knot, self.generator, plan)
-        drawn[:, 0] = 0.0
-        return (plan[:, None] + settings.noise * limit * drawn).clamp(-limit, limit)
 
     @staticmethod
     def _search(
@@ -295,8 +290,9 @@ class Ilqr(PlanOptimiser):
         spec, total, acted = imagination.frames.dynamics.spec, torch.zeros_like(lengths), []
         last = path[0].begin.memory.action[row]
         for frame, (nominal, change, gain) in enumerate(zip(path, open_loop, feedback, strict=True)):
+            state, planned = roll.worlds_state.state, nominal.begin.state.rows(row)
             away = torch.cat([
-                _difference(spec, roll.worlds_state.state, nominal.begin.state.rows(row)),
+                position_difference(spec, state.q, planned.q), state.qd - planned.qd,
                 last - nominal.begin.memory.action[row],
             ], -1)  # fmt: skip
             moved = lengths[:, None] * change[row] + (gain[row] @ away[..., None])[..., 0]
@@ -375,7 +371,3 @@ def _solve(matrix: Tensor, right: Tensor) -> Tensor:
     solution = torch.cholesky_solve(right, factor)
     usable = (info == 0) & solution.isfinite().all(-1).all(-1)
     return torch.where(usable[:, None, None], solution, 0.0)
-
-
-def _difference(spec: StateSpec, state: State, reference: State) -> Tensor:
-    return torch.cat([position_difference(spec, state.q, reference.q), state.qd - reference.qd], -1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Returns of action sequences in a model, and the registry of algorithms that improve them."""
+"""Returns of action sequences in a model, and the interface of planners."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -12,7 +12,6 @@ from torch import Tensor
 from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import FrameEnd, TaskFrames, WorldsState, judge
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry
 from neurodyn.dynamics.batch import State, Step, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
@@ -230,8 +229,7 @@ class PlanOptimiser(ABC):
         if self.needs_gradients and not model.differentiable:
             raise InputError(
                 f"{model.kind} dynamics of {model.spec.robot!r} have no gradients to plan by; valid: a planner that "
-                f"draws samples ({', '.join(name for name in PLANNERS if not PLANNERS[name].needs_gradients)}), or a "
-                "hybrid or neural model"
+                "draws samples (mppi, cem, annealed), or a hybrid or neural model"
             )
 
     @abstractmethod
@@ -243,17 +241,6 @@ class PlanOptimiser(ABC):
             plan: Plans of the worlds, shape [worlds, frames, actions].
             first: Whether there is no previous plan.
         """
-
-
-PLANNERS: "Registry[type[PlanOptimiser]]" = Registry(
-    "planner",
-    mppi="neurodyn.control.planning.sampling:Mppi",
-    cem="neurodyn.control.planning.sampling:Cem",
-    annealed="neurodyn.control.planning.sampling:Annealed",
-    gradient="neurodyn.control.planning.sampling:Gradient",
-    ilqr="neurodyn.control.planning.ilqr:Ilqr",
-)
-"""Planners by name."""
 
 
 def best(returns: Tensor, plans: Tensor) -> Tensor:

@@ -13,10 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.control.planning.optimiser import PLANNERS, Imagination, PlanningCost, Value
+from neurodyn.control.planning.ilqr import Ilqr
+from neurodyn.control.planning.optimiser import Imagination, PlanningCost, PlanOptimiser, Value
+from neurodyn.control.planning.sampling import Annealed, Cem, Gradient, Mppi
 from neurodyn.control.planning.settings import DEFAULT_PLANNER, PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames, require_fit
 from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import Control, Environment, State, Window, device_generator
 from neurodyn.dynamics.control import frame_torque
@@ -24,6 +27,11 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks import Memory, Task
 from neurodyn.tasks import load as load_task
+
+PLANNERS: Registry[type[PlanOptimiser]] = Registry(
+    "planner", mppi=Mppi, cem=Cem, annealed=Annealed, gradient=Gradient, ilqr=Ilqr
+)
+"""Planners by name."""
 
 
 class History:
@@ -119,7 +127,7 @@ class Planner:
         Args:
             model: Any dynamics of the task's robot.
             task: A task, or its name.
-            planner: Name of the planner (`control.planning.optimiser.PLANNERS`).
+            planner: Name of the planner (`PLANNERS`).
             settings: Its settings, or a file with them; None for the task's.
             environment: Ground and obstacles; None for the robot's default ground.
             delay: Frames between a decision and its effect, known to the planner.
@@ -172,21 +180,34 @@ class Planner:
                 draws (`command` replaces them).
         """
         self._history.add(state, self._torque)
-        now = self._frames.quantities(state, None, self._last_torque(state))
+        torques = self.model.spec.control_kind == "torque"
+        before = self._torque if torques and self._torque is not None else self._frames.no_torque(state)
+        now = self._frames.quantities(state, None, before)
         self._memory = self._own_memory(now) if memory is None else memory
-        plan = self._shift(state)
+        plan = self._plan  # shifted by one frame, with its last action repeated; zeros at first
+        if plan is None:
+            plan = state.q.new_zeros(state.worlds, self.settings.horizon, len(self.task.actions))
+        else:
+            plan = torch.cat([plan[:, 1:], plan[:, -1:]], 1)
         if self._pending is None and self.delay:  # nothing acts before the first decision takes effect
             self._pending = plan.new_zeros(len(plan), self.delay, plan.shape[2])
         better = torch.empty_like(plan)
         for rows, context, first in self._history.groups():
-            imagined = self._imagination(rows, context, self._memory)
+            imagined = Imagination(
+                self._frames, context, self._memory.rows(rows), self.settings, self._generator,
+                pending=None if self._pending is None else self._pending[rows], value=self._value, spent=self.spent,
+            )  # fmt: skip
             better[rows] = self._optimiser.improve(imagined, plan[rows], first=first)
         finite = better.isfinite().flatten(1).all(1)
         self.fallbacks += int((~finite).sum())
         self._plan = torch.where(finite[:, None, None], better, plan)
         self.decided = self._plan[:, self.delay].clamp(-self.task.limit, self.task.limit)
-        self.action = self._acting(self.decided)
-        self._torque = self._log_row(state, self.task.control(self.action, now, self._memory))
+        self.action = self.decided
+        if self._pending is not None:
+            self.action = self._pending[:, 0]
+            self._pending = torch.cat([self._pending[:, 1:], self.decided[:, None]], 1)
+        control = self.task.control(self.action, now, self._memory)
+        self._torque = frame_torque(self.model.spec, state, control) if torques else control.target
         return self.task.control(self.decided, now, self._memory)
 
     @property
@@ -218,39 +239,6 @@ class Planner:
             return self.task.begin(now, self._generator)
         memory, first = self.task.advance(self._memory, now, self.action, self._generator), self._history.first
         return memory.renew(first, self.task.begin(now, self._generator)) if bool(first.any()) else memory
-
-    def _imagination(self, rows: Tensor, context: State | Window, memory: Memory) -> Imagination:
-        return Imagination(
-            self._frames, context, memory.rows(rows), self.settings, self._generator,
-            pending=None if self._pending is None else self._pending[rows], value=self._value, spent=self.spent,
-        )  # fmt: skip
-
-    def _last_torque(self, state: State) -> Tensor | None:
-        """Return the torques of the last frame [N m or N], shape [worlds, nu]; None if targets drive the robot."""
-        if self._torque is None or self.model.spec.control_kind != "torque":
-            return self._frames.no_torque(state)
-        return self._torque
-
-    def _shift(self, state: State) -> Tensor:
-        """Return the last plan shifted by one frame, with its last action repeated; zeros at first."""
-        if self._plan is None:
-            return state.q.new_zeros(state.worlds, self.settings.horizon, len(self.task.actions))
-        return torch.cat([self._plan[:, 1:], self._plan[:, -1:]], 1)
-
-    def _acting(self, decided: Tensor) -> Tensor:
-        """Return the action of the current frame, given one `decided` now that acts after the delay."""
-        if self._pending is None:
-            return decided
-        acting = self._pending[:, 0]
-        self._pending = torch.cat([self._pending[:, 1:], decided[:, None]], 1)
-        return acting
-
-    def _log_row(self, state: State, control: Control) -> Tensor:
-        """Return the control of the frame in the form of the model's history."""
-        if self.model.spec.control_kind == "torque":
-            return frame_torque(self.model.spec, state, control)
-        assert control.target is not None
-        return control.target
 
 
 def _clear(values: Tensor | None, mask: Tensor) -> Tensor | None:

@@ -12,17 +12,14 @@ from torch import Tensor
 
 from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
 from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
+from neurodyn.core.config import require_numbers
 from neurodyn.core.errors import require
 
 
 def smooth_noise(shape: tuple[int, ...], knot: int, generator: torch.Generator, like: Tensor) -> Tensor:
-    """Return standard normal noise.
+    """Return standard normal noise, linear between knots that are `knot` frames apart; 1 for white noise.
 
-    Args:
-        shape: Shape, whose last two axes are frames and actions.
-        knot: Frames between two knots; 1 for white noise.
-        generator: Random generator.
-        like: Tensor with the dtype and device.
+    The last two axes of the shape are frames and actions; `like` has the dtype and device.
     """
     frames = shape[-2]
     if knot == 1:
@@ -44,7 +41,7 @@ class MppiSettings(SamplingSettings, frozen=True):
     def check(self) -> None:
         """Raise a ValueError for a temperature that is not above 0."""
         super().check()
-        require(self.temperature > 0, "temperature", self.temperature, "above 0")
+        require_numbers(self, above=("temperature",))
 
 
 class Mppi(PlanOptimiser):
@@ -129,8 +126,7 @@ class AnnealedSettings(SamplingSettings, frozen=True):
     def check(self) -> None:
         """Raise a ValueError for a temperature and decays that are not above 0."""
         super().check()
-        for name in ("temperature", "round_decay", "frame_decay"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        require_numbers(self, above=("temperature", "round_decay", "frame_decay"))
 
 
 class Annealed(PlanOptimiser):
@@ -180,10 +176,7 @@ class GradientSettings(PlannerSettings, frozen=True):
 
     def check(self) -> None:
         """Raise a ValueError for counts below 1, and for invalid step sizes."""
-        for name in ("starts", "steps", "first_steps"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("rate", "noise", "clip"):
-            require(0 < getattr(self, name) < math.inf, name, getattr(self, name), "a finite number above 0")
+        require_numbers(self, above=("starts", "steps", "first_steps", "rate", "noise", "clip"))
 
 
 class Gradient(PlanOptimiser):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings shared by all planners; a planner's own are in its file."""
 
-import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,8 +28,6 @@ class PlannerSettings(Config, frozen=True):
     def __post_init__(self) -> None:
         require(self.horizon >= 2, "horizon", self.horizon, "at least 2 frames")
         require(0 < self.discount <= 1, "discount", self.discount, "above 0, at most 1")
-        require(0 <= self.penalty < math.inf, "penalty", self.penalty, "a finite number of at least 0")
-        require(self.seed >= 0, "seed", self.seed, "at least 0")
         require_numbers(self)
         self.check()
 
@@ -55,23 +52,16 @@ class SamplingSettings(PlannerSettings, frozen=True):
     def check(self) -> None:
         """Raise a ValueError for counts below 1 and invalid noise."""
         require(self.samples >= 2, "samples", self.samples, "at least 2")
-        for name in ("rounds", "first_rounds", "knot"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        require(0 < self.noise < math.inf, "noise", self.noise, "a finite number above 0")
+        require_numbers(self, above=("rounds", "first_rounds", "knot", "noise"))
 
 
 S = TypeVar("S", bound=PlannerSettings)
 
 
 def load_settings(kind: type[S], planner: str, task: str, path: Path | None = None, **flags: Any) -> S:
-    """Return settings of a planner from a file, the task's preset, or the defaults, with the user's flags.
+    """Return settings of a planner from the file `path`, the task's preset, or the defaults, with the user's flags.
 
-    Args:
-        kind: The settings.
-        planner: Name of the planner.
-        task: Name of the task.
-        path: User's settings file.
-        flags: The user's flags; None for those that were not given.
+    Flags that are None were not given.
 
     Raises:
         InputError: The file is missing or bad, or a value is not valid or not for this planner.

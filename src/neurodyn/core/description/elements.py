@@ -25,7 +25,7 @@ from neurodyn.core.description.record import (
 )
 from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.errors import require
-from neurodyn.core.registry import Registry, imported
+from neurodyn.core.registry import Registry
 
 QUANTITY = "element."
 """Name prefix of the quantities of elements: "element.NAME.PARAMETER"."""
@@ -38,23 +38,18 @@ class ForceElementKind:
     Attributes:
         numbers: Parameter names with their defaults.
         forces: Traced function from an element's step (`multibody.elements.ElementStep`) to its forces
-            (`multibody.elements.ElementForces`), or "module:attribute".
+            (`multibody.elements.ElementForces`).
         bounds: Bounds of its parameters; None for no bound. Parameters not listed are at least 0.
         least: Minimum number of attachments.
-        read: Function from a Newton model and the declared robot to its elements of this kind, or "module:attribute";
-            None for elements that can only be declared.
+        read: Function from a Newton model and the declared robot to its elements of this kind; None
+            for elements that can only be declared.
     """
 
     numbers: Mapping[str, float]
-    forces: str | Callable[..., Any]
+    forces: Callable[..., Any]
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     least: int = 1
-    read: str | Callable[..., "tuple[ForceElement, ...]"] | None = None
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The traced function."""
-        return imported(self.forces)
+    read: Callable[..., "tuple[ForceElement, ...]"] | None = None
 
 
 FORCE_ELEMENTS: Registry[ForceElementKind] = Registry("kind of force element")
@@ -132,7 +127,7 @@ def require_elements(elements: Sequence[ForceElement], joints: Sequence[str]) ->
 
 def read_elements(model: Any, robot: Any) -> tuple[ForceElement, ...]:
     """Return the force elements of all kinds in a Newton model."""
-    readers = [imported(kind.read) for kind in FORCE_ELEMENTS.values() if kind.read is not None]
+    readers = [kind.read for kind in FORCE_ELEMENTS.values() if kind.read is not None]
     return tuple(element for read in readers for element in read(model, robot))
 
 

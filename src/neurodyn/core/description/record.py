@@ -69,7 +69,7 @@ def require_distinct(what: str, names: Sequence[str]) -> None:
 def require_known(where: str, names: Iterable[str], known: Collection[str]) -> None:
     """Raise a ValueError for an unknown name; an empty one among the known stands for the world."""
     for name in names:
-        valid = ", ".join(one or "nothing for the world" for one in known) or "(none)"
+        valid = f"{', '.join(filter(None, known)) or '(none)'}{', or nothing for the world' if '' in known else ''}"
         require(name in known, where, repr(name), f"one of {valid}")
 
 

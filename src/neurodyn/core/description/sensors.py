@@ -17,7 +17,7 @@ from neurodyn.core.config import Config
 from neurodyn.core.description.record import require_fields
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.core.registry import Registry, imported
+from neurodyn.core.registry import Registry
 
 Quaternion = tuple[float, float, float, float]
 
@@ -61,35 +61,26 @@ class SensorKind:
 
     Attributes:
         parts: Quantities of a reading, in order.
-        read: Traced function from a step and the sensor's frame to the reading (`multibody.sensors.SensorFunction`), or
-            "module:attribute".
+        function: Traced function from a step and the sensor's frame to the reading (see
+            `multibody.sensors.SensorFunction`). None in a kind whose function `multibody.sensors` adds.
     """
 
     parts: tuple[Part, ...]
-    read: str | Callable[..., list[Any]]
-
-    @property
-    def function(self) -> Callable[..., list[Any]]:
-        """The traced function."""
-        return imported(self.read)
-
-
-def _kind(read: str, *parts: Part) -> SensorKind:
-    return SensorKind(parts, f"neurodyn.multibody.sensors:{read}")
+    function: Callable[..., list[Any]] | None = None
 
 
 SENSOR_KINDS: Registry[SensorKind] = Registry(
     "kind of sensor",
-    position=_kind("read_position", _POSITION),
-    orientation=_kind("read_orientation", _ROTATION),
-    pose=_kind("read_pose", _POSITION, _ROTATION),
-    gyroscope=_kind("read_gyroscope", _SPIN),
-    accelerometer=_kind("read_accelerometer", _SPECIFIC_FORCE),
-    imu=_kind("read_imu", _SPIN, _SPECIFIC_FORCE),
-    odometry=_kind("read_odometry", _VELOCITY, _SPIN),
-    contact_force=_kind("read_contact_force", _FORCE),
-    wrench=_kind("read_wrench", _FORCE, _TORQUE),
-    joint_torque=_kind("read_joint_torque", Part(name="torque", components=(), unit="N m")),
+    position=SensorKind((_POSITION,)),
+    orientation=SensorKind((_ROTATION,)),
+    pose=SensorKind((_POSITION, _ROTATION)),
+    gyroscope=SensorKind((_SPIN,)),
+    accelerometer=SensorKind((_SPECIFIC_FORCE,)),
+    imu=SensorKind((_SPIN, _SPECIFIC_FORCE)),
+    odometry=SensorKind((_VELOCITY, _SPIN)),
+    contact_force=SensorKind((_FORCE,)),
+    wrench=SensorKind((_FORCE, _TORQUE)),
+    joint_torque=SensorKind((Part(name="torque", components=(), unit="N m"),)),
 )
 """Kinds of sensors by name."""
 

@@ -152,7 +152,9 @@ class SensorModel:
         found: list[Scalar] = []
         for one, link in zip(self.mounted, self._links, strict=True):
             at = SensorFrame(one.name, one.sensor, one.stream.joints, link, instant)
-            found += SENSOR_KINDS[one.sensor.kind].function(instant, at)
+            function = SENSOR_KINDS[one.sensor.kind].function
+            assert function is not None  # of `multibody.sensors`, or of a plug-in
+            found += function(instant, at)
         return [*inputs.state[: -self.width], *found]
 
 
