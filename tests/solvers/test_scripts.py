@@ -4,10 +4,8 @@
 import contextlib
 import importlib
 import sys
-import warnings
 from pathlib import Path
 
-import msgspec
 import newton
 import newton.examples
 import newton.viewer
@@ -17,17 +15,17 @@ import torch
 import warp as wp
 from benchmarks._newton_scripts import declare_model, main, solver_maker, solvers_replaced
 
-from neurodyn import robots, sim
+from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics import State, declared_hybrid
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import ModelConfig, ModelSpec, build_model
 from neurodyn.sim.simulators import articulation
-from neurodyn.solvers import SolverBeside, SolverHybrid, SolverNeural
+from neurodyn.solvers import SolverHybrid, SolverNeural
 from tests.solvers.conftest import NETS
 
 WORLDS, FRAMES = 2, 6
-DOUBLE_POLE, ANTS = "robot.example_robot_cartpole", "selection.example_selection_multiple"
+DOUBLE_POLE = "robot.example_robot_cartpole"
 STEP = 1 / 600
 
 
@@ -140,38 +138,6 @@ def test_a_network_in_their_script_is_its_roll_out(double_pole, kind, capture):
     path = model.rollout(State(start, torch.zeros_like(start)), torch.zeros(WORLDS, FRAMES, 3))
     np.testing.assert_allclose(found, path.q[:, 1:].transpose(0, 1).numpy(), atol=1e-5)
     assert np.ptp(found) > 1e-3
-
-
-@pytest.mark.slow
-def test_one_of_three_ants_by_a_hybrid_beside_two_by_their_solver(tmp_path):
-    """They jump and spin under random torques; the lowest is ours."""
-
-    def make(model, their_solver):
-        declare_model(model, tmp_path / "ant")
-        robot = msgspec.structs.replace(robots.load(tmp_path / "ant"), dt=STEP)
-        learned = SolverHybrid(sim.build(robot, worlds=WORLDS), declared_hybrid(robot, substeps=1))
-        return SolverBeside(model, learned, their_solver())
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        example, placed, found = run(ANTS, make, frames=20)
-        _, _, expected = run(ANTS, frames=20)
-    assert isinstance(placed.solvers[0], SolverBeside)
-    example.test_final()
-    found, expected = found.reshape(20, WORLDS, 3, 15), expected.reshape(20, WORLDS, 3, 15)
-    np.testing.assert_allclose(found[:, :, 1:], expected[:, :, 1:], atol=1e-5)
-    np.testing.assert_allclose(found[:, :, 0], expected[:, :, 0], atol=2e-4)
-    assert np.ptp(found[..., 2]) > 0.1
-
-
-@pytest.mark.slow
-def test_their_quadruped_stands_by_their_own_test(tmp_path):
-    """The one of the example for URDFs, by XPBD; it drops, and comes to rest on drives of their stiffness."""
-    folder = declared("basic.example_basic_urdf", tmp_path / "quadruped")
-    example, placed, found = run("basic.example_basic_urdf", solver_maker(folder, dt=1 / 1000), frames=100)
-    example.test_final()
-    assert placed.faults == []
-    assert found[0, 0, 2] - found[-1, 0, 2] > 0.2
 
 
 @pytest.mark.slow
