@@ -94,7 +94,6 @@ class PolicyNetwork(nn.Module):
         return self.layers(out[0]).clamp(-self.limit, self.limit), after
 
     def _features(self, observation: Tensor) -> Tensor:
-        """Return the inputs of the memory or the layers."""
         seen = (observation - self.mean) / self.deviation
         if self.clip is not None:
             seen = seen.clamp(-self.clip, self.clip)

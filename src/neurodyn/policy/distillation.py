@@ -104,7 +104,6 @@ class DistillationLearner(RunnerLearner):
             self._take_over(teacher.layers.state_dict(), alg.teacher, alg.student)
 
     def _configuration(self, teacher: NetworkSettings, *, drawn: bool) -> dict[str, Any]:
-        """Return the configuration of rsl_rl's DistillationRunner."""
         settings = self._settings
         student = settings.models()["actor"]
         student["distribution_cfg"]["init_std"] = settings.noise

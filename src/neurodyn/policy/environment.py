@@ -279,7 +279,6 @@ class PolicyEnvironment(VecEnv):
         self._adopt(worlds, self._frames.quantities(worlds["state"], step, worlds["torque"]))
 
     def _adopt(self, worlds: dict[str, Any], now: Quantities) -> None:
-        """Continue from a state of the worlds."""
         self._disturbed = worlds.pop("disturbed")
         self._worlds_state = WorldsState(**worlds, now=now)
 
@@ -514,7 +513,6 @@ class PolicyEnvironment(VecEnv):
         return timed_out, done, self._always_resets or bool(done.any())
 
     def _push(self) -> None:
-        """Push the bases of worlds that are due for a push."""
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self.robots.disturbed, self._generator)
         current = self._worlds_state
@@ -564,7 +562,6 @@ class PolicyEnvironment(VecEnv):
         return reward - self._share * (uncertain - self._penalty_offset if self._penalty_offset else uncertain)
 
     def _queue(self, ended: _Ended) -> None:
-        """Queue ended episodes until they are collected or the queue is long."""
         self._ended.append(ended)
         if len(self._ended) >= _MOST_UNREAD:
             self._read_ends()

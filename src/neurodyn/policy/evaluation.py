@@ -405,7 +405,6 @@ def _measure(
 
 
 def _series(folder: Path) -> dict[str, FigureSeries]:
-    """Return returns during training, over frames."""
     titles = {
         "return_training": "Return during training, where it is trained",
         "return_reference": "Return during training, in the reference",
@@ -420,7 +419,6 @@ def _series(folder: Path) -> dict[str, FigureSeries]:
 
 
 def _checksum(dynamics: str) -> str:
-    """Return the checksum of a model; empty for a simulator."""
     if dynamics in {ANALYTIC, *KINDS}:
         return ""
     return files_checksum(artifacts.resolve_run(dynamics), "model/*")

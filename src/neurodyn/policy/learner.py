@@ -179,7 +179,6 @@ class PolicyLearner(Learner):
 
     @property
     def _stops(self) -> bool:
-        """Whether the last evaluation ends the training."""
         return self._settings.stop_when_exploiting and self._support is not None and self._support.exploits
 
     def end_phase(self, loop: LoopView) -> bool:
@@ -215,7 +214,6 @@ class PolicyLearner(Learner):
     def _support_of(
         self, network: PolicyNetwork, played: EpisodeOutcomes, sample: FrameSample | None, train_state: TrainState
     ) -> PolicySupport:
-        """Return the support of an evaluation's return."""
         imagined, judge, lost, outside, disagreement = float(played.returns.mean()), None, None, None, None
         if self._judge is not None:
             judged = self._play(network, self._judge[0], 0.0).returns
@@ -308,7 +306,6 @@ class PolicyLearner(Learner):
         return {"frames": self._settings.frames_of(train_state.step) * current_ranks().count}
 
     def _uncertainty_without_penalty(self) -> float:
-        """Return the uncertainty without penalty."""
         training_dynamics = self._training_dynamics
         if not (self._settings.centre_penalty and self._penalty):
             return 0.0
@@ -318,7 +315,6 @@ class PolicyLearner(Learner):
 
     @property
     def _penalty(self) -> float:
-        """Current weight of the uncertainty."""
         return self._settings.fixed_penalty
 
     def _play(

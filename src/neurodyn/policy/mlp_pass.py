@@ -149,7 +149,6 @@ class MlpPass:
                 gradient = before
 
     def _space(self, rows: int) -> _Space:
-        """Return the work space for a number of rows."""
         space = self._spaces.get(rows)
         if space is None:
             parts = (self._outputs, self._gradients, self._spare)

@@ -161,7 +161,6 @@ def _paths(
     worlds: int,
     environment: Environment | None,
 ) -> list[_Path]:
-    """Return the path of each world."""
     world = PolicyEnvironment(
         task, resolved.dynamics, resolved.starts(task, seed), worlds, seed=seed, environment=environment
     )

@@ -219,7 +219,6 @@ class PPO(ReferencePPO):
         return dict(zip(("value", "surrogate", "entropy"), means, strict=True))
 
     def _frames(self) -> _Frames:
-        """Return the stored frames in random order."""
         storage = self.storage
         count = storage.num_envs * storage.num_transitions_per_env // self.num_mini_batches * self.num_mini_batches
         assert storage.distribution_params is not None
@@ -248,12 +247,12 @@ class PPO(ReferencePPO):
             error = critic.forward(part.judged) - part.target
             value_loss += error.square().sum()
             critic.backward(error.mul_(2.0 * self.value_loss_coef / count))
-            head = _Surrogate.of(actor.forward(part.seen), clamped, part, self.clip_param)
-            surrogate += head.loss
-            divergence += head.divergence
+            loss, distance, by_mean, by_log_std = _surrogate(actor.forward(part.seen), clamped, part, self.clip_param)
+            surrogate += loss
+            divergence += distance
             if learning:
-                actor.backward(head.towards_mean.div_(count))
-                towards_std += head.towards_log_std
+                actor.backward(by_mean.div_(count))
+                towards_std += by_log_std
         entropy = (clamped + 0.5 * (1.0 + math.log(2.0 * math.pi))).sum()
         towards_std.div_(count).sub_(self.entropy_coef).mul_(log_std == clamped)
         log_std.grad = towards_std
@@ -278,40 +277,24 @@ class PPO(ReferencePPO):
             group["lr"] = self.learning_rate
 
 
-@dataclass(frozen=True)
-class _Surrogate:
-    """The clipped surrogate loss, summed over frames, and its gradients.
+def _surrogate(mean: Tensor, log_std: Tensor, frames: _Frames, clip: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the clipped surrogate loss, summed over frames, KL(old | new) of the policies, and the loss's gradients.
 
-    Attributes:
-        loss: Surrogate loss, shape [].
-        divergence: KL divergence of the new policy from the one that acted, KL(old | new), shape [].
-        towards_mean: Gradient with respect to the policy's mean, shape [n, actions].
-        towards_log_std: Gradient with respect to the logarithm of the policy's standard deviation, shape [actions].
+    The gradients are those with respect to the policy's mean, shape [n, actions], and to the logarithm of its standard
+    deviation, shape [actions].
     """
-
-    loss: Tensor
-    divergence: Tensor
-    towards_mean: Tensor
-    towards_log_std: Tensor
-
-    @classmethod
-    def of(cls, mean: Tensor, log_std: Tensor, frames: _Frames, clip: float) -> "_Surrogate":
-        std = log_std.exp()
-        deviation = (frames.action - mean) / std
-        log_prob = log_density(deviation, log_std)
-        ratio = (log_prob - frames.log_prob).exp_()
-        plain = -frames.advantage * ratio
-        clipped = -frames.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
-        towards = torch.where(plain >= clipped, plain, 0.0)[:, None]  # factor of the log-probability's gradient
-        spread = frames.std / std
-        moved = (frames.mean - mean) / std
-        divergence = 0.5 * (spread.square() + moved.square() - 1.0).sum() - spread.log().sum()
-        return cls(
-            torch.maximum(plain, clipped).sum(),
-            divergence,
-            towards * deviation / std,
-            (towards * (deviation.square() - 1.0)).sum(0),
-        )
+    std = log_std.exp()
+    deviation = (frames.action - mean) / std
+    log_prob = log_density(deviation, log_std)
+    ratio = (log_prob - frames.log_prob).exp_()
+    plain = -frames.advantage * ratio
+    clipped = -frames.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
+    towards = torch.where(plain >= clipped, plain, 0.0)[:, None]  # factor of the log-probability's gradient
+    spread = frames.std / std
+    change = (frames.mean - mean) / std
+    divergence = 0.5 * (spread.square() + change.square() - 1.0).sum() - spread.log().sum()
+    by_log_std = (towards * (deviation.square() - 1.0)).sum(0)
+    return torch.maximum(plain, clipped).sum(), divergence, towards * deviation / std, by_log_std
 
 
 def log_density(deviation: Tensor, log_std: Tensor) -> Tensor:
@@ -360,7 +343,6 @@ class PpoLearner(RunnerLearner):
         self.start_runner(_Runner, self._configuration())
 
     def _configuration(self) -> dict[str, Any]:
-        """Return the configuration of rsl_rl's OnPolicyRunner."""
         configuration, settings = self._settings.runner(), self._settings
         if CRITIC in self._task.groups:
             configuration["obs_groups"]["critic"].append(CRITIC)
@@ -558,7 +540,6 @@ class TrackerWriter(LogWriter):
 
 
 def _plain_configuration(value: Any) -> Any:
-    """Return a configuration as plain data, with other objects as text."""
     if hasattr(value, "to_dict"):
         return _plain_configuration(value.to_dict())
     if is_dataclass(value) and not isinstance(value, type):

@@ -212,7 +212,6 @@ def _terms(result: PolicyEvaluation) -> Table:
 
 
 def _by_policy(result: PolicyEvaluation) -> Table:
-    """Return a table of each policy's return, by dynamics."""
     names = [row.dynamics for row in result.results]
     rows = [
         [one.policy, *(f"{row.mean:.5g} ({row.failed:.0%} failed)" for row in one.results)] for one in result.policies
@@ -478,7 +477,6 @@ def _away(quantity: IdentifiedParameter) -> float:
 
 
 def _origins(gap: PolicyGap, determined: int, minutes: str) -> list[tuple[str, str]]:
-    """Return which parts are compiled, learned, pretrained, seen and chosen."""
     return [
         ("Compiled", "rigid bodies, joint limits and MuJoCo's soft contacts, as one differentiable program"),
         (

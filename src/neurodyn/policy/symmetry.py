@@ -126,7 +126,6 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
 
 
 def _placement(pose: Sequence[float]) -> Placed:
-    """Return the rotation matrix and the position of a pose."""
     return np.array(quaternion_matrix(np.array(pose[3:]) / np.linalg.norm(pose[3:]))), np.array(pose[:3])
 
 
@@ -196,7 +195,6 @@ class MirroredBatches:
         return _map(names, [self._column(name, task) for name in names], device)
 
     def _column(self, name: str, task: Task) -> tuple[str, float]:
-        """Return the image of a column and its sign."""
         if name in task.mirrored:
             return task.mirrored[name]
         for before, behind in _OF_JOINTS:
@@ -216,7 +214,6 @@ class MirroredBatches:
         return name.replace(joint, self.mirror.partner[joint]), self.mirror.sign[joint]
 
     def _quantity(self, name: str, task: Task) -> tuple[str, float]:
-        """Return the image of a randomised quantity and its sign."""
         kind, _, rest = name.partition(".")
         bare, _, way = rest.partition(" ")
         if kind in ("observation", "action"):

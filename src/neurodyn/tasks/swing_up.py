@@ -126,7 +126,6 @@ class _SwingUp(Task):
 
 
 def _directions(quantities: Quantities, memory: Memory) -> Tensor:
-    """Return sine and cosine of each angle in turn."""
     q = quantities["joint_position"]
     return torch.stack([q.sin(), q.cos()], -1).flatten(1)
 

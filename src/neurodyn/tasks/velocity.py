@@ -124,7 +124,6 @@ class VelocityTracking(Task):
         return {POLICY: terms}
 
     def _weigh(self, terms: dict[str, tuple[float, Tensor]], like: Tensor) -> dict[str, Tensor]:
-        """Return reward terms from rates and weights, times dt."""
         weights = constant(tuple((self._declaration.dt * weight,) for weight, _ in terms.values()), like)
         scaled = weights * torch.stack([value for _, value in terms.values()])
         return dict(zip(terms, scaled.unbind(), strict=True))

@@ -203,7 +203,6 @@ def _require_same_data(record: OnlineRecord, out: Path) -> None:
 
 
 def _rounds_in(out: Path) -> int:
-    """Return the number of the last round in the metrics."""
     return max((entry["step"] for entry in read_metrics(out)), default=0)
 
 
@@ -297,7 +296,6 @@ class _Loop:
         return known or any(problem.refit.open(robot, name).header.of_robot for name in problem.data)
 
     def _write(self, result: OnlineResult) -> None:
-        """Write the best policy, the figures and the page."""
         best = result.rounds[result.best - 1].policy
         assert best is not None
         save_policy(self.out / "policy", *load_policy(best.folder))
@@ -311,7 +309,6 @@ def frames_of(reference: str) -> str:
 
 
 def _early_end(round_: Round) -> str:
-    """Return why the training of a round ended early; empty if it did not."""
     policy = round_.policy
     if policy is None or not policy.stopped:
         return ""
@@ -319,7 +316,6 @@ def _early_end(round_: Round) -> str:
 
 
 def _caveat(round_: Round) -> str:
-    """Return the caveat of a round's model; empty for none."""
     return round_.model.caveat or "" if round_.model is not None else ""
 
 

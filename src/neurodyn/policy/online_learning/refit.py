@@ -295,7 +295,6 @@ class HybridRefit(Refit):
         return declared_hybrid(robot, contact=engine.contact, substeps=engine.substeps, parameters=settings.parameters)
 
     def _parameters(self, run: str, settings: OnlineSettings) -> tuple[str, ...]:
-        """Return the free quantities, starting from the values of a run."""
         from neurodyn.dynamics.hybrid.artifact import HYBRID
 
         model = HYBRID.load(run)

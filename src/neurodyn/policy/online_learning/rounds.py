@@ -196,7 +196,6 @@ class RoundInProgress:
         )  # fmt: skip
 
     def _returns_in(self, model: "ModelOfRound") -> Returns:
-        """Evaluate the policy of this round in a model, without noise."""
         problem, (_, network) = self.problem, load_policy(self.folder / "policy")
         return play(
             network.to(model.dynamics.device), problem.task, model.dynamics, model.starts(problem.task, SEED),
@@ -226,7 +225,6 @@ class RoundInProgress:
 
     @cached_property
     def _model(self) -> "ModelOfRound":
-        """The model of this round, with all data before it."""
         assert self.round.model is not None
         problem, known = self.problem, self.known
         model = load(self.round.model.run, device=problem.device)
