@@ -12,53 +12,26 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.quantities import Maker, Quantities
+from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.disturbances import Disturbances
 from neurodyn.tasks import Memory, load
 from neurodyn.tasks.anymal import AnymalVelocity
 from neurodyn.tasks.velocity import COMMAND_FRAMES, PUSH, PUSH_FRAMES
+from tests.tasks.quantities import rates, standing, walking_memory
 
 _NAMES = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT", "LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE", "BASE")
 
 
 def _quantities(worlds: int = 1, **given: Tensor) -> Quantities:
-    """Return a robot that stands still in its nominal pose, but for what is given."""
-    task = AnymalVelocity()
-    contact = torch.zeros(worlds, 9)
-    contact[:, :4] = 1.0
-    values = {
-        "base_linear_velocity": torch.zeros(worlds, 3),
-        "base_angular_velocity": torch.zeros(worlds, 3),
-        "projected_gravity": torch.tensor([[0.0, 0.0, -1.0]]).repeat(worlds, 1),
-        "joint_position": torch.tensor(task.declaration().nominal_q()).repeat(worlds, 1),
-        "joint_velocity": torch.zeros(worlds, 12),
-        "joint_torque": torch.zeros(worlds, 12),
-        "contact": contact,
-    } | given
-    return Quantities("a test", {name: _given(value) for name, value in values.items()}, _NAMES)
-
-
-def _given(value: Tensor) -> Maker:
-    return lambda _: value
+    return standing(AnymalVelocity(), _NAMES, worlds, **given)
 
 
 def _memory(command: tuple[float, float, float] = (0.0, 0.0, 0.0), worlds: int = 1) -> Memory:
-    return Memory(
-        action=torch.zeros(worlds, 12),
-        command=torch.tensor([[*command, 100.0, 50.0]]).repeat(worlds, 1),
-        joint_velocity=torch.zeros(worlds, 12),
-        air_time=torch.zeros(worlds, 4),
-        frame=torch.zeros(worlds, dtype=torch.long),
-    )
-
-
-def _reward(task: AnymalVelocity, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, float]:
-    """Return the terms as rates, that is over dt."""
-    return {name: float(term[0]) / 0.02 for name, term in task.reward(quantities, memory, action).items()}
+    return walking_memory(AnymalVelocity(), command, worlds)
 
 
 def test_standing_as_asked_is_worth_the_tracking_rewards() -> None:
-    terms = _reward(AnymalVelocity(), _quantities(), _memory(), torch.zeros(1, 12))
+    terms = rates(AnymalVelocity(), _quantities(), _memory(), torch.zeros(1, 12))
     assert terms.pop("track_velocity") == pytest.approx(1.0)
     assert terms.pop("track_turning") == pytest.approx(0.5)
     assert all(term == 0.0 for term in terms.values())
@@ -79,7 +52,7 @@ def test_terms_by_hand() -> None:
     )
     air_time = torch.tensor([[0.68, 0.3, 0.0, 0.0]])
     memory = replace(_memory((1.0, 0.0, -0.2)), air_time=air_time)
-    terms = _reward(task, quantities, memory, torch.full((1, 12), 0.5))
+    terms = rates(task, quantities, memory, torch.full((1, 12), 0.5))
     assert terms["track_velocity"] == pytest.approx(math.exp(-(0.5**2 + 0.25**2) / 0.25), rel=1e-5)
     assert terms["track_turning"] == pytest.approx(0.5 * math.exp(-(0.5**2) / 0.25), rel=1e-5)
     assert terms["vertical_velocity"] == pytest.approx(-2.0 * 0.01, rel=1e-5)
@@ -91,7 +64,7 @@ def test_terms_by_hand() -> None:
     assert terms["knee_contact"] == pytest.approx(-2.0)
     assert terms["stand_still"] == 0.0  # it is asked to move
     assert terms["tilt"] == pytest.approx(-5.0 * 0.36, rel=1e-5)
-    assert _reward(task, quantities, _memory(), torch.zeros(1, 12))["stand_still"] == pytest.approx(-1.2, rel=1e-4)
+    assert rates(task, quantities, _memory(), torch.zeros(1, 12))["stand_still"] == pytest.approx(-1.2, rel=1e-4)
 
 
 def test_time_in_the_air_counts_until_a_foot_lands() -> None:

@@ -14,7 +14,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.geometry import rotation
 from neurodyn.robots import load
 from neurodyn.tasks.objects import Lift, Push
-from tests.tasks.quantities import given
+from tests.tasks.quantities import given, with_command
 
 SCENES = Path(__file__).resolve().parents[2] / "examples" / "objects"
 TURNED = rotation.exponential(torch.tensor([0.2, -0.4, 1.1]))
@@ -28,11 +28,6 @@ def lift():
 @pytest.fixture(scope="module")
 def push():
     return tasks.load(f"push@{SCENES / 'pusher'}")
-
-
-def with_memory(task, quantities, goal):
-    memory = task.begin(quantities, torch.Generator().manual_seed(0))
-    return type(memory)(**{**vars(memory), "command": torch.tensor([goal])})
 
 
 def lifted(height=0.105, end=(0.45, 0.0, 0.105)):
@@ -54,7 +49,7 @@ def pushed(turn=(0.0, 0.0, 0.0, 1.0), ball=(0.5, 0.0, 0.1), speed=(0.25, 0.0, 0.
 
 def test_a_lift_by_hand(lift):
     now = lifted()
-    memory = with_memory(lift, now, [0.45, 0.03, 0.145])
+    memory = with_command(lift, now, [0.45, 0.03, 0.145])
     terms = {name: float(term) for name, term in lift.reward(now, memory, torch.full((1, 5), 0.2)).items()}
     assert terms == pytest.approx(
         {
@@ -64,7 +59,7 @@ def test_a_lift_by_hand(lift):
         rel=1e-4,
     )  # fmt: skip
     assert not lift.succeeded(now, memory)
-    assert lift.succeeded(now, with_memory(lift, now, [0.45, 0.02, 0.145]))
+    assert lift.succeeded(now, with_command(lift, now, [0.45, 0.02, 0.145]))
     half = lift.reward(lifted(0.045, (0.45, 0.1, 0.045)), memory, torch.zeros(1, 5))
     assert float(half["lifted"]) == pytest.approx(2.0)  # half of the rise of .04 m from where the cube rests, .025 m
     assert float(half["reach"]) == pytest.approx(1 - math.tanh(1.0), rel=1e-4)
@@ -73,7 +68,7 @@ def test_a_lift_by_hand(lift):
 def test_a_push_by_hand(push):
     """The ball is .5 m ahead and the place behind it .22 m; it rolls to the goal at half of the speed that pays."""
     now = pushed()
-    memory = with_memory(push, now, [0.9, 0.0])
+    memory = with_command(push, now, [0.9, 0.0])
     terms = {name: float(term) for name, term in push.reward(now, memory, torch.zeros(1, 8)).items()}
     assert terms == pytest.approx(
         {
@@ -84,7 +79,7 @@ def test_a_push_by_hand(push):
     )  # fmt: skip
     assert not push.terminated(now, memory)
     assert push.terminated(pushed(down=(0.9, 0.0, -0.43)), memory)
-    assert push.succeeded(now, with_memory(push, now, [0.6, 0.1]))
+    assert push.succeeded(now, with_command(push, now, [0.6, 0.1]))
 
 
 def test_what_is_seen_turns_with_robot_object_and_goal(push):
@@ -96,8 +91,8 @@ def test_what_is_seen_turns_with_robot_object_and_goal(push):
     straight = pushed()
     moved = pushed(turn.tolist(), turned([0.5, 0.0, 0.1]), turned([0.25, 0.0, 0.0]))
     goal = [0.9, -0.2]
-    first = push.observe(straight, with_memory(push, straight, goal))
-    second = push.observe(moved, with_memory(push, moved, turned([*goal, 0.0])[:2]))
+    first = push.observe(straight, with_command(push, straight, goal))
+    second = push.observe(moved, with_command(push, moved, turned([*goal, 0.0])[:2]))
     assert first.shape == (1, len(push.observations))
     torch.testing.assert_close(second, first, rtol=0, atol=1e-6)
     assert first[0, list(push.observations).index("object_x")] == pytest.approx(0.5)
@@ -106,7 +101,7 @@ def test_what_is_seen_turns_with_robot_object_and_goal(push):
 def test_every_column_has_a_name(lift, push):
     for task, now, goal in ((lift, lifted(), [0.4, 0.0, 0.2]), (push, pushed(), [1.0, 0.0])):
         task.require(now)
-        seen = task.observe(now, with_memory(task, now, goal))
+        seen = task.observe(now, with_command(task, now, goal))
         assert seen.shape == (1, len(task.observations))
         assert len(set(task.observations)) == len(task.observations)
         assert seen.isfinite().all()
@@ -114,7 +109,7 @@ def test_every_column_has_a_name(lift, push):
 
 def test_actions_are_steps_of_servos_and_ranges_of_other_drives(lift):
     now = lifted()
-    memory = with_memory(lift, now, [0.4, 0.0, 0.2])
+    memory = with_command(lift, now, [0.4, 0.0, 0.2])
     target = lift.control(torch.tensor([[1.0, -1.0, 0.0, 1.0, -1.0]]), now, memory).target
     assert target is not None
     torch.testing.assert_close(target, torch.tensor([[0.15, -1.05, 1.8, 0.95, 0.0]]))

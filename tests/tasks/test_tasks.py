@@ -8,7 +8,7 @@ import torch
 
 from neurodyn import tasks
 from neurodyn.core.errors import InputError
-from tests.tasks.quantities import given
+from tests.tasks.quantities import given, with_command
 
 HALF = math.sqrt(0.5)
 UPRIGHT = [0.0, 0.0, 0.0, 1.0]
@@ -233,17 +233,13 @@ class TestAnymal:
 
 
 class TestFranka:
-    def memory(self, task, now, target):
-        memory = task.begin(now, torch.Generator().manual_seed(0))
-        return type(memory)(**{**vars(memory), "command": torch.tensor([target])})
-
     def state(self, end=(0.5, 0.0, 0.2)):
         return given(joint_position=[0.3] * 7, joint_velocity=[0.0] * 7, end_effector_position=list(end))
 
     @pytest.mark.parametrize("d", [0.0, 0.01, 0.2, 0.9])
     def test_reward(self, d):
         task, now = tasks.load("franka-torque"), self.state()
-        terms = task.reward(now, self.memory(task, now, [0.5, d, 0.2]), torch.zeros(1, 7))
+        terms = task.reward(now, with_command(task, now, [0.5, d, 0.2]), torch.zeros(1, 7))
         wanted = -d + sum(1 / (math.exp(k * d) + math.exp(-k * d) + 1e-4) for k in (50.0, 300.0))
         assert sum(float(term) for term in terms.values()) == pytest.approx(wanted, abs=1e-4)
 
@@ -253,7 +249,7 @@ class TestFranka:
 
         def reward(end):
             now = {**self.state(), "end_effector_position": end}
-            return sum(task.reward(now, self.memory(task, now, [0.5, 0.0, 0.2]), torch.zeros(1, 7)).values())
+            return sum(task.reward(now, with_command(task, now, [0.5, 0.0, 0.2]), torch.zeros(1, 7)).values())
 
         exact = torch.tensor([[0.5, d, 0.2]], dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(reward, (exact,))
@@ -286,11 +282,11 @@ class TestFranka:
     def test_a_policy_sees_velocities(self, name):
         now = {**self.state(), "joint_velocity": torch.tensor([[float(i) for i in range(7)]])}
         task = tasks.load(name)
-        seen = task.observe(now, self.memory(task, now, [0.5, 0.0, 0.2]))[0].tolist()
+        seen = task.observe(now, with_command(task, now, [0.5, 0.0, 0.2]))[0].tolist()
         assert len(seen) == len(task.observations) == 20
         assert seen[13:] == [*map(float, range(7))]
 
     def test_success_is_being_near(self):
         task, now = tasks.load("franka-torque"), self.state()
-        assert bool(task.succeeded(now, self.memory(task, now, [0.5, 0.0, 0.21])))
-        assert not bool(task.succeeded(now, self.memory(task, now, [0.5, 0.0, 0.23])))
+        assert bool(task.succeeded(now, with_command(task, now, [0.5, 0.0, 0.21])))
+        assert not bool(task.succeeded(now, with_command(task, now, [0.5, 0.0, 0.23])))

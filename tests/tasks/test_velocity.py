@@ -26,9 +26,11 @@ from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.build import build_model
 from neurodyn.sim.simulators import articulation
-from neurodyn.tasks import Memory, load
+from neurodyn.tasks import ObservationTerm, load
+from neurodyn.tasks.observations import each
 from neurodyn.tasks.velocity import Velocity
 from tests.policy.worlds import TINY
+from tests.tasks.quantities import rates, standing, walking_memory
 
 BRIEF = msgspec.structs.replace(TINY, iterations=1, evaluations=0)
 
@@ -146,7 +148,7 @@ def test_actions_bend_servos_by_a_quarter_of_their_force(task, folder):
     assert task.action_scale == pytest.approx((0.25 * 64 / 40,) * 8)
     assert task.declaration().dt == pytest.approx(0.02)
     assert task.declaration().simulator.substeps == 2 * robot.simulator.substeps
-    control = task.control(torch.ones(1, 8), Quantities("a test", {}), _memory(task))
+    control = task.control(torch.ones(1, 8), Quantities("a test", {}), walking_memory(task))
     assert control.target is not None
     np.testing.assert_allclose(control.target[0], np.array(robot.nominal_q()) + 0.4, rtol=1e-5)
     torch.testing.assert_close(task.action_of(control.target), torch.ones(1, 8))
@@ -160,7 +162,7 @@ def test_a_robot_with_pd_drives_keeps_them(folder, tmp_path):
     (tmp_path / "dog" / "robot.yaml").write_text(yaml.safe_dump({**declared, "drives": drives}))
     task = load(f"velocity@{tmp_path / 'dog'}")
     assert {drive.kind for drive in task.declaration().drives.values()} == {"pd"}
-    control = task.control(torch.zeros(1, 8), Quantities("a test", {}), _memory(task))
+    control = task.control(torch.zeros(1, 8), Quantities("a test", {}), walking_memory(task))
     gains = {"thigh": (50.0, 2.0), "calf": (30.0, 1.0)}
     assert list(zip(*control.kp.tolist(), *control.kd.tolist(), strict=True)) == [
         gains[name.partition("_")[2]] for name in task.actions
@@ -205,33 +207,16 @@ def test_feet_move_as_a_rigid_body_does(task, dynamics):
         assert float(read["contact_height"][0, number]) == pytest.approx(foot[2] - 0.025, abs=1e-5)
 
 
-def _memory(task: Velocity, command: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Memory:
-    return Memory(
-        action=torch.zeros(1, 8), command=torch.tensor([[*command, 100.0, 50.0]]), joint_velocity=torch.zeros(1, 8),
-        air_time=torch.zeros(1, 4), frame=torch.zeros(1, dtype=torch.long),
-    )  # fmt: skip
-
-
 def _quantities(task: Velocity, **given: Tensor) -> Quantities:
-    """Return a robot that stands still in its nominal pose, but for what is given."""
     names = task.contacts
-    values = {
-        "base_height": torch.full((1, 1), task.legs.height), "base_linear_velocity": torch.zeros(1, 3),
-        "base_angular_velocity": torch.zeros(1, 3), "projected_gravity": torch.tensor([[0.0, 0.0, -1.0]]),
-        "joint_position": task.joint_nominal(torch.zeros(1, 8))[None], "joint_velocity": torch.zeros(1, 8),
-        "contact": torch.tensor([[float(name != "base") for name in names]]),
-        "contact_height": torch.zeros(1, len(names)), "contact_speed": torch.zeros(1, len(names)),
-    } | given  # fmt: skip
-    return Quantities("a test", {}, names, known=values)
-
-
-def _rates(task: Velocity, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, float]:
-    return {name: float(term[0]) / 0.02 for name, term in task.reward(quantities, memory, action).items()}
+    feet = {"base_height": torch.full((1, 1), task.legs.height), "contact_height": torch.zeros(1, len(names)),
+            "contact_speed": torch.zeros(1, len(names))}  # fmt: skip
+    return standing(task, names, **(feet | given))
 
 
 def test_standing_as_asked_is_worth_tracking_uprightness_and_pose(task):
-    rates = _rates(task, _quantities(task), _memory(task), torch.zeros(1, 8))
-    paid = {name: rate for name, rate in rates.items() if rate != 0.0}
+    earned = rates(task, _quantities(task), walking_memory(task), torch.zeros(1, 8))
+    paid = {name: rate for name, rate in earned.items() if rate != 0.0}
     assert paid == pytest.approx({"track_velocity": 2.0, "track_turning": 1.5, "upright": 1.0, "pose": 1.0})
 
 
@@ -246,22 +231,43 @@ def test_terms_by_hand(task):
         base_linear_velocity=torch.tensor([[0.5, 0.1, 0.2]]), base_angular_velocity=torch.tensor([[0.3, 0.4, -0.5]]),
         projected_gravity=torch.tensor([[0.6, 0.0, -0.8]]),
     )  # fmt: skip
-    memory = replace(_memory(task, (1.0, 0.0, 0.5)), air_time=torch.tensor([[0.28, 0.58, 0.3, 0.0]]))
-    rates = _rates(task, quantities, memory, torch.full((1, 8), 0.5))
-    assert rates["track_velocity"] == pytest.approx(2.0 * math.exp(-4.0 * (0.25 + 0.01 + 0.04)), rel=1e-5)
-    assert rates["track_turning"] == pytest.approx(1.5 * math.exp(-2.0 * 1.0), rel=1e-5)
-    assert rates["roll_and_pitch"] == pytest.approx(-0.05 * 0.25, rel=1e-5)
-    assert rates["upright"] == pytest.approx(math.exp(-5.0 * 0.36), rel=1e-5)
-    assert rates["limits"] == pytest.approx(-4 * 0.03, rel=1e-3)
-    assert rates["action_change"] == pytest.approx(-0.01 * 8 * 0.25, rel=1e-5)
-    assert rates["air_time"] == pytest.approx((0.1 + 0.2) / 0.4, rel=1e-4)  # steps of .3 and, at most, .4 s
-    assert rates["slip"] == pytest.approx(-0.2 * 1.0, rel=1e-5)
+    memory = replace(walking_memory(task, (1.0, 0.0, 0.5)), air_time=torch.tensor([[0.28, 0.58, 0.3, 0.0]]))
+    earned = rates(task, quantities, memory, torch.full((1, 8), 0.5))
+    assert earned["track_velocity"] == pytest.approx(2.0 * math.exp(-4.0 * (0.25 + 0.01 + 0.04)), rel=1e-5)
+    assert earned["track_turning"] == pytest.approx(1.5 * math.exp(-2.0 * 1.0), rel=1e-5)
+    assert earned["roll_and_pitch"] == pytest.approx(-0.05 * 0.25, rel=1e-5)
+    assert earned["upright"] == pytest.approx(math.exp(-5.0 * 0.36), rel=1e-5)
+    assert earned["limits"] == pytest.approx(-4 * 0.03, rel=1e-3)
+    assert earned["action_change"] == pytest.approx(-0.01 * 8 * 0.25, rel=1e-5)
+    assert earned["air_time"] == pytest.approx((0.1 + 0.2) / 0.4, rel=1e-4)  # steps of .3 and, at most, .4 s
+    assert earned["slip"] == pytest.approx(-0.2 * 1.0, rel=1e-5)
     lift = min(0.1, 0.15 * task.legs.height)
-    assert rates["clearance"] == pytest.approx(-2 * 0.5 * (lift - 0.01), rel=1e-4)
+    assert earned["clearance"] == pytest.approx(-2 * 0.5 * (lift - 0.01), rel=1e-4)
+
+
+class Clearance(Velocity):
+    """Velocity tracking that also sees how high the feet are."""
+
+    def observation_terms(self):
+        groups = super().observation_terms()
+        height = ObservationTerm(
+            "clearance", lambda now, memory: self._of_feet(now, "contact_height"), each("clearance.{}", self.feet), 0.01
+        )
+        return {**groups, "policy": (*groups["policy"], height)}
+
+
+def test_a_further_term_is_seen_with_its_noise(task, folder, dynamics):
+    further = Clearance(str(folder))
+    assert further.observations == (*task.observations, *(f"clearance.{foot}" for foot in task.feet))
+    worlds = [
+        PolicyEnvironment(further, dynamics, SampledStarts(further, 0), 4, noisy=noisy) for noisy in (False, True)
+    ]
+    error = (worlds[1].seen - worlds[0].seen)[:, -4:].abs()
+    assert 0.0 < float(error.min()) < float(error.max()) <= 0.01
 
 
 def test_it_has_fallen_when_tilted_low_or_on_its_trunk(task):
-    memory, names = _memory(task), task.contacts
+    memory, names = walking_memory(task), task.contacts
     assert not task.terminated(_quantities(task), memory).any()
     lying = torch.tensor([[float(name == "base") for name in names]])
     for given in (
