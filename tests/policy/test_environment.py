@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import neurodyn
 from neurodyn.control.starts import SampledStarts
-from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -25,6 +25,16 @@ from tests.policy.worlds import SPEC, Fixed, Hold, Mass
 
 def world(places, dynamics=None, **options):
     return PolicyEnvironment(Hold(), dynamics or Mass(), Fixed(places), len(places), **options)
+
+
+def step_alike(one, other, actions):
+    """Step two environments, compare what they return, and return the rewards of the first."""
+    (seen, reward, done, extras), (wanted, wanted_reward, wanted_done, others) = (x.step(actions) for x in (one, other))
+    torch.testing.assert_close(seen["policy"], wanted["policy"])
+    torch.testing.assert_close(reward, wanted_reward)
+    assert torch.equal(done, wanted_done)
+    torch.testing.assert_close(extras["state"].q, others["state"].q)
+    return reward
 
 
 def test_a_frame_by_hand():
@@ -166,26 +176,34 @@ class TestImagination:
         assert centred.uncertainty == pytest.approx(careful.uncertainty)
         assert centred.uncertainty > 0
 
-    @pytest.mark.parametrize("penalty", [-0.1, float("nan"), float("inf")])
-    def test_a_bad_penalty_is_refused(self, penalty):
-        with pytest.raises(InputError, match=r"lambda.*valid: a finite number of at least 0"):
-            world([0.0], self.model(), penalty=penalty)
 
-    def test_a_penalty_needs_a_model_that_knows_its_uncertainty(self):
-        with pytest.raises(InputError, match=r"do not know how uncertain.*--members 5"):
-            world([0.0], penalty=1.0)
+class Tall(Hold):
+    """A task that needs what the mass does not have."""
 
-    def test_an_unfitted_model_is_refused(self):
-        with pytest.raises(InputError, match="never fitted"):
-            world([0.0], self.model(fitted=False))
+    needs = ("base_position",)
 
-    def test_another_frame_length_is_refused(self):
-        with pytest.raises(MismatchError, match=r"dt is 0\.05 s instead of 0\.1 s"):
-            world([0.0], self.model(msgspec.structs.replace(SPEC, dt=0.05)))
 
-    def test_other_controls_are_refused(self):
-        with pytest.raises(MismatchError, match=r"controls are \[\] instead of \['line'\]"):
-            world([0.0], Mass(msgspec.structs.replace(SPEC, controls=())))
+REFUSALS = [
+    (lambda: world([]), "worlds is 0; valid: at least 1"),
+    *((lambda penalty=penalty: world([0.0], TestImagination().model(), penalty=penalty),
+       r"lambda.*valid: a finite number of at least 0") for penalty in (-0.1, float("nan"), float("inf"))),
+    (lambda: world([0.0], penalty=1.0), r"do not know how uncertain.*--members 5"),
+    (lambda: TestMembers().environment(TestMembers().model(1), penalty=1.0),
+     r"penalty is 1, but these neural dynamics of 'cartpole'.*--members 5"),
+    (lambda: world([0.0], TestImagination().model(fitted=False)), "never fitted"),
+    (lambda: world([0.0], TestImagination().model(msgspec.structs.replace(SPEC, dt=0.05))),
+     r"dt is 0\.05 s instead of 0\.1 s"),
+    (lambda: world([0.0], Mass(msgspec.structs.replace(SPEC, controls=()))),
+     r"controls are \[\] instead of \['line'\]"),
+    (lambda: PolicyEnvironment(Tall(), Mass(), Fixed([0.0]), 1),
+     "task 'hold': fake dynamics of 'mass' does not offer 'base_position'; it offers joint_position"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSALS)
+def test_what_does_not_fit_is_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
 
 
 class TestMembers:
@@ -233,10 +251,6 @@ class TestMembers:
         assert together.uncertainty == pytest.approx(single.uncertainty, rel=1e-4)
         assert together.uncertainty > 0
 
-    def test_one_network_knows_no_uncertainty(self):
-        with pytest.raises(InputError, match=r"penalty is 1, but these neural dynamics of 'cartpole'.*--members 5"):
-            self.environment(self.model(1), penalty=1.0)
-
     def test_an_implausible_world_fails_alone_and_keeps_its_member(self):
         model = self.model()
         env = self.environment(model)
@@ -254,20 +268,7 @@ class TestMembers:
         replayed, called = (self.environment(model, penalty=penalty, capture=c) for c in (Again, None))
         for _ in range(5):
             action = torch.rand(40, 1) * 2 - 1
-            found, wanted = replayed.step(action), called.step(action)
-            torch.testing.assert_close(found[0]["policy"], wanted[0]["policy"])
-            torch.testing.assert_close(found[1], wanted[1])
-
-
-def test_a_missing_quantity_is_named():
-    class Tall(Hold):
-        needs = ("base_position",)
-
-    with pytest.raises(
-        InputError,
-        match="task 'hold': fake dynamics of 'mass' does not offer 'base_position'; it offers joint_position",
-    ):
-        PolicyEnvironment(Tall(), Mass(), Fixed([0.0]), 1)
+            step_alike(replayed, called, action)
 
 
 @pytest.mark.parametrize("capture", [None, Again])
@@ -311,11 +312,6 @@ def test_what_nobody_logs_is_not_kept():
         torch.testing.assert_close((seen["policy"], reward, done), (as_seen["policy"], as_reward, as_done))
 
 
-def test_no_worlds_are_refused():
-    with pytest.raises(InputError, match="worlds is 0; valid: at least 1"):
-        world([])
-
-
 class TestCapture:
     """A frame that is recorded and replayed, here by a recording that calls it again on the same memory."""
 
@@ -342,12 +338,8 @@ class TestCapture:
         kept = []
         for frame in range(20):
             actions = 0.5 * torch.randn(16, replayed.num_actions, generator=generator)
-            found, wanted = replayed.step(actions), called.step(actions)
-            torch.testing.assert_close(found[0]["policy"], wanted[0]["policy"])
-            torch.testing.assert_close(found[1], wanted[1])
-            assert torch.equal(found[2], wanted[2])
-            torch.testing.assert_close(found[3]["state"].q, wanted[3]["state"].q)
-            kept.append((found[1], found[1].clone()))
+            reward = step_alike(replayed, called, actions)
+            kept.append((reward, reward.clone()))
             if frame == 9:
                 for env in (replayed, called):
                     env.episode_length_buf = torch.full((16,), env.max_episode_length - 5)
@@ -368,9 +360,7 @@ class TestCapture:
         called._world_reset._starts.draw(4)
         for frame in range(12):
             actions = torch.full((4, 1), 0.3 * (-1) ** frame)
-            found, wanted = replayed.step(actions), called.step(actions)
-            torch.testing.assert_close(found[0]["policy"], wanted[0]["policy"])
-            torch.testing.assert_close(found[1], wanted[1])
+            step_alike(replayed, called, actions)
         ends = replayed.collect(), called.collect()
         assert len(ends[0].returns) >= 8  # episodes of five frames
         assert ends[0] == ends[1]
