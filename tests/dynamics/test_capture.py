@@ -11,7 +11,7 @@ from torch import Tensor
 
 import neurodyn
 from neurodyn.dynamics import Control, State
-from neurodyn.dynamics.capture import CapturedStep, CaptureError, copied, cuda_graph, write
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, copy_of, cuda_graph, write
 
 CPU = torch.device("cpu")
 
@@ -64,7 +64,7 @@ def test_what_changes_beside_tensors_is_refused() -> None:
 
 def test_trees_are_copied_whole() -> None:
     tree = {"a": (torch.ones(2), [torch.zeros(1)]), "b": State(torch.ones(1, 1), torch.zeros(1, 1)), "c": 3}
-    other = copied(tree)
+    other = copy_of(tree)
     write(tree, {"a": (torch.zeros(2), [torch.ones(1)]), "b": State(torch.zeros(1, 1), torch.ones(1, 1)), "c": 3})
     assert other["a"][0].tolist() == [1.0, 1.0]
     assert tree["a"][0].tolist() == [0.0, 0.0]

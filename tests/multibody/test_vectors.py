@@ -25,7 +25,7 @@ M, N = RNG.normal(size=(2, 3, 3))
         (vectors.cross(A, B), np.cross(A, B)),
         (vectors.skew(A) @ vectors.array(B), np.cross(A, B)),
         (vectors.symmetric_inverse(M @ M.T), np.linalg.inv(M @ M.T)),
-        (vectors.normalised(A), A / np.linalg.norm(A)),
+        (vectors.normalise(A), A / np.linalg.norm(A)),
     ],
 )
 def test_lists_compute_what_arrays_compute(found, expected):
@@ -34,7 +34,7 @@ def test_lists_compute_what_arrays_compute(found, expected):
 
 def test_a_unit_vector_of_axes_stays_as_it_is():
     for axis in np.eye(3).tolist():
-        assert vectors.normalised(axis).tolist() == axis
+        assert vectors.normalise(axis).tolist() == axis
 
 
 def test_traced_zeros_and_ones_cost_nothing():
@@ -60,7 +60,7 @@ def test_quaternions_and_axes_turn_the_same_way():
 @pytest.mark.parametrize("angle", [0.0, 1e-12, 9.9e-7, 1.01e-6, 1e-3, 1.0, 6.0])
 def test_turning_applies_a_rotation_in_the_axes_it_turns_into(angle):
     rotation, q = angle * reference.unit(RNG, 3), reference.unit(RNG, 4)
-    found = vectors.turned(q.tolist(), vectors.array(rotation.tolist()))
+    found = vectors.turn(q.tolist(), vectors.array(rotation.tolist()))
     close(found, reference.multiply(reference.exponential(rotation), q), atol=1e-13)
     assert math.hypot(*found) == pytest.approx(1.0, abs=1e-15)
 
@@ -71,7 +71,7 @@ def test_slopes_of_a_turn_are_right_and_finite_at_rest(size):
     point = [*q, *rotation]
 
     def weighed(*x):
-        return vectors.dot([1.0, -2.0, 0.5], vectors.turned(x[:4], vectors.array(x[4:]))[:3])
+        return vectors.dot([1.0, -2.0, 0.5], vectors.turn(x[:4], vectors.array(x[4:]))[:3])
 
     value, *gradient = traced_gradient(weighed, point)
     assert value == pytest.approx(weighed(*point), abs=1e-14)

@@ -90,7 +90,7 @@ class Artifact(Generic[C, S, M]):
         found = given.get("kind") if isinstance(given, dict) else None
         if isinstance(found, str) and found in KINDS:
             require_kind(found, (self.kind,), folder)
-        carried = _carried(run)
+        carried = _robot_of_run(run)
         if carried is not None and isinstance(given, dict):
             given = given | {"robot": str(carried)}
         config = from_dict(given, self.config, str(folder / "config.json"))
@@ -160,7 +160,7 @@ def robot_of(run: str | Path) -> str:
     Raises:
         InputError: There is no such run, or its config.json is malformed.
     """
-    recorded, carried = _field(run, "robot"), _carried(artifacts.resolve_run(run))
+    recorded, carried = _field(run, "robot"), _robot_of_run(artifacts.resolve_run(run))
     return recorded if carried is None else str(carried)
 
 
@@ -170,7 +170,7 @@ def carry_robot(run: Path, model: LearnedDynamics) -> None:
     Robots that ship with the package are left out. A notice says if the files are too large to be copied.
     """
     robot = model.robot
-    if _carried(run) is not None or robot is None or ships(robot):
+    if _robot_of_run(run) is not None or robot is None or ships(robot):
         return
     try:
         write_bundle(robot, run / ROBOT)
@@ -178,7 +178,7 @@ def carry_robot(run: Path, model: LearnedDynamics) -> None:
         notice(f"{run}: {error}")
 
 
-def _carried(run: Path) -> Path | None:
+def _robot_of_run(run: Path) -> Path | None:
     """Return the absolute path of the robot in a run; None if the run holds none."""
     artifacts.restore_folder(run / ROBOT)
     return (run / ROBOT).resolve() if (run / ROBOT / DECLARATION).is_file() else None
@@ -186,7 +186,7 @@ def _carried(run: Path) -> Path | None:
 
 def _without_folder(spec: Any, run: Path) -> Any:
     """Return the contents of spec.json with files of the ground relative to the run."""
-    carried = _carried(run)
+    carried = _robot_of_run(run)
     if carried is None or not spec.get("scene"):
         return spec
     scene = moved_scene(from_dict(spec["scene"], Scene), carried)
@@ -197,7 +197,7 @@ def _without_folder(spec: Any, run: Path) -> Any:
 
 def _with_folder(spec: Any, run: Path) -> Any:
     """Return the contents of spec.json with the folder of the ground's files in the run."""
-    carried, scene = _carried(run), spec.get("scene") if isinstance(spec, dict) else None
+    carried, scene = _robot_of_run(run), spec.get("scene") if isinstance(spec, dict) else None
     if carried is None or not isinstance(scene, dict) or scene.get("folder"):
         return spec
     if not any(isinstance(shape, dict) and "file" in shape for shape in scene.get("shapes", ())):

@@ -179,7 +179,7 @@ class CapturedStep:
         Raises:
             CaptureError: The step changes a part of the state that is not a tensor.
         """
-        self.state, self._inputs = copied(state), copied(inputs)
+        self.state, self._inputs = copy_of(state), copy_of(inputs)
         self._outputs: Any = None
 
         def work() -> None:
@@ -187,7 +187,7 @@ class CapturedStep:
             if not _same(_constants(after), _constants(self.state)):
                 raise CaptureError("the state changes in something that is no tensor; valid: tensors alone")
             if self._outputs is None:
-                self._outputs = copied(outputs)
+                self._outputs = copy_of(outputs)
             write(self._outputs, outputs)
             write(self.state, after)
 
@@ -207,7 +207,7 @@ class CapturedStep:
         """Run a step, and return copies of its outputs."""
         write(self._inputs, inputs)
         self._recording.replay()
-        return copied(self._outputs)
+        return copy_of(self._outputs)
 
 
 class CapturedGradient:
@@ -230,7 +230,7 @@ class CapturedGradient:
             parameters: Parameters to differentiate with respect to.
             record: Records a call.
         """
-        self._buffers, self._parameters = copied(batch), [p for p in parameters if p.requires_grad]
+        self._buffers, self._parameters = copy_of(batch), [p for p in parameters if p.requires_grad]
         self._gradients = [torch.zeros_like(p) for p in self._parameters]
         device, compute = self._gradients[0].device, loss(self._buffers)
         self._loss = torch.zeros((), device=device)
@@ -256,18 +256,18 @@ class CapturedGradient:
         return self._loss.clone()
 
 
-def copied(tree: Any) -> Any:
+def copy_of(tree: Any) -> Any:
     """Return a copy of a tree, with its tensors copied."""
     tensors = list(_tensors(tree))
     fresh = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
     if tensors:
         torch._foreach_copy_(fresh, tensors)  # pyright: ignore[reportPrivateImportUsage]
-    return _rebuilt(tree, iter(fresh))
+    return _rebuild(tree, iter(fresh))
 
 
-def detached(tree: Any) -> Any:
+def detach(tree: Any) -> Any:
     """Return a tree with its tensors detached, on the same memory."""
-    return _rebuilt(tree, (tensor.detach() for tensor in _tensors(tree)))
+    return _rebuild(tree, (tensor.detach() for tensor in _tensors(tree)))
 
 
 def write(target: Any, source: Any) -> None:
@@ -275,7 +275,7 @@ def write(target: Any, source: Any) -> None:
     pairs = [(a, b) for a, b in zip(_tensors(target), _tensors(source), strict=True) if not _is_same(a, b)]
     if pairs:
         # Through temporaries, because sources and targets may overlap.
-        fresh = copied([b for _, b in pairs])
+        fresh = copy_of([b for _, b in pairs])
         torch._foreach_copy_([a for a, _ in pairs], fresh)  # pyright: ignore[reportPrivateImportUsage]
 
 
@@ -321,14 +321,14 @@ def _constants(tree: Any) -> list[Any]:
     return [tree] if parts is None else [leaf for _, part in parts for leaf in _constants(part)]
 
 
-def _rebuilt(tree: Any, tensors: Iterator[Tensor]) -> Any:
+def _rebuild(tree: Any, tensors: Iterator[Tensor]) -> Any:
     """Return a tree with its tensors replaced in order."""
     if isinstance(tree, Tensor):
         return next(tensors)
     parts = parts_of(tree)
     if parts is None:
         return tree
-    return with_parts(tree, {name: _rebuilt(part, tensors) for name, part in parts})
+    return with_parts(tree, {name: _rebuild(part, tensors) for name, part in parts})
 
 
 def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
@@ -345,10 +345,10 @@ def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
 
 
 _OWN = "__own__"
-"""Placeholder of a part without state, which `restored_tree` takes from the template."""
+"""Placeholder of a part without state, which `restore_tree` takes from the template."""
 
 
-def saved_tree(tree: Any) -> Any:
+def save_tree(tree: Any) -> Any:
     """Return tensors, numbers, strings and None in a tree of dataclasses, tuples, lists and dicts, as nested dicts.
 
     Their keys are names or indices, for `core.artifacts.write_tree`.
@@ -358,12 +358,12 @@ def saved_tree(tree: Any) -> Any:
     if isinstance(tree, Tensor):
         return tree.detach().clone()
     parts = parts_of(tree)
-    saved = {} if parts is None else {str(name): saved_tree(part) for name, part in parts}
+    saved = {} if parts is None else {str(name): save_tree(part) for name, part in parts}
     return saved if any(not _is_own(part) for part in saved.values()) else _OWN
 
 
-def restored_tree(template: Any, saved: Any) -> Any:
-    """Return a tree with the structure of `template` and the state of `saved`, which `saved_tree` returned.
+def restore_tree(template: Any, saved: Any) -> Any:
+    """Return a tree with the structure of `template` and the state of `saved`, which `save_tree` returned.
 
     Raises:
         InputError: `saved` has another structure.
@@ -379,7 +379,7 @@ def restored_tree(template: Any, saved: Any) -> Any:
         raise InputError(
             f"saved worlds hold {', '.join(sorted(saved))}, which is not what {type(template).__name__} holds"
         )
-    return with_parts(template, {name: restored_tree(part, saved[str(name)]) for name, part in parts})
+    return with_parts(template, {name: restore_tree(part, saved[str(name)]) for name, part in parts})
 
 
 def _is_own(saved: Any) -> bool:

@@ -65,10 +65,10 @@ class ConditionInputs(nn.Module):
 
     def forward(self, environment: Environment | None, batch: torch.Size) -> Tensor:
         """Return the inputs of worlds, which run along the first axis of `batch`, shape [*batch, conditions]."""
-        inputs = self.normalised(self.of_worlds(environment))
+        inputs = self.normalise(self.of_worlds(environment))
         return inputs.view(len(inputs), *(1,) * (len(batch) - 1), -1).expand(*batch, -1) if batch else inputs[0]
 
-    def normalised(self, numbers: Tensor) -> Tensor:
+    def normalise(self, numbers: Tensor) -> Tensor:
         """Return the inputs for values, shape [..., conditions]."""
         return (numbers - self._middle) * self._gain
 

@@ -131,9 +131,9 @@ class Coordinates(nn.Module):
         if base is None:
             return qd
         turned = rotation.rotate_rows(qd[..., :6].unflatten(-1, (2, 3)), base)
-        return self.objects_turned(torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1), base)
+        return self.turn_objects(torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1), base)
 
-    def objects_turned(self, rates: Velocities, matrix: Matrices | None) -> Velocities:
+    def turn_objects(self, rates: Velocities, matrix: Matrices | None) -> Velocities:
         """Return rates with those of objects rotated: world to base by a base's rotation, back by its transpose."""
         if matrix is None or not self.objects:
             return rates
@@ -169,7 +169,7 @@ class Coordinates(nn.Module):
                 q[..., place.quaternion], lever
             )
             dq[..., place.linear] += swing
-        dq = self.objects_turned(dq, base)
+        dq = self.turn_objects(dq, base)
         if base is None:
             return dq, dqd
         angle = rotation.logarithm(rotation.multiply(rotation.conjugate(q[..., 3:7]), q_next[..., 3:7]))
@@ -187,16 +187,16 @@ class Coordinates(nn.Module):
             return q + dq, qd + dqd
         back = None if base is None else base.mT
         if base is None:
-            return self._turned(q, dq), qd + dqd
+            return self._turn(q, dq), qd + dqd
         com = None if self._centred else self.com
         if self.objects:
-            dq, dqd = self.objects_turned(dq, back), self.objects_turned(dqd, back)
+            dq, dqd = self.turn_objects(dq, back), self.turn_objects(dqd, back)
         if not self.balls and not self.objects:
             return base_frame.advance(base, q, qd, dq, dqd, com)
         moved, velocity = base_frame.advance(base, q[..., :7], qd, dq, dqd, com)
-        return torch.cat([moved, self._turned(q, dq)[..., 7:]], dim=-1), velocity
+        return torch.cat([moved, self._turn(q, dq)[..., 7:]], dim=-1), velocity
 
-    def _turned(self, q: Tensor, dq: Tensor) -> Tensor:
+    def _turn(self, q: Tensor, dq: Tensor) -> Tensor:
         """Return positions with changes applied, those of objects in world axes; a floating base is unchanged."""
         q_next = q.clone()
         if self.scalars:

@@ -82,7 +82,7 @@ MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _LOG_STD = (-8.0, 8.0)
 
 
-def softly_bounded(log_std: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
+def bound_softly(log_std: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """Bound logarithms of standard deviations smoothly (Chua et al., arXiv 1805.12114).
 
     `bounds` are the lower and the upper one (broadcast); None for -8 and 8.

@@ -117,7 +117,7 @@ def watching(out: str | Path | None = None) -> Iterator[Watch]:
         _WATCH.reset(token)
 
 
-def widened(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...]:
+def widen(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...]:
     """Return ranges extended on either side by a margin, as a fraction of each."""
     return tuple((low - margin * (high - low), high + margin * (high - low)) for low, high in ranges)
 

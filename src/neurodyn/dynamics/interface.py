@@ -31,7 +31,7 @@ from neurodyn.dynamics.guard import (
     FaultHistory,
     fault_of,
     report,
-    widened,
+    widen,
 )
 from neurodyn.dynamics.quantities import (
     Quantities,
@@ -207,14 +207,14 @@ class Dynamics(ABC):
         """Return an environment with its derived values, cached because checks that read gravity stall a GPU."""
         known, device, edits = self._surroundings, torch.device(self.device), _edits(environment)
         if known is None or known.given is not environment or known.device != device or known.edits != edits:
-            whole = self._filled_in(environment)
+            whole = self._fill_in(environment)
             down = None if whole.gravity is None else gravity_direction(whole.gravity)
             down = None if down is None else down.to(device)
             whole = whole if _lies_on(whole, device) else whole.to(device)
             known = self._surroundings = _ResolvedEnvironment(environment, edits, device, whole, down)
         return known
 
-    def _filled_in(self, environment: Environment | None) -> Environment:
+    def _fill_in(self, environment: Environment | None) -> Environment:
         home = self.home
         if environment is None:
             return home
@@ -291,7 +291,7 @@ class Dynamics(ABC):
         robot, known = robot or self.robot, self.training_range
         bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
         found = bounds.of_spec(self.spec)
-        return found if known is None else found.tightened(widened(known.qd, margin), widened(known.channels, margin))
+        return found if known is None else found.tightened(widen(known.qd, margin), widen(known.channels, margin))
 
     @property
     def rollout_bounds(self) -> PlausibleBounds:
@@ -317,9 +317,9 @@ class Dynamics(ABC):
             leaves.append(environment.parameters.numbers)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
         carry, state = self.begin(context, environment), present_state(context)
-        return self._followed(carry, state, controls, tracked=tracked)
+        return self._follow(carry, state, controls, tracked=tracked)
 
-    def _followed(self, carry: Carry, state: State, controls: Controls, *, tracked: bool) -> Trajectory:
+    def _follow(self, carry: Carry, state: State, controls: Controls, *, tracked: bool) -> Trajectory:
         """Roll out from a carry; with gradients if `tracked`, else by the fast step."""
         worth = state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE
         if not tracked and worth and not torch.cuda.is_current_stream_capturing():

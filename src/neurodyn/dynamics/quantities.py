@@ -112,7 +112,7 @@ class Quantities(Mapping[str, Tensor]):
     def joined(cls, parts: "Sequence[Quantities]") -> "Quantities":
         """Concatenate the worlds of several batches."""
         first = parts[0]
-        return cls(first.owner, {name: partial(_joined, name, parts) for name in first}, first.contact_names)
+        return cls(first.owner, {name: partial(_join, name, parts) for name in first}, first.contact_names)
 
     def require(self, names: Iterable[str]) -> None:
         """Raise an `InputError` if one of the names is not offered."""
@@ -132,7 +132,7 @@ class Quantities(Mapping[str, Tensor]):
         return columns(self["contact"], tuple(which))
 
 
-def _joined(name: str, parts: Sequence[Quantities], _: Quantities) -> Tensor:
+def _join(name: str, parts: Sequence[Quantities], _: Quantities) -> Tensor:
     return torch.cat([part[name] for part in parts])
 
 

@@ -27,7 +27,7 @@ def require_robot(model: Dynamics, robot: Robot) -> None:
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    built, *layouts = _built(robot)
+    built, *layouts = _robot_as_built(robot)
     layouts = layouts if model.contacts_of_simulator else layouts[:1]
     require_match(model, robot.spec, built, f"robot {robot.name!r}")
     if model.fingerprint is not None:
@@ -48,9 +48,9 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    if store.header.fingerprint is None or find_spec("newton") is None or _unchanged(robot, store):
+    if store.header.fingerprint is None or find_spec("newton") is None or _is_unchanged(robot, store):
         return
-    built, layout, _ = _built(robot)
+    built, layout, _ = _robot_as_built(robot)
     differences = store.header.fingerprint.differences(built)
     differences += _contact_point_differences(store.header.contact_points, layout)
     if differences:
@@ -60,10 +60,10 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
 
 def built_articulation(robot: Robot) -> Fingerprint:
     """Return the identity of a robot as currently built."""
-    return _built(robot)[0]
+    return _robot_as_built(robot)[0]
 
 
-def _unchanged(robot: Robot, store: Store) -> bool:
+def _is_unchanged(robot: Robot, store: Store) -> bool:
     """Return whether the robot has the sources that the robot of the data was built from."""
     try:
         return store.header.sources is not None and store.header.sources == source_digest(robot)
@@ -77,7 +77,7 @@ def _contact_point_differences(own: ContactPointLayout | None, now: ContactPoint
     return own.differences(now)
 
 
-def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, ContactPointLayout | None]:
+def _robot_as_built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, ContactPointLayout | None]:
     """Return the robot as currently built: identity, declared contact points, and those of soft constraints."""
     from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
     from neurodyn.sim.simulators import articulation

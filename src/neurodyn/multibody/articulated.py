@@ -19,8 +19,8 @@ from neurodyn.multibody.vectors import (
     axis_rotation,
     cross,
     dot,
-    mirrored,
-    normalised,
+    mirror,
+    normalise,
     skew,
     symmetric_inverse,
 )
@@ -63,9 +63,9 @@ class SingleJoint:
         """Return the inertia and bias transmitted to the parent, without the velocity-product term."""
         upper, lower, u = self.inverse * self.upper, self.inverse * self.lower, self.rest
         reduced = Articulated(
-            mirrored(body.rotational - np.outer(upper, self.upper)),
+            mirror(body.rotational - np.outer(upper, self.upper)),
             body.coupling - np.outer(upper, self.lower),
-            mirrored(body.linear - np.outer(lower, self.lower)),
+            mirror(body.linear - np.outer(lower, self.lower)),
             body.moment + u * upper,
             body.force + u * lower,
         )
@@ -132,9 +132,9 @@ class BallJoint:
         k = body.rotational @ self.inverse
         j = body.coupling.T @ self.inverse
         return Articulated(
-            mirrored(body.rotational - k @ body.rotational),
+            mirror(body.rotational - k @ body.rotational),
             body.coupling - k @ body.coupling,
-            mirrored(body.linear - j @ body.coupling),
+            mirror(body.linear - j @ body.coupling),
             body.moment + k @ self.rest,
             body.force + j @ self.rest,
         )
@@ -223,7 +223,7 @@ class Tree:
 
     def axis(self, index: int) -> Vector:
         """Return the unit axis of a joint with one degree of freedom in the link's frame."""
-        return normalised(self.vector(f"{self.links[index].joint.name}.axis"))
+        return normalise(self.vector(f"{self.links[index].joint.name}.axis"))
 
     def subspace(self, index: int) -> tuple[Vector, Vector]:
         """Return angular and linear velocity across a joint at a rate of 1, in the link's frame; see `axis`."""
@@ -465,12 +465,12 @@ def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> N
     rotational, coupling, linear = (
         rotation @ (m @ rotation.T) for m in (child.rotational, child.coupling, child.linear)
     )
-    rotational, linear = mirrored(rotational), mirrored(linear)
+    rotational, linear = mirror(rotational), mirror(linear)
     lever = arm @ linear
     # [[1, r x], [0, 1]] [[I, H], [H^T, M]] [[1, 0], [-r x, 1]]
     moved = coupling + lever
     turned = (rotational + arm @ coupling.T) - moved @ arm
-    parent.rotational = parent.rotational + mirrored(turned)
+    parent.rotational = parent.rotational + mirror(turned)
     parent.coupling = parent.coupling + moved
     parent.linear = parent.linear + linear
     force = rotation @ force

@@ -181,7 +181,7 @@ class Engine:
 
         def step(inputs: ProgramInputs) -> list[Scalar]:
             around = replace(inputs, held=inputs.graph.inputs("h", self.ground_size))
-            return [*inputs.state[:moving], *self._traced(around, self.config.blueprint)[2].after()]
+            return [*inputs.state[:moving], *self._trace(around, self.config.blueprint)[2].after()]
 
         sizes = replace(self.program.sizes, held=0)
         inputs = sizes.inputs(Graph())
@@ -196,17 +196,17 @@ class Engine:
         """Trace without networks to collect names; return them and the memory size with networks."""
         state = self.mechanism.nq + self.mechanism.nv
         inputs = ProgramSizes(state, self._spec.nu, self.ground_size, len(self.config.free)).inputs(Graph())
-        _, scope, memory = self._traced(inputs, Blueprint())
+        _, scope, memory = self._trace(inputs, Blueprint())
         if any(one.remembers for one in self.config.blueprint.augmentations):
-            _, _, memory = self._traced(inputs, self.config.blueprint)
+            _, _, memory = self._trace(inputs, self.config.blueprint)
         return scope.computed, memory.size
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
-        after, scope, memory = self._traced(inputs, self.config.blueprint)
+        after, scope, memory = self._trace(inputs, self.config.blueprint)
         scope.require_acted()
         return [*after, *memory.after()]
 
-    def _traced(self, inputs: ProgramInputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, StepMemory]:
+    def _trace(self, inputs: ProgramInputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, StepMemory]:
         parameters = dict(zip(self.config.free, inputs.parameters, strict=True))
         constants: dict[str, Scalar] = {**self.constants, **parameters}
         q, qd, instant = self.instant(inputs, constants, blueprint)
@@ -283,7 +283,7 @@ class Engine:
         compensation = gravity_compensation_forces(moving, qd, tree.quantity)
         through = {dof for name, dof in tree.dofs.items() if tree.links[tree.index_of[name]].drives_carry}
         through_drives = {dof: compensation.pop(dof) for dof in through & compensation.keys()}
-        drives = self._driven(scope, memory, DrivenMotion(moving, readings, qd, tendons), control, through_drives)
+        drives = self._effects(scope, memory, DrivenMotion(moving, readings, qd, tendons), control, through_drives)
         added, pulled = element_forces(mechanism.elements or (), moving)
         for dof, value in tendon_torques(tendons, scope).items():
             added[dof] = added[dof] + value if dof in added else value
@@ -299,7 +299,7 @@ class Engine:
             resisting, damping = medium_forces(
                 mechanism.medium, moving, qd, scope, implicit=mechanism.constraints.implicit is True
             )
-            pulled = _merged(pulled, resisting)
+            pulled = _merge(pulled, resisting)
             drives.implicit += damping
         torque = self._torques(scope, tree, q, qd, drives.torque, added)
         if mechanism.constraints.implicit is True:
@@ -312,13 +312,13 @@ class Engine:
             pushes=[] if observed else None, tendons=tendons, implicit=drives.implicit,
             adhesion=drives.adhesion,
         )  # fmt: skip
-        external = _merged(_merged(self._external(scope), pulled), drives.wrenches)
+        external = _merge(_merge(self._external(scope), pulled), drives.wrenches)
         if mechanism.body_contacts and self._contact is not None:
             _ = contacts.touched  # defines quantities that later networks may take as inputs
         if mechanism.supports:
-            external = _merged(external, support_wrenches(contacts, scope))
+            external = _merge(external, support_wrenches(contacts, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
-        free = self._accelerations(scope, tree, motions, q, qd, torque, _merged(external, touching))
+        free = self._accelerations(scope, tree, motions, q, qd, torque, _merge(external, touching))
         if drives.implicit and not (self._contact is not None and self._contact.constrains_joints):
             free = damp_implicitly(TreeInertia(tree, link_poses(tree, motions)), free, {}, drives.implicit, self._dt)
         free = with_inertia(moving, tendons, free, tree.centripetal(q, qd), free_armature(tree, q))
@@ -383,7 +383,7 @@ class Engine:
                 q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
 
-    def _driven(
+    def _effects(
         self,
         scope: Scope,
         memory: StepMemory,
@@ -558,7 +558,7 @@ def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
     return {**own, **model.nominal(mechanism)}
 
 
-def _merged(a: Wrenches, b: Wrenches) -> Wrenches:
+def _merge(a: Wrenches, b: Wrenches) -> Wrenches:
     merged = dict(a)
     for index, wrench in b.items():
         add_wrench(merged, index, *wrench)

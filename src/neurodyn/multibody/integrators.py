@@ -12,7 +12,7 @@ from typing import Any
 from neurodyn.core.registry import Registry
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.vectors import Vector, array, cross, turned
+from neurodyn.multibody.vectors import Vector, array, cross, turn
 
 EULER = "semi-implicit-euler"
 
@@ -60,8 +60,8 @@ def _displace_joint(tree: Tree, index: int, q: list[Any], rate: list[Any], dt: A
     if joint.scalar:
         return [q[0] + dt * rate[0]]
     if joint.kind == "ball":
-        return [*turned(q, dt * array(rate))]
-    quaternion = turned(q[3:], dt * array(rate[3:]))
+        return [*turn(q, dt * array(rate))]
+    quaternion = turn(q[3:], dt * array(rate[3:]))
     arm, new_arm = _arms(tree, index, q, quaternion)
     return [*(array(q[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
 
@@ -88,7 +88,7 @@ def semi_implicit_euler(step: IntegrationStep) -> tuple[list[Any], list[Any]]:
         if first not in by_origin:
             positions += _displace_joint(tree, index, own, rate, dt)
             continue
-        quaternion = turned(own[3:], dt * array(rate[3:]))
+        quaternion = turn(own[3:], dt * array(rate[3:]))
         now, accelerations = tree.v_of(index, qd), tree.v_of(index, step.acceleration)
         arm, new_arm = _arms(tree, index, own, quaternion)
         own_acceleration = array(accelerations[:3]) - cross(array(accelerations[3:]), arm)

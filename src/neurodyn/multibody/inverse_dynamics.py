@@ -57,7 +57,7 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
         velocity = _into_child(rotations[k], origins[k], velocity) + rate
         acceleration = _into_child(rotations[k], origins[k], acceleration) + qdd[:, k, None] * subspaces[k]
         velocities.append(velocity)
-        accelerations.append(acceleration + _crossed(velocity, rate))
+        accelerations.append(acceleration + _cross(velocity, rate))
         wrench, at = _wrench(velocity, accelerations[k]), k
         while at >= 0:  # towards the root: every joint that carries the link bears its wrench
             own = slice(LINK_PARAMETERS * k, LINK_PARAMETERS * (k + 1))
@@ -97,7 +97,7 @@ def _into_parent(rotation: np.ndarray, origin: np.ndarray, wrench: np.ndarray) -
     return np.concatenate([moment + np.cross(origin[:, :, None], force, axis=1), force], 1)
 
 
-def _crossed(velocity: np.ndarray, motion: np.ndarray) -> np.ndarray:
+def _cross(velocity: np.ndarray, motion: np.ndarray) -> np.ndarray:
     """Return the spatial cross product of motions, shape [N, 6]."""
     spin, linear = velocity[:, :3], velocity[:, 3:]
     return np.concatenate(

@@ -19,7 +19,7 @@ import numpy as np
 from neurodyn.multibody.articulated import Tree, Wrenches
 from neurodyn.multibody.points import LinkPose
 from neurodyn.multibody.trace import Expression
-from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, array, cross, dot, mirrored
+from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, array, cross, dot, mirror
 
 
 @dataclass
@@ -138,8 +138,8 @@ class TreeInertia(TreeColumns):
         self._bodies = self._own_bodies(tree)
         self.matrix = self._mass_matrix(tree)
         if added:
-            self.matrix = summed(self.matrix, self.squares(added))
-        self._lower, self._inverse = factored(self.matrix)
+            self.matrix = add(self.matrix, self.squares(added))
+        self._lower, self._inverse = factorise(self.matrix)
 
     def halfway(self, generalised: Sequence[Any]) -> list[Any]:
         r"""Return $y = L^{-T} f$, so that $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
@@ -151,7 +151,7 @@ class TreeInertia(TreeColumns):
 
     def velocities(self, y: Sequence[Any]) -> list[Any]:
         """Return $M^{-1} f$ from $y = L^{-T} f$."""
-        return _completed(self._lower, self.weighted(y))
+        return _complete(self._lower, self.weighted(y))
 
     def times(self, velocities: Sequence[Any]) -> list[Any]:
         """Return M v."""
@@ -265,7 +265,7 @@ class TreeInertia(TreeColumns):
             centre = self.from_root(index) + rotation @ tree.centre(index)
             moment = mass * centre
             steiner = dot(moment, centre) * IDENTITY - np.outer(moment, centre)
-            bodies.append(_Composite(mass, moment, mirrored(_rotated(rotation, tree.inertia(index)) + steiner)))
+            bodies.append(_Composite(mass, moment, mirror(_rotate(rotation, tree.inertia(index)) + steiner)))
         return bodies
 
     def _composites(self) -> list[_Composite]:
@@ -285,7 +285,7 @@ _ROUND = 1e-14
 """Relative difference of principal moments that counts as rounding error."""
 
 
-def _rotated(rotation: Matrix, inertia: Matrix) -> Matrix:
+def _rotate(rotation: Matrix, inertia: Matrix) -> Matrix:
     r"""Return $R I R^T$; constant inertias are rotated by principal axes, of which a round body needs only one."""
     if any(isinstance(x, Expression) for x in inertia.flat):
         return rotation @ (inertia @ rotation.T)
@@ -299,7 +299,7 @@ def _rotated(rotation: Matrix, inertia: Matrix) -> Matrix:
     return turned
 
 
-def summed(one: list[list[Any]], other: list[list[Any]]) -> list[list[Any]]:
+def add(one: list[list[Any]], other: list[list[Any]]) -> list[list[Any]]:
     """Return the sum of two lower triangles."""
     return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(one, other, strict=True)]
 
@@ -320,7 +320,7 @@ def is_zero(x: Any) -> bool:
     return (x.value if isinstance(x, Expression) else x) == 0.0
 
 
-def factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
+def factorise(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
     """Return L (without its unit diagonal) and the inverse of D, with $M = L^T D L$."""
     rest = [list(row) for row in matrix]
     inverse: list[Any] = [None] * len(rest)
@@ -337,9 +337,9 @@ def factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
     return rest, inverse
 
 
-def solved(lower: list[list[Any]], inverse: list[Any], right: Sequence[Any]) -> list[Any]:
-    """Return the solution of M x = right from the result of `factored`."""
-    return _completed(lower, [weight * x for weight, x in zip(inverse, _halfway(lower, right), strict=True)])
+def solve(lower: list[list[Any]], inverse: list[Any], right: Sequence[Any]) -> list[Any]:
+    """Return the solution of M x = right from the result of `factorise`."""
+    return _complete(lower, [weight * x for weight, x in zip(inverse, _halfway(lower, right), strict=True)])
 
 
 def _halfway(lower: list[list[Any]], right: Sequence[Any]) -> list[Any]:
@@ -351,7 +351,7 @@ def _halfway(lower: list[list[Any]], right: Sequence[Any]) -> list[Any]:
     return y
 
 
-def _completed(lower: list[list[Any]], y: Sequence[Any]) -> list[Any]:
+def _complete(lower: list[list[Any]], y: Sequence[Any]) -> list[Any]:
     """Return $L^{-1} y$."""
     x = list(y)
     for k in range(len(x)):

@@ -31,7 +31,7 @@ def medium_forces(
         bodies = [body for body in medium.bodies if body.kind == kind]
         if not bodies:
             continue
-        places = [_placed(links, body) for body in bodies]
+        places = [_place(links, body) for body in bodies]
         blocks = [_local_velocity(links, place, wind) for place in places]
         items = [((number,), numbers(body)) for number, body in enumerate(bodies)]
         for body, (index, rotation, arm), made in zip(
@@ -44,7 +44,7 @@ def medium_forces(
     return wrenches, rows
 
 
-def _placed(links: Kinematics, body: ImmersedBody) -> tuple[int, Matrix, Vector]:
+def _place(links: Kinematics, body: ImmersedBody) -> tuple[int, Matrix, Vector]:
     """Return a body's link, and the rotation and origin of its frame in the link's frame."""
     tree = links.tree
     index = tree.index_of[body.link]

@@ -63,7 +63,7 @@ def ball_free_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = 
     With `slope`, c is minus the derivative of the force along a row with respect to its rate.
     """
     found = []
-    for row, value, link in _weighted(tree, q, "damping", ("free", "ball")):
+    for row, value, link in _weighted_rows(tree, q, "damping", ("free", "ball")):
         if curved(link):
             rate = absolute(along(row, qd))
             value = polynomial(link, tree.quantity, link.joint.name, "damping", rate, slope=slope)
@@ -73,10 +73,10 @@ def ball_free_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = 
 
 def free_armature(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
     """Return the rotor inertia of free joints as inertias along rows; `Tree` includes that of ball joints."""
-    return [(row, value) for row, value, _ in _weighted(tree, q, "armature", ("free",))]
+    return [(row, value) for row, value, _ in _weighted_rows(tree, q, "armature", ("free",))]
 
 
-def _weighted(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any, Link]]:
+def _weighted_rows(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any, Link]]:
     found = []
     for index, link in enumerate(tree.links):
         given = getattr(link, what) or (what == "damping" and curved(link))

@@ -128,7 +128,7 @@ class Scope:
         """Name a quantity; return its value with the effect of the blueprint's networks."""
         if name in self._acting:
             self.without_networks[name] = value
-            value = self._augmented(name, value)
+            value = self._augment(name, value)
         self._values[name] = value
         return value
 
@@ -144,7 +144,7 @@ class Scope:
             if name not in self._values:
                 raise InputError(f"blueprint: there is no quantity {name!r} to act on{among(name, self.computed)}")
 
-    def _augmented(self, name: str, value: Scalar) -> Scalar:
+    def _augment(self, name: str, value: Scalar) -> Scalar:
         index, output = self._acting[name]
         augmentation = self._blueprint.augmentations[index]
         if index not in self._outputs:
@@ -181,13 +181,13 @@ class Scope:
         if self._forms_cycle(inner):
             raise InputError(f"blueprint: {of!r} and {inner!r} form a cycle: each would be computed from the other")
         if inner in self._values or inner in self._constants:
-            return function(self._aged(inner, age))
+            return function(self._delay(inner, age))
         raise InputError(
             f"blueprint: input {name!r} of {of!r} is not known when {of!r} is computed"
             f"{among(inner, self.names)}, and sin() or cos() of one"
         )
 
-    def _aged(self, name: str, age: float) -> Scalar:
+    def _delay(self, name: str, age: float) -> Scalar:
         """Return a quantity delayed by `age` [s]."""
         if not age:
             return self(name)

@@ -14,7 +14,7 @@ from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.scope import Scope, StepMemory
-from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, turned
+from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, turn
 
 
 @dataclass
@@ -111,7 +111,7 @@ class SensorFrame:
         tree = self.instant.tree
         rotation = tree.rotated_to_link(self.link, array(quaternion_matrix(self.sensor.quaternion)))
         more = tree.vector(f"{self.name}.turn")
-        return rotation if all(map(is_zero, more)) else rotation @ array(quaternion_matrix(turned(_NO_TURN, more)))
+        return rotation if all(map(is_zero, more)) else rotation @ array(quaternion_matrix(turn(_NO_TURN, more)))
 
     @cached_property
     def velocity(self) -> Vector:

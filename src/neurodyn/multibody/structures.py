@@ -13,7 +13,7 @@ from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.multibody.articulated import RelativeMotion, Tree
-from neurodyn.multibody.mass_matrix import TreeInertia, factored, solved
+from neurodyn.multibody.mass_matrix import TreeInertia, factorise, solve
 from neurodyn.multibody.network import tangent_loop
 from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop, cos, sin
@@ -159,7 +159,7 @@ def heavier(
             for j, entry in zip(places, row, strict=True):
                 if j <= i:
                     matrix[i][j] = matrix[i][j] + entry
-    return solved(*factored(matrix), right)
+    return solve(*factorise(matrix), right)
 
 
 def _up(lower: list[list[Any]], vector: Sequence[Any]) -> list[Any]:
@@ -197,7 +197,7 @@ def conjugate(name: str) -> str:
 
 def dissipative(net: ActingNetwork) -> list[Any]:
     """Return forces whose power is never positive."""
-    gains, moving = _scaled(net)
+    gains, moving = _scale(net)
     lower = triangle(net.outputs, len(moving))
     across = _down(lower, moving)
     return [-(g * sum(x * y for x, y in zip(row, across, strict=False))) for g, row in zip(gains, lower, strict=True)]
@@ -215,7 +215,7 @@ def passive(net: ActingNetwork) -> list[Any]:
 
 
 def _turning(net: ActingNetwork, entries: list[Any]) -> list[Any]:
-    gains, moving = _scaled(net)
+    gains, moving = _scale(net)
     forces: list[Any] = [0.0] * len(moving)
     pairs = [(i, j) for i in range(len(moving)) for j in range(i)]
     for (i, j), entry in zip(pairs, entries, strict=False):
@@ -224,7 +224,7 @@ def _turning(net: ActingNetwork, entries: list[Any]) -> list[Any]:
     return forces
 
 
-def _scaled(net: ActingNetwork) -> tuple[list[float], list[Any]]:
+def _scale(net: ActingNetwork) -> tuple[list[float], list[Any]]:
     """Return the gains G and the scaled velocities G v."""
     names = [conjugate(name) for name in net.quantities]
     gains = [math.sqrt(abs(size) / net.input_size(name)) for size, name in zip(net.sizes, names, strict=True)]

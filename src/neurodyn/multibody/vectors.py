@@ -41,7 +41,7 @@ def skew(a: Vector) -> Matrix:
     return array([[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]])
 
 
-def mirrored(m: Matrix) -> Matrix:
+def mirror(m: Matrix) -> Matrix:
     """Return a symmetric matrix from its upper triangle, so that the lower need not be computed."""
     return array([[m[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)])
 
@@ -56,7 +56,7 @@ def symmetric_inverse(m: Matrix) -> Matrix:
     return array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
-def normalised(a: Any) -> np.ndarray:
+def normalise(a: Any) -> np.ndarray:
     """Return a / |a|."""
     inverse = 1.0 / safe_sqrt(sum((x * x for x in a[1:]), start=a[0] * a[0]))
     return array([inverse * x for x in a])
@@ -77,7 +77,7 @@ def axis_rotation(axis: Vector, angle: Any) -> Matrix:
     )
 
 
-def turned(q: Any, rotation: Vector) -> np.ndarray:
+def turn(q: Any, rotation: Vector) -> np.ndarray:
     """Return exp(rotation / 2) q: a unit quaternion rotated by a rotation vector expressed in the outer frame."""
     # Below 1e-6 rad the sine is its argument; the root is kept away from zero, where its slope is infinite.
     squared = dot(rotation, rotation)
@@ -92,7 +92,7 @@ def turned(q: Any, rotation: Vector) -> np.ndarray:
         real * z + rx * y - ry * x + rz * w,
         real * w - rx * x - ry * y - rz * z,
     ]
-    return normalised(product_)
+    return normalise(product_)
 
 
 def matrix_quaternion(rotation: Matrix) -> tuple[Vector, Any]:

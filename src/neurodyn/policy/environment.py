@@ -38,9 +38,9 @@ from neurodyn.dynamics.capture import (
     CaptureError,
     Recorder,
     cuda_graph,
-    detached,
-    restored_tree,
-    saved_tree,
+    detach,
+    restore_tree,
+    save_tree,
 )
 from neurodyn.dynamics.control import push
 from neurodyn.dynamics.interface import Carry, Dynamics
@@ -250,7 +250,7 @@ class PolicyEnvironment(VecEnv):
             return None
         now = self._worlds_state.now
         return {
-            "worlds": saved_tree(self._worlds | vars(self._sums)),
+            "worlds": save_tree(self._worlds | vars(self._sums)),
             "contact": now["contact"] if "contact" in now else None,  # noqa: SIM401 - get would raise
             "commands": self._generator.get_state(),
             "renewal": self._world_reset.state(),
@@ -270,8 +270,8 @@ class PolicyEnvironment(VecEnv):
         self.robots.load(saved)
         expected = self._worlds | vars(self._sums)
         # Missing in older files.
-        newer = {name: saved_tree(expected[name]) for name in ("terms", "earned", "disturbed")}
-        worlds = restored_tree(expected, {**newer, **saved["worlds"]})
+        newer = {name: save_tree(expected[name]) for name in ("terms", "earned", "disturbed")}
+        worlds = restore_tree(expected, {**newer, **saved["worlds"]})
         self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
         self._counted = self._sums.earned.tolist()
         contacts = saved["contact"]
@@ -441,7 +441,7 @@ class PolicyEnvironment(VecEnv):
 
     def cut(self) -> None:
         """Detach the current states and sums from the gradients of all frames so far."""
-        self._begin_frame(detached(self._worlds), detached(self._sums), self._world_reset.last_row)
+        self._begin_frame(detach(self._worlds), detach(self._sums), self._world_reset.last_row)
 
     def _replay(self, actions: Tensor, record: Recorder) -> EnvironmentFrame:
         """Advance one frame by replaying the recorded one; the first call records it."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.control.starts import Starts, widen_rows
 from neurodyn.dynamics.batch import State, present_state
-from neurodyn.dynamics.capture import copied, restored_tree, saved_tree, write
+from neurodyn.dynamics.capture import copy_of, restore_tree, save_tree, write
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics
 
 WARM_STARTS = 128
@@ -111,14 +111,14 @@ class WarmStartPool(WorldReset):
         """Return the remaining starts."""
         if self._state is None:
             return {}
-        return {"left": self._left, "carry": saved_tree(self._carry), "state": saved_tree(self._state)}
+        return {"left": self._left, "carry": save_tree(self._carry), "state": save_tree(self._state)}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         if saved:
             self._refill(self._count)  # allocate their structure
-            self._carry = restored_tree(self._carry, saved["carry"])
-            self._state = restored_tree(self._state, saved["state"])
+            self._carry = restore_tree(self._carry, saved["carry"])
+            self._state = restore_tree(self._state, saved["state"])
             self._left = saved["left"]
 
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
@@ -153,6 +153,6 @@ def world_reset_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bo
 def _into_pool(pool: Any, fresh: Any) -> Any:
     """Copy fresh starts into the memory of an earlier pool, which recorded frames refer to, and return it."""
     if pool is None:
-        return copied(fresh)
+        return copy_of(fresh)
     write(pool, fresh)
     return pool

@@ -58,8 +58,8 @@ def _forward_only() -> Iterator[None]:
 
 def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
     """Return the joint kind of each supported joint type of Newton."""
-    types = {kind: getattr(newton.JointType, kind.upper(), None) for kind in COORDINATES}
-    return {int(number): kind for kind, number in types.items() if number is not None}  # Newton has no screws
+    kinds: list[JointKind] = [kind for kind in COORDINATES if kind != "screw"]
+    return {int(getattr(newton.JointType, kind.upper())): kind for kind in kinds}
 
 
 def shape_labels(model: Any, shape: int, body: int) -> set[str]:

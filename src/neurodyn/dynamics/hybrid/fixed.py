@@ -150,7 +150,7 @@ class TrackedFrames:
 
         Torques [N m or N] have shape [worlds, nu]; the environment is resolved.
         """
-        if not _tracked(dynamics, environment, state, torque):
+        if not _is_tracked(dynamics, environment, state, torque):
             return None
         key = (dynamics.versions(environment), state.worlds, state.q.dtype, environment)
         if self._values is None or self._key != key:
@@ -165,7 +165,7 @@ class TrackedFrames:
         return State.unchecked(q=q, qd=qd, channels=None)
 
 
-def _tracked(dynamics: FrameSource, environment: Environment, state: State, torque: Tensor) -> bool:
+def _is_tracked(dynamics: FrameSource, environment: Environment, state: State, torque: Tensor) -> bool:
     """Return whether a frame is differentiated, by state and torques alone, on a CPU and a plane."""
     q, qd, given, ground = state.q, state.qd, environment.parameters, environment.ground
     others = [

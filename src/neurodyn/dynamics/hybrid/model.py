@@ -33,7 +33,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask, index
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, shared_engine, takes_prisms
-from neurodyn.multibody.trace.program import Rows, chained
+from neurodyn.multibody.trace.program import Rows, chain
 
 FIXED_WORLDS = 64
 """Maximum number of worlds for which fixed buffers are preferred to several threads or another device."""
@@ -132,7 +132,7 @@ class HybridDynamics(LearnedDynamics):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the compiled engines; the receiving process compiles them for its number of cores."""
-        return _arrived, (type(self), {**self.__dict__, "_engines": {}})
+        return _unpickle, (type(self), {**self.__dict__, "_engines": {}})
 
     @property
     def threads(self) -> int:
@@ -230,9 +230,9 @@ class HybridDynamics(LearnedDynamics):
             return None
         key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
         # The entry keeps the environment alive, so that its id is not reused.
-        return self._fixed_frames.get(key, lambda: (self._fixed(environment, state, torque), environment))[0]
+        return self._fixed_frames.get(key, lambda: (self._make_frame(environment, state, torque), environment))[0]
 
-    def _fixed(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
+    def _make_frame(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
         spec, worlds = self.spec, len(state.q)
         shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
         if [tuple(tensor.shape) for tensor in (state.q, state.qd, torque)] != shapes:
@@ -297,7 +297,7 @@ class HybridDynamics(LearnedDynamics):
         mechanism = msgspec.structs.replace(self.mechanism, drives=dict(drives))
         theirs = {f"{ACTUATOR}{name}.{what}" for name, drive in drives.items() for what in drive.quantities()}
         free = [one for one in self.physical.specs if not one.name.startswith(ACTUATOR) or one.name in theirs]
-        return self._copied(spec, mechanism, free)
+        return self._copy_with(spec, mechanism, free)
 
     @torch.no_grad()
     def freeing(self, names: Sequence[str]) -> "HybridDynamics":
@@ -318,9 +318,9 @@ class HybridDynamics(LearnedDynamics):
                     f"parameter {name!r} is no quantity of {self.spec.robot!r}; valid: {nearest(name, values)}"
                 )
         added = (Parameter(name=name, nominal=float(values[name])) for name in more)
-        return self._copied(self.spec, self.mechanism, (*self.physical.specs, *added)) if more else self
+        return self._copy_with(self.spec, self.mechanism, (*self.physical.specs, *added)) if more else self
 
-    def _copied(self, spec: StateSpec, mechanism: Mechanism, parameters: Sequence[Parameter]) -> "HybridDynamics":
+    def _copy_with(self, spec: StateSpec, mechanism: Mechanism, parameters: Sequence[Parameter]) -> "HybridDynamics":
         """Return the model with other drives or free quantities, which keep their values."""
         model = HybridDynamics(
             spec, mechanism, self.config, tuple(parameters), self.fingerprint, self.scene,
@@ -516,7 +516,7 @@ class HybridDynamics(LearnedDynamics):
             )
             state = State(after[:, :nq], after[:, nq:])
             parts.append(rows)
-        return state, parts[0] if len(parts) == 1 else chained(parts)
+        return state, parts[0] if len(parts) == 1 else chain(parts)
 
     def _engine_on(
         self, environment: Environment, state: State, frames: int, parameters: Tensor
@@ -525,10 +525,10 @@ class HybridDynamics(LearnedDynamics):
         mode = self._mode(environment)
         if self._ground is None:
             return self._engine(mode), None
-        ground = self._ground(environment.ground, self._unbiased(state.q, parameters), state.qd, mode)
+        ground = self._ground(environment.ground, self._without_bias(state.q, parameters), state.qd, mode)
         return self._engine(mode), ground[:, None].expand(-1, frames, -1)
 
-    def _unbiased(self, q: Tensor, parameters: Tensor) -> Tensor:
+    def _without_bias(self, q: Tensor, parameters: Tensor) -> Tensor:
         """Return the true joint positions for encoder readings `q`, with the encoder bias removed."""
         names = self._free_names
         for joint, drive in self.mechanism.drives.items():
@@ -570,7 +570,7 @@ class HybridDynamics(LearnedDynamics):
         return self._engines[mode]
 
 
-def _arrived(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:
+def _unpickle(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:
     """Unpickle a model."""
     model = kind.__new__(kind)
     vars(model).update({**attributes, "_threads": min(attributes["_threads"], available_cores())})

@@ -66,7 +66,7 @@ class Parameters(nn.Module):
         moved = (self.raw if raw is None else raw) + self._start
         columns: list[Tensor | None] = [None] * len(self.specs)
         for index in self._single:
-            columns[index] = _bounded(self.specs[index], moved[..., index])
+            columns[index] = _to_bounded(self.specs[index], moved[..., index])
         for block, size in zip(self.blocks, self._sizes, strict=True):
             for index, value in zip(block, _inertia(moved[..., block], size), strict=True):
                 columns[index] = value
@@ -84,7 +84,7 @@ class Parameters(nn.Module):
     def _inverse(self, values: Tensor, inside: float) -> Tensor:
         moved = torch.empty_like(values)
         for index in self._single:
-            moved[..., index] = _unbounded(self.specs[index], values[..., index], inside)
+            moved[..., index] = _to_unbounded(self.specs[index], values[..., index], inside)
         for block, size in zip(self.blocks, self._sizes, strict=True):
             moved[..., block] = _factor(values[..., block], size, self._link(block))
         return moved
@@ -109,7 +109,7 @@ def size_of(spec: Parameter) -> float:
     return max(abs(spec.nominal), 1e-3)
 
 
-def _bounded(spec: Parameter, x: Tensor) -> Tensor:
+def _to_bounded(spec: Parameter, x: Tensor) -> Tensor:
     if spec.lower is not None and spec.upper is not None:
         return spec.lower + (spec.upper - spec.lower) * torch.sigmoid(x)
     if spec.lower is not None:
@@ -119,7 +119,7 @@ def _bounded(spec: Parameter, x: Tensor) -> Tensor:
     return size_of(spec) * x
 
 
-def _unbounded(spec: Parameter, value: Tensor, inside: float) -> Tensor:
+def _to_unbounded(spec: Parameter, value: Tensor, inside: float) -> Tensor:
     # A value on its bound would lie at infinity; it is moved inside by this share of the range, or of its size.
     if spec.lower is not None and spec.upper is not None:
         share = ((value - spec.lower) / (spec.upper - spec.lower)).clamp(inside, 1.0 - inside)

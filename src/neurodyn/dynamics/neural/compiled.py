@@ -262,7 +262,7 @@ class CompiledFrames:
             None if ground is None else id(ground.compiled), spread, mean,
         )  # fmt: skip
         frame: CompiledFrame | None = self._frames.get(
-            key, lambda: self._made(q, qd, torque, environment, spread, mean)
+            key, lambda: self._make(q, qd, torque, environment, spread, mean)
         )
         if frame is None:
             return None
@@ -272,7 +272,7 @@ class CompiledFrames:
         frame.update(environment)
         return frame
 
-    def _made(
+    def _make(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
     ) -> CompiledFrame | None:
         spec, worlds, like = self._encoding.spec, q.shape[0], self._encoding.dt

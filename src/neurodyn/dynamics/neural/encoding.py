@@ -375,7 +375,7 @@ class Encoding(nn.Module):
         if seen is None:
             return prediction.qd
         whole = torch.cat([seen.linear, seen.angular, prediction.qd[..., 6:]], dim=-1)
-        return self.coordinates.objects_turned(whole, seen.rotation)
+        return self.coordinates.turn_objects(whole, seen.rotation)
 
 
 def _rotation(prediction: BasePrediction) -> Tensor | None:

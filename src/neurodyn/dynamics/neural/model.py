@@ -321,7 +321,7 @@ class NeuralDynamics(EnsembleDynamics):
         with torch.no_grad():
             rows = self.repeated_worlds(present_state(context).worlds)
             carry, state = self.begin_members(context, environment)
-            return replace(path, epistemic=self.spread(self._followed(carry, state, controls[rows], tracked=False)))
+            return replace(path, epistemic=self.spread(self._follow(carry, state, controls[rows], tracked=False)))
 
     def repeated_worlds(self, worlds: int) -> Tensor:
         """Return the world of each row with every world repeated for each member, shape [members worlds]."""

@@ -20,9 +20,9 @@ from neurodyn.dynamics.ensemble import (
     MARKS,
     Turns,
     between_marks,
+    bound_softly,
     deviation,
     followed,
-    softly_bounded,
 )
 from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.geometry.tensors import Controls, WorldMask
@@ -171,7 +171,7 @@ class WorldModel(EnsembleDynamics):
         """
         if not self.conditioning.specs:
             return control
-        rows = self.conditioning.normalised(self.conditioning.values if numbers is None else numbers)
+        rows = self.conditioning.normalise(self.conditioning.values if numbers is None else numbers)
         return torch.cat([control, rows[..., None, :].expand(*control.shape[:-1], -1)], -1)
 
     def conditioned_controls(self, control: Tensor, environment: Environment | None) -> Tensor:
@@ -366,9 +366,9 @@ class WorldModel(EnsembleDynamics):
         """
         bounds = None if not self.own_bounds else (self.log_std_bounds[0, :, None], self.log_std_bounds[1, :, None])
         if not grows:
-            return softly_bounded(log_std, bounds)
+            return bound_softly(log_std, bounds)
         frames = torch.arange(1, 1 + log_std.shape[2], device=log_std.device, dtype=log_std.dtype)
-        return softly_bounded(log_std + self.growth * frames.log()[:, None], bounds)
+        return bound_softly(log_std + self.growth * frames.log()[:, None], bounds)
 
     def require_ground(self) -> None:
         """Raise an `InputError`: the model has no ground contact."""
@@ -387,7 +387,7 @@ class WorldModel(EnsembleDynamics):
 
     def _std(self, log_std: Tensor) -> Tensor:
         bounds = None if not self.own_bounds else (self.log_std_bounds[0], self.log_std_bounds[1])
-        return torch.exp(softly_bounded(log_std, bounds)) * self.scale
+        return torch.exp(bound_softly(log_std, bounds)) * self.scale
 
     def _inputs(self, x: Tensor, control: Tensor) -> Tensor:
         n = self.normaliser(self.observation.features(x, control))

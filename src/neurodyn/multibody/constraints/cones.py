@@ -31,7 +31,7 @@ class ConeWriter:
         self._elliptic, self._impratio = cone == "elliptic", impratio
         self._contacts = sum(group.contacts for group in groups)
 
-    def declared(self) -> str:
+    def declarations(self) -> str:
         """Return code that finds the contacts and their rows."""
         if not self._groups:
             return ""
@@ -131,7 +131,7 @@ croom += m * n; ++ccount;
             "if (m > 1) { f[1] = F[1]; f[2] = in[cstart[cof[i]] + 2] * F[2]; }",
         )
 
-    def seeded(self) -> str:
+    def seed(self) -> str:
         """Return code that adds the adjoints of the forces at the solution to the accelerations' adjoints."""
         return self._each(
             "const real* Y = yn;",
@@ -150,7 +150,7 @@ croom += m * n; ++ccount;
             " if (m > 1) { seeds[1] = seed[cforce[i] + 1]; seeds[2] = in[cstart[cof[i]] + 2] * seed[cforce[i] + 2]; }"
         )
 
-    def pulled(self) -> str:
+    def pull_back(self) -> str:
         """Return code that propagates the adjoints `s` of the accelerations to the inputs of the contacts.
 
         The adjoint of the rows is F lambda + q omega, with omega = a + b v, as for the solver's contacts of points.
@@ -183,7 +183,7 @@ croom += m * n; ++ccount;
             "for (int part = 0; part < 6; ++part) {"
             " lm[part] += side * column[part] * s[j]; om[part] += side * column[part] * omega; }",
             "}",
-            self._directions_pulled(),
+            self._pull_back_directions(),
             "for (int k = 0; k < n; ++k) {",
             f"const int j = dofs[k]; const real* column = in + {self._at.columns} + 6 * j;",
             "const real side = (real)(number)sign[k];",
@@ -196,7 +196,7 @@ croom += m * n; ++ccount;
             "}",
         )
 
-    def _directions_pulled(self) -> str:
+    def _pull_back_directions(self) -> str:
         """Return code that declares the wrenches f and fq along the rows, and pulls back place and directions."""
         lines = ["real f[6]; real fq[6];"]
         for name, x in (("f", "F"), ("fq", "q")):

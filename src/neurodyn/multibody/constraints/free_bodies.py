@@ -56,7 +56,7 @@ def with_lone_implicit(
                     if first in row and second in row:
                         matrix[i][j] = matrix[i][j] + contacts.dt * value * row[first] * row[second]
         _add_spin(contacts, index, matrix, by_origin=dofs[0] in centripetal)
-        for dof, value in zip(dofs, _eliminated(matrix, right), strict=True):
+        for dof, value in zip(dofs, _eliminate(matrix, right), strict=True):
             result[dof] = value
     return result
 
@@ -86,7 +86,7 @@ def _add_spin(contacts: Contacts, index: int, matrix: list[list[Any]], *, by_ori
                 matrix[i][3 + j] = matrix[i][3 + j] + dt * linear[i][j]
 
 
-def _eliminated(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
+def _eliminate(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
     """Solve a linear system by elimination without pivoting."""
     rows, values = [list(row) for row in matrix], list(right)
     size = len(values)

@@ -14,7 +14,7 @@ from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons.lengths import added_inertia, tendon_motions
 from neurodyn.multibody.trace import exp, log, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot, normalised
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot, normalise
 
 _LEAST, _MOST = 1e-4, 0.9999
 """MuJoCo clamps impedances and midpoints to this range."""
@@ -84,10 +84,10 @@ def tangent(normal: Vector, axis: Vector | None = None, *, always: bool = False)
     steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 if the y axis is too close to the normal
     chosen = array([a + steep * (b - a) for a, b in zip(across, along, strict=True)])
     if axis is None:
-        return normalised(chosen)
+        return normalise(chosen)
     flat = axis - dot(normal, axis) * array(normal)
     if always:
-        return normalised(flat)
+        return normalise(flat)
     # MuJoCo uses the y or z axis itself here, not its projection to the plane.
     fallback = [steep * 0.0, 1.0 - steep, steep]
     size = safe_sqrt(dot(flat, flat))

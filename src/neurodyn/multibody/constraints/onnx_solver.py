@@ -167,13 +167,13 @@ class _OnnxProblem:
         gradient = inert = nodes("MatMul", self._mass, apart)
         stiffness, costs = self._mass, self._costs(nodes, a)
         for cost in costs:
-            gradient = nodes("Sub", gradient, cost.gathered(cost.force))
+            gradient = nodes("Sub", gradient, cost.gather(cost.force))
             stiffness = nodes("Add", stiffness, cost.curvature())
         s = _solution(nodes, stiffness, nodes("Neg", gradient), self.nv)
         missed = _zero(nodes)
         for cost in costs:
             cost.go(s)
-            missed = nodes("Add", missed, cost.missed())
+            missed = nodes("Add", missed, cost.deviation())
         fall = nodes("Neg", _dot(nodes, gradient, s))
         curved, sloped = _dot(nodes, s, nodes("MatMul", self._mass, s)), _dot(nodes, inert, s)
         scale = nodes("Max", scale, fall)
@@ -237,19 +237,19 @@ class _Cost:
         sliding = nodes("Greater", nodes("Abs", whole), self._most)
         return force, nodes("Where", sliding, _zero(nodes), self._weights)
 
-    def gathered(self, value: str) -> str:
+    def gather(self, value: str) -> str:
         """Return R^T times a value of each row."""
         return self._nodes("MatMul", self._turned, value)
 
     def curvature(self) -> str:
         """Return R^T W R."""
-        return self.gathered(self._nodes("Mul", self._active, self._rows))
+        return self.gather(self._nodes("Mul", self._active, self._rows))
 
     def go(self, s: str) -> None:
         """Set the step of the accelerations."""
         self._step = self._nodes("MatMul", self._rows, s)
 
-    def missed(self) -> str:
+    def deviation(self) -> str:
         """Return how far the force after the step deviates from its linear prediction, squared, weighted by 1 / D."""
         nodes = self._nodes
         after, _ = self.at(nodes, nodes("Add", self._y, self._step))

@@ -23,7 +23,7 @@ class RowWriter:
         self._numbers = [sum(group.rows for group in groups[:g]) for g in range(len(groups))]
         self._count = sum(group.rows for group in groups)
 
-    def declared(self) -> str:
+    def declarations(self) -> str:
         """Return code that declares residuals, and the joints and entries of H of each group."""
         if not self._groups:
             return ""
@@ -86,7 +86,7 @@ class RowWriter:
             joints=False,
         )
 
-    def pulled(self) -> str:
+    def pull_back(self) -> str:
         """Return code that propagates the adjoints `s` of the accelerations to the inputs of the rows."""
 
         def lines(group: RowGroup) -> list[str]:

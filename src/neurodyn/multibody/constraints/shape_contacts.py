@@ -143,7 +143,7 @@ class SurfaceContacts:
             items.append((at, [radii, *_numbers(one.first), *_numbers(one.second)]))
         graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
         if kinds in _SEARCHED or "mesh" in kinds:
-            items = self._searched(graph, pairs, blocks.all, items, flat=kinds == _FLAT)
+            items = self._search(graph, pairs, blocks.all, items, flat=kinds == _FLAT)
         dt, plane = self._contacts.dt, kinds[0] == "plane"
 
         def row(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Sequence[Any]:
@@ -174,7 +174,7 @@ class SurfaceContacts:
             groups[number].contacts += [made[_SLOT * k : _SLOT * (k + 1)] for k in range(slots)]
         return groups
 
-    def _searched(
+    def _search(
         self,
         graph: Graph,
         pairs: list[_Pair],

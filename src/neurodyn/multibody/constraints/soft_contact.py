@@ -164,7 +164,7 @@ class SoftContactModel(ContactModel):
             named, own = _named(cones, forces[3 * len(touching) :])
             pushing = [*touching, *named], [*forces[: 3 * len(touching)], *own]
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], *pushing)
-        acceleration = _damped(contacts, inertia, acceleration)
+        acceleration = _damp(contacts, inertia, acceleration)
         if contacts.tree.mechanism.constraints.implicit is True:
             acceleration = with_lone_implicit(contacts, inertia, acceleration, centripetal)
         return [a + centripetal.get(dof, 0.0) for dof, a in enumerate(acceleration)] if centripetal else acceleration
@@ -447,7 +447,7 @@ def _with_networks(
     return [a + more for a, more in zip(acceleration, extra, strict=True)]
 
 
-def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
+def _damp(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
     """Return the accelerations with joint damping and `Contacts.implicit` made implicit in the velocity."""
     tree = contacts.tree
     if tree.mechanism.constraints.damping == "explicit":

@@ -132,8 +132,8 @@ class _ConstraintWriter:
                 f"for (int iteration = 0; iteration < {_ITERATIONS}; ++iteration) {{",
                 self._gradient(),
                 f"if (iteration == 0{' && !warm' if self._row else ''}) if (!ANY(pushed > (real)0)) break;",
-                self._factored(),
-                self._solved("-g"),
+                self._factorise(),
+                self._solve("-g"),
                 self._product("Ms", "s"),
                 f"const real fall = -({slope}); const real curved = {curved}; const real sloped = {sloped};",
                 "scale = SELECT(scale > fall, scale, fall);",
@@ -213,7 +213,7 @@ room += 3 * by; ++count;
 
     def _row_tables(self) -> list[str]:
         """Return code that declares what the rows need, if there are any."""
-        return list(filter(None, [self._rows.declared(), self._cones.declared()]))
+        return list(filter(None, [self._rows.declarations(), self._cones.declarations()]))
 
     def _may_push(self) -> str:
         """Return the condition that any row may be active."""
@@ -272,7 +272,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             )
         ]
         for k, dof in enumerate(self.structure.limits):
-            lines += [f"real r{k} = (real)0, r{k}_W = r{k}, r{k}_F = r{k}; (void)r{k}; if ({self._violated(k)}) {{"]
+            lines += [f"real r{k} = (real)0, r{k}_W = r{k}, r{k}_F = r{k}; (void)r{k}; if ({self._is_violated(k)}) {{"]
             lines += [self._limit_cost(k, "x", f"a[{dof}]"), f"r{k} = x{k}; r{k}_W = x{k}_W; r{k}_F = x{k}_F;"]
             lines += [f"pushed += r{k}_F; g[{dof}] -= {self._limit(k, 1)} * r{k}_F;"]
             lines += [f"{self._h(dof, dof)} += r{k}_W; }}"]
@@ -316,7 +316,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             f" {self._limit(k, 2)}, (real)0); const real {name}{k}_F = -{name}{k}_W * {name}{k};"
         )
 
-    def _violated(self, k: int) -> str:
+    def _is_violated(self, k: int) -> str:
         """Return the condition that a limit is violated in any world."""
         return f"ANY({self._limit(k, 0)} > (real)0)"
 
@@ -343,12 +343,12 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         lines = [f"{name}[{i}] = {' + '.join(own)};" for i, own in enumerate(terms)]
         return "\n".join([f"real {name}[{self.nv}];", *lines])
 
-    def _factored(self) -> str:
+    def _factorise(self) -> str:
         """Return code that replaces H by its factors: L off the diagonal, 1 / D on it."""
         if self._many:
-            return self._factored_in_loops()
+            return self._factorise_in_loops()
         if self._row:
-            return self._factored_in_rows()
+            return self._factorise_in_rows()
         lines = []
         for k in range(self.nv - 1, -1, -1):
             others = self._chains[k][:-1]
@@ -359,7 +359,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
                 lines.append(f"{self._h(k, i)} = l; }}")
         return "\n".join(lines)
 
-    def _factored_in_rows(self) -> str:
+    def _factorise_in_rows(self) -> str:
         """Return the same with the factors in L and N: reading a vector of H would wait for numbers written into it."""
         lines = [f"real L[{self._width}]; real N[{self.nv}];"]
         for k in range(self.nv - 1, -1, -1):
@@ -392,7 +392,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         declared = " ".join(f"static const int {name}[] = {{{str(row)[1:-1]}}};" for name, row in tables.items())
         return f"{{ {declared} for ({order}) {{ const int from = low[k]; real* Hk = H + first[k]; {body} }} }}"
 
-    def _factored_in_loops(self) -> str:
+    def _factorise_in_loops(self) -> str:
         return self._row_loop(
             upwards=False,
             body="const real inverse = (real)1 / Hk[k - from]; Hk[k - from] = inverse;"
@@ -401,7 +401,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             " Hk[i - from] = l; }",
         )
 
-    def _solved(self, right: str) -> str:
+    def _solve(self, right: str) -> str:
         """Return code that declares the solution s of H s = right, from the factors of H."""
         lines = [f"real s[{self.nv}];", *(f"s[{i}] = {right}[{i}];" for i in range(self.nv))]
         if self._many:
@@ -436,7 +436,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             )
         ]
         for k, dof in enumerate(self.structure.limits):
-            lines += [f"if ({self._violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + s[{dof}]')}"]
+            lines += [f"if ({self._is_violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + s[{dof}]')}"]
             lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}]; const real l = r{k}_F - r{k}_W * dy - x{k}_F;"]
             lines += [f"missed += l * l / {self._limit(k, 2)}; slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
         for k, dof in enumerate(self.structure.frictions):
@@ -465,7 +465,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             )
         ]
         for k, dof in enumerate(self.structure.limits):
-            lines += [f"if ({self._violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + reach * s[{dof}]')}"]
+            lines += [f"if ({self._is_violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + reach * s[{dof}]')}"]
             lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}];"]
             lines += [f"slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
         for k, dof in enumerate(self.structure.frictions):
@@ -489,21 +489,21 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         lines += [self._contacts(), *self._row_tables(), f"bool pushes = false; if ({self._may_push()}) {{"]
         lines += [self._begun(free=False), self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
         lines += [
-            self._seeded(),
-            *filter(None, [self._cones.seeded()]),
-            self._factored(),
-            self._solved("b"),
+            self._seed(),
+            *filter(None, [self._cones.seed()]),
+            self._factorise(),
+            self._solve("b"),
             self._product("Ms", "s"),
         ]
         lines += [f"adj[{self._free + i}] += Ms[{i}];" for i in dofs]
         for k, (i, j) in enumerate(self._entries):
             both = f"s[{i}] * d[{j}] + s[{j}] * d[{i}]" if i != j else f"s[{i}] * d[{i}]"
             lines += [f"adj[{k}] -= {both};"]
-        lines += [self._contacts_pulled(), self._joints_pulled(), "}", "}"]
+        lines += [self._pull_back_contacts(), self._pull_back_joints(), "}", "}"]
         lines += ["if (!pushes) {", *(f"adj[{self._free + i}] += b[{i}];" for i in dofs), "}"]
         return "\n".join(lines)
 
-    def _seeded(self) -> str:
+    def _seed(self) -> str:
         """Return code that adds the adjoints of the forces at the solution to the accelerations' adjoints."""
         return self._each_contact(
             f"const real* f = seed + {self.nv} + 3 * at[i];",
@@ -512,7 +512,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             "for (int k = 0; k < n; ++k) b[dofs[k]] -= Jn[k] * h0 + Jn[by + k] * h1 + Jn[2 * by + k] * h2;",
         )
 
-    def _contacts_pulled(self) -> str:
+    def _pull_back_contacts(self) -> str:
         """Return code that propagates the adjoints to the inputs of contacts and to the link motions.
 
         The adjoint of the rows is F lambda + q omega, with omega = a + b v: two forces at the point, F and q along the
@@ -528,7 +528,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             f"const real omega = a[j] + b_ * in[{self._velocity} + j]; {moved}",
             "}",
             "real f[6]; real q[6]; for (int part = 0; part < 3; ++part) { f[part] = (real)0; q[part] = (real)0; }",
-            self._contact_pulled(),
+            self._pull_back_contact(),
             "for (int k = 0; k < n; ++k) {",
             f"const int j = dofs[k]; const real* column = in + {self._columns} + 6 * j;",
             f"const real rate = in[{self._velocity} + j]; const real omega = a[j] + b_ * rate;",
@@ -539,7 +539,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             "}",
         )
 
-    def _contact_pulled(self) -> str:
+    def _pull_back_contact(self) -> str:
         place = f"{self._first_point} + {PER_POINT} * at[i]"
         lines = [f"const real* c = in + {place}; real* ca = adj + {place};"]
         lines += [f"const real* sf = seed + {self.nv} + 3 * at[i]; {_second_tangent()}"]
@@ -565,7 +565,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         lines += ["ca[12] += z0 * P0 + z1 * P1 + z2 * P2;"]
         return "\n".join(lines)
 
-    def _joints_pulled(self) -> str:
+    def _pull_back_joints(self) -> str:
         """Return code that propagates the adjoints to the inputs of limits and joint friction."""
         lines = []
         for k, dof in enumerate(self.structure.limits):
@@ -578,7 +578,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             lines += [f"adj[{first}] -= SELECT(h{k}_under | h{k}_over, (real)0, s[{dof}] * h{k});"]
             lines += [f"adj[{first + 1}] -= s[{dof}] * h{k}_W;"]
             lines += [f"adj[{first + 2}] += SELECT(h{k}_under, -s[{dof}], SELECT(h{k}_over, s[{dof}], (real)0));"]
-        lines += filter(None, [self._rows.pulled(), self._cones.pulled()])
+        lines += filter(None, [self._rows.pull_back(), self._cones.pull_back()])
         return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ from neurodyn.multibody.contacts.shape_pairs import (
     where,
 )
 from neurodyn.multibody.trace import absolute, safe_sqrt
-from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, dot, normalised, symmetric_inverse
+from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, dot, normalise, symmetric_inverse
 
 
 def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
@@ -98,7 +98,7 @@ def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     off = p1 - p2 + l1 @ (start - one) + l2 @ (start - two)
     outer = array([[a * b for b in start] for a in start])
     stiff = l1 + l2 - (depth - _TINY) * (IDENTITY - outer) + outer
-    normal = normalised(start - symmetric_inverse(stiff) @ (off - dot(start, off) * start))
+    normal = normalise(start - symmetric_inverse(stiff) @ (off - dot(start, off) * start))
     ahead, behind = normal - one, normal - two
     moved, pulled = l1 @ ahead, l2 @ behind
     radii = found[27], found[28]

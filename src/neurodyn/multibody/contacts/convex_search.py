@@ -15,7 +15,7 @@ from itertools import accumulate
 from neurodyn.core.description.shape_contacts import Hull
 from neurodyn.multibody.contacts.flat_sides import FOUND as FLAT
 from neurodyn.multibody.contacts.flat_sides import TEXT
-from neurodyn.multibody.contacts.hull_corners import hull_tables, listed
+from neurodyn.multibody.contacts.hull_corners import hull_tables, list_of
 from neurodyn.multibody.trace import Expression, Graph, Loop, Scalar, apply_loop
 
 FOUND = 30
@@ -66,11 +66,11 @@ def nearest_points(
     count = FOUND + (FLAT if flat else 0)
     lying = "if (ends > 0) Convex::flat(shapes[0], shapes[1], ids, ends, result, margin, result + 30);" if flat else ""
     forward = f"""{hull_tables([hulls[name] for name in used])}
-static const int of[] = {{{listed(starts[one.blocks[end]] for one, end in ends)}}};
-static const int kind_of[] = {{{listed(KINDS.index(one.kinds[end]) for one, end in ends)}}};
-static const int hull_of[] = {{{listed(used.index(one.hulls[end]) if one.hulls[end] else 0 for one, end in ends)}}};
-static const number own[] = {{{listed(x for one, end in ends for x in one.numbers[end])}}};
-static const number reach[] = {{{listed(one.reach for one in pairs)}}};
+static const int of[] = {{{list_of(starts[one.blocks[end]] for one, end in ends)}}};
+static const int kind_of[] = {{{list_of(KINDS.index(one.kinds[end]) for one, end in ends)}}};
+static const int hull_of[] = {{{list_of(used.index(one.hulls[end]) if one.hulls[end] else 0 for one, end in ends)}}};
+static const number own[] = {{{list_of(x for one, end in ends for x in one.numbers[end])}}};
+static const number reach[] = {{{list_of(one.reach for one in pairs)}}};
 {_SEARCH}{TEXT if flat else ""}}};
 for (int k = 0; k < {len(pairs)}; ++k) {{
 real* found = out + {count} * k; for (int i = 0; i < {count}; ++i) found[i] = (real)0;

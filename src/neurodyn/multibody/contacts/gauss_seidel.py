@@ -58,8 +58,8 @@ class _SweepsWriter:
         for point in range(self.points):
             lines.append(f"if (ANY(touches{point})) {{")
             normal, *tangents = self._rows_of(point)
-            lines += [self._row(normal), self._projected(point, [normal], "x")]
-            lines += [*map(self._row, tangents), self._projected(point, tangents, "x"), "}"]
+            lines += [self._row(normal), self._project(point, [normal], "x")]
+            lines += [*map(self._row, tangents), self._project(point, tangents, "x"), "}"]
         if taped:
             lines += [f"saved[sweep * {self.rows} + {i}] = y{i};" for i in range(self.rows)]
         lines.append("}")
@@ -77,14 +77,14 @@ class _SweepsWriter:
             rows = self._rows_of(point)
             lines.append(f"if (sweep > 0) if (ANY(touches{point})) {{")
             lines += [f"const real y{i} = saved[(sweep - 1) * {self.rows} + {i}];" for i in rows]
-            lines += [self._projected(point, rows[:1], "w"), self._projected(point, rows[1:], "w"), "}"]
+            lines += [self._project(point, rows[:1], "w"), self._project(point, rows[1:], "w"), "}"]
         for point in range(self.points - 1, -1, -1):
             rows = self._rows_of(point)
             lines.append(f"if (ANY(touches{point})) {{")
             lines += [f"const real y{i} = saved[sweep * {self.rows} + {i}];" for i in rows]
             lines.append(self._factors(point))
             for block in (rows[1:], rows[:1]):
-                lines += [self._pulled(point, block), *(self._entries_pulled(i, block) for i in block)]
+                lines += [self._pull_back(point, block), *(self._pull_back_entries(i, block) for i in block)]
             lines.append("}")
         lines += [f"x{i} = w{i};" for i in range(self.rows)]
         return "\n".join([*lines, "}", "}"])
@@ -100,7 +100,7 @@ class _SweepsWriter:
             rows = self._rows_of(point)
             lines.append(f"if (ANY(touches{point})) {{")
             for block in (rows[1:], rows[:1]):
-                lines += [self._pulled(point, block), *(f"s{i} += g{i};" for i in block)]
+                lines += [self._pull_back(point, block), *(f"s{i} += g{i};" for i in block)]
             lines.append("}")
         lines.append("}")
         for i in range(self.rows):
@@ -132,7 +132,7 @@ class _SweepsWriter:
         terms = [f"y{i} = in[{self.entries + i}];"]
         return " ".join(terms + [f"y{i} += in[{self._entry(i, j)}] * x{j};" for j in self.kind.columns[i]])
 
-    def _projected(self, point: int, rows: list[int], x: str) -> str:
+    def _project(self, point: int, rows: list[int], x: str) -> str:
         """Return the projection of a point's normal row, or of its tangents after its normal."""
         if not rows:
             return ""
@@ -176,7 +176,7 @@ class _SweepsWriter:
             f" const real d{i} = y{i} * per{normal}; const real d{j} = y{j} * per{normal};"
         )
 
-    def _pulled(self, point: int, rows: list[int]) -> str:
+    def _pull_back(self, point: int, rows: list[int]) -> str:
         """Return the code that turns impulse adjoints a into those of y, g, and adds to those of older impulses."""
         if not rows:
             return ""
@@ -184,7 +184,7 @@ class _SweepsWriter:
         if rows[0] == normal:
             text = f"const real g{normal} = SELECT(on{normal}, a{normal}, (real)0); a{normal} = 0;"
         else:
-            text = self._tangents_pulled(point, rows)
+            text = self._pull_back_tangents(point, rows)
         pushed = [
             f"a{j} += in[{self._entry(i, j)}] * g{i};"
             for j in reversed(by_age(rows[0], self.rows))  # adjoints needed next come first
@@ -193,7 +193,7 @@ class _SweepsWriter:
         ]
         return "\n".join([text, *pushed])
 
-    def _tangents_pulled(self, point: int, rows: list[int]) -> str:
+    def _pull_back_tangents(self, point: int, rows: list[int]) -> str:
         normal, friction = self._first_row[point], self._friction(point)
         if len(rows) == 1:
             (i,) = rows
@@ -212,7 +212,7 @@ class _SweepsWriter:
             f"{text} {cleared} a{normal} += mu{normal} * along{normal}; adj[{friction}] += along{normal} * x{normal};"
         )
 
-    def _entries_pulled(self, i: int, block: list[int]) -> str:
+    def _pull_back_entries(self, i: int, block: list[int]) -> str:
         """Return the code that adds to the adjoints of a row's C and c; rows from the block on still had old values."""
         values = {j: f"x{j}" if j < block[0] else f"w{j}" for j in self.kind.columns[i]}
         terms = [f"adj[{self._entry(i, j)}] += g{i} * {value};" for j, value in values.items()]
@@ -228,7 +228,7 @@ def cone_impulses(
     Of the symmetric matrix A the entries [i][j] with j <= i are read; constant zeros cost nothing. `offset` is b.
     Tangents (see `Sweeps`), friction mu and depth are per point; impulses are 0 unless the depth is above 0.
     """
-    rows, constant = _scaled(matrix, offset, tangents)
+    rows, constant = _scale(matrix, offset, tangents)
     columns = tuple(
         tuple(j for j in by_age(first, len(rows)) if not is_zero(rows[i][j]))
         for first, count in _blocks(tangents)
@@ -238,7 +238,7 @@ def cone_impulses(
     entries = [rows[i][j] for i, used in enumerate(columns) for j in used]
     given = [*entries, *constant, *friction, *depth]
     traced = next((x.graph for x in given if isinstance(x, Expression)), None)
-    return _swept(kind, given) if traced is None else list(apply_loop(traced, sweeps_loop(kind), given))
+    return _sweep(kind, given) if traced is None else list(apply_loop(traced, sweeps_loop(kind), given))
 
 
 def _blocks(tangents: Sequence[int]) -> list[tuple[int, int]]:
@@ -252,7 +252,7 @@ def _blocks(tangents: Sequence[int]) -> list[tuple[int, int]]:
     return blocks
 
 
-def _scaled(
+def _scale(
     matrix: Sequence[Sequence[Any]], offset: Sequence[Any], tangents: Sequence[int]
 ) -> tuple[list[list[Any]], list[Any]]:
     """Return C and c of y = c + C x."""
@@ -279,7 +279,7 @@ def _greatest(full: list[list[Any]], i: int) -> Any:
     return 0.5 * total * (1.0 + safe_sqrt(difference * difference + twice * twice))
 
 
-def _swept(kind: Sweeps, given: Sequence[float]) -> list[float]:
+def _sweep(kind: Sweeps, given: Sequence[float]) -> list[float]:
     """Run the loop in Python, on floats."""
     entries = iter(given)
     rows = [[(j, next(entries)) for j in used] for used in kind.columns]

@@ -55,9 +55,9 @@ def lowest_corners(
     starts = list(accumulate((len(block) for block in blocks), initial=0))
     count = len(meshes)
     forward = f"""{hull_tables([hulls[name] for name in used])}
-static const int of[] = {{{listed(starts[at] for one in meshes for at in one.blocks)}}};
-static const int hull_of[] = {{{listed(used.index(one.hull) for one in meshes)}}};
-static const number own[] = {{{listed(x for one in meshes for x in (*one.rotation, *one.position, one.reach))}}};
+static const int of[] = {{{list_of(starts[at] for one in meshes for at in one.blocks)}}};
+static const int hull_of[] = {{{list_of(used.index(one.hull) for one in meshes)}}};
+static const number own[] = {{{list_of(x for one in meshes for x in (*one.rotation, *one.position, one.reach))}}};
 for (int k = 0; k < {count}; ++k) {{
 const real* plane = in + of[2 * k]; const real* link = in + of[2 * k + 1]; const number* mine = own + 13 * k;
 real* found = out + {FOUND} * k; for (int i = 0; i < {FOUND}; ++i) found[i] = (real)0;
@@ -105,7 +105,7 @@ if (c) LANE(found[11 + c], lane) = at < 0 ? (number)0 : (number)1;
     return [found[FOUND * k : FOUND * (k + 1)] for k in range(count)]
 
 
-def listed(values: Iterable[float]) -> str:
+def list_of(values: Iterable[float]) -> str:
     """Return numbers as text."""
     return ", ".join(map(repr, values)) or "0"
 
@@ -141,7 +141,7 @@ def hull_tables(hulls: Sequence[Hull]) -> str:
         ("number", "normals", normals), ("int", "face_of", face_of), ("int", "polygon_from", polygon_from),
         ("int", "polygon", polygon), ("number", "normals_of", normals_of),
     )  # fmt: skip
-    return "\n".join(f"static const {kind} {name}[] = {{{listed(row)}}};" for kind, name, row in tables)
+    return "\n".join(f"static const {kind} {name}[] = {{{list_of(row)}}};" for kind, name, row in tables)
 
 
 def _normal(polygon: np.ndarray) -> list[float]:
@@ -167,7 +167,7 @@ def _largest(places: np.ndarray, face: Sequence[int], first: int) -> list[int]:
 
     largest = area(*turns)
 
-    def grown(which: int) -> bool:
+    def grow(which: int) -> bool:
         nonlocal turns, largest
         more = [turn + (place == which) for place, turn in enumerate(turns)]
         if (other := area(*more)) <= largest:
@@ -175,9 +175,9 @@ def _largest(places: np.ndarray, face: Sequence[int], first: int) -> list[int]:
         turns, largest = more, other
         return True
 
-    while grown(2):
-        while grown(1):
+    while grow(2):
+        while grow(1):
             pass
-        while grown(0):
+        while grow(0):
             pass
     return [face[(first + turn) % count] for turn in turns]

@@ -63,7 +63,7 @@ def where(flag: Any, a: Any, b: Any) -> Any:
     return select_less(0.5, flag, a, b)
 
 
-def _limited(x: Any, most: Any) -> Any:
+def _limit(x: Any, most: Any) -> Any:
     return maximum(minimum(x, most), -most)
 
 
@@ -83,7 +83,7 @@ def sphere_sphere(first: PlacedShape, second: PlacedShape, margin: Any) -> list[
 def sphere_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contact of a sphere with a capsule."""
     axis = second.rotation[:, 2]
-    along = _limited(dot(axis, first.centre - second.centre), second.size[1])
+    along = _limit(dot(axis, first.centre - second.centre), second.size[1])
     return [_spheres(first.centre, first.size[0], second.centre + along * axis, second.size[0])]
 
 
@@ -97,25 +97,25 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     parallel = below(absolute(det), LEAST)
     inverse = 1.0 / where(parallel, 1.0, det)
     x1, x2 = (mc * u - mb * v) * inverse, (ma * v - mb * u) * inverse
-    held = _limited(x1, 1.0)
+    held = _limit(x1, 1.0)
     x2 = where(below(1.0, absolute(x1)), (v - mb * held) / mc, x2)
-    ended = _limited(x2, 1.0)
-    x1 = where(below(1.0, absolute(x2)), _limited((u - mb * ended) / ma, 1.0), held)
+    ended = _limit(x2, 1.0)
+    x1 = where(below(1.0, absolute(x2)), _limit((u - mb * ended) / ma, 1.0), held)
 
     def touch(a: Any, b: Any) -> Touch:
         return _spheres(first.centre + a * one, first.size[0], second.centre + b * two, second.size[0])
 
     general = touch(x1, ended)
-    pairs = [(a, _limited((v - mb * a) / mc, 1.0)) for a in (1.0, -1.0)]
-    pairs += [(_limited((u - mb * b) / ma, 1.0), b) for b in (1.0, -1.0)]
+    pairs = [(a, _limit((v - mb * a) / mc, 1.0)) for a in (1.0, -1.0)]
+    pairs += [(_limit((u - mb * b) / ma, 1.0), b) for b in (1.0, -1.0)]
     nearest, next_one = general, Touch(general.position, general.normal, FAR)
-    nearest = _chosen(parallel, next_one, general)
+    nearest = _choose(parallel, next_one, general)
     for ends in pairs:  # the two deepest of parallel capsules
         found = touch(*ends)
         first_of_all = parallel * below(found.distance, nearest.distance)
         second_of_all = parallel * (1.0 - first_of_all) * below(found.distance, next_one.distance)
-        next_one = _chosen(first_of_all, nearest, _chosen(second_of_all, found, next_one))
-        nearest = _chosen(first_of_all, found, nearest)
+        next_one = _choose(first_of_all, nearest, _choose(second_of_all, found, next_one))
+        nearest = _choose(first_of_all, found, nearest)
     return [nearest, next_one]
 
 
@@ -123,7 +123,7 @@ def _parts(touch: Touch) -> tuple[Vector, Vector, Any]:
     return touch.position, touch.normal, touch.distance
 
 
-def _chosen(flag: Any, one: Touch, other: Touch) -> Touch:
+def _choose(flag: Any, one: Touch, other: Touch) -> Touch:
     position, normal, distance = (where(flag, a, b) for a, b in zip(_parts(one), _parts(other), strict=True))
     return Touch(position, normal, distance)
 
@@ -135,7 +135,7 @@ def sphere_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Tou
 
 def _sphere_box(seen: Vector, radius: Any, box: PlacedShape) -> Touch:
     """Return the contact of a sphere whose centre is given in the frame of the box."""
-    nearest = array([_limited(x, h) for x, h in zip(seen, box.size, strict=True)])
+    nearest = array([_limit(x, h) for x, h in zip(seen, box.size, strict=True)])
     away = nearest - seen
     squared = dot(away, away)
     inside = below(squared, LEAST * LEAST)
@@ -169,7 +169,7 @@ def sphere_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     cap = Touch(first.centre - (first.size[0] + 0.5 * distance) * end, -1.0 * end, distance)
     corner = second.centre + half * end + (radius / reach) * outward
     rim = _spheres(first.centre, first.size[0], corner, 0.0)
-    return [_chosen(beside, mantle, _chosen(under, cap, rim))]
+    return [_choose(beside, mantle, _choose(under, cap, rim))]
 
 
 @dataclass
@@ -215,7 +215,7 @@ def _ends_on_faces(centre: Vector, half: Vector, size: Vector) -> _Nearest:
     for end in (-1.0, 1.0):
         tip = centre + end * half
         out = [below(h, absolute(x)) for x, h in zip(tip, size, strict=True)]
-        off = array([x - _limited(x, h) for x, h in zip(tip, size, strict=True)])
+        off = array([x - _limit(x, h) for x, h in zip(tip, size, strict=True)])
         squared = dot(off, off)
         better = below(out[0] + out[1] + out[2], 1.5) * below(squared, best.squared)
         best = best.or_better(better, _Nearest(squared, end, 0.0, _NOWHERE, _NOWHERE, 0.0, out, 1.0))
@@ -233,12 +233,12 @@ def _nearest_on_edge(centre: Vector, half: Vector, size: Vector, k: int, sides: 
     crossing = 1.0 - below(absolute(det), LEAST)
     inverse = 1.0 / where(crossing, det, 1.0)
     x1, x2 = (mc * u - mb * v) * inverse, (ma * v - mb * u) * inverse
-    held = _limited(x1, 1.0)
+    held = _limit(x1, 1.0)
     x2 = where(below(1.0, absolute(x1)), (v - mb * held) / mc, x2)
-    ended = _limited(x2, 1.0)
+    ended = _limit(x2, 1.0)
     beyond = below(1.0, absolute(x2))
     again = (u - mb * ended) / ma
-    across = where(beyond, _limited(again, 1.0), held)
+    across = where(beyond, _limit(again, 1.0), held)
     # MuJoCo uses an end of the edge if the first or the second solution lies beyond it.
     clamped = below(1.0, absolute(x1)), beyond * below(1.0, absolute(again))
     upper = where(clamped[1], below(0.0, again), below(1.0, x1))
@@ -257,8 +257,8 @@ def _second_at_corner(near: _Nearest, unequal: list[Any], half: Vector, size: Ve
     side = 1.0 - 2.0 * two
     special = [where(two, 1.0 - x, x) for x in unequal]
     room = [2.0 * h / maximum(absolute(x), LEAST) for h, x in zip(size, half, strict=True)]
-    steep = _blended(special, [x * x for x in half])
-    along_edge = minimum(1.0 - side * near.along, _blended(special, room))
+    steep = _blend(special, [x * x for x in half])
+    along_edge = minimum(1.0 - side * near.along, _blend(special, room))
     others = minimum(minimum(*(room[k] + special[k] * FAR for k in (0, 1))), room[2] + special[2] * FAR)
     over_face = minimum(1.0 + side * near.along, others)
     second = side * where(below(0.5 * dot(half, half), steep), along_edge, -over_face)
@@ -272,17 +272,17 @@ def _second_at_edge(
     sizes = [absolute(x) for x in half]
     beside = [(1.0 - near.edge[k]) * x for k, x in enumerate(unequal)]
     one = beside[0] + beside[1] + beside[2]
-    others = [_blended(near.edge, [sizes[(k + shift) % 3] for k in range(3)]) for shift in (1, 2)]
+    others = [_blend(near.edge, [sizes[(k + shift) % 3] for k in range(3)]) for shift in (1, 2)]
     swap = below(others[1], others[0])  # the steeper one is the axis after the edge's
     steep = [where(swap, near.edge[(k + 2) % 3], near.edge[(k + 1) % 3]) for k in range(3)]
-    sign_flag = _blended(steep, unequal)
+    sign_flag = _blend(steep, unequal)
     side = 2.0 * sign_flag - 1.0
     second = 1.0 - side * near.along
     room = [h / maximum(x, LEAST) for h, x in zip(size, sizes, strict=True)]
-    second = minimum(second, 2.0 * _blended(steep, room))
-    up = _blended(near.edge, upwards)
+    second = minimum(second, 2.0 * _blend(steep, room))
+    up = _blend(near.edge, upwards)
     same = up * sign_flag + (1.0 - up) * (1.0 - sign_flag)
-    second = minimum(second, _blended(near.edge, room) * (1.0 + (1.0 - 2.0 * same) * near.across))
+    second = minimum(second, _blend(near.edge, room) * (1.0 + (1.0 - 2.0 * same) * near.across))
     return side * second, below(0.5, one) * below(one, 1.5)
 
 
@@ -366,9 +366,9 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
             best, hot = where(better, gap, best), [x * (1.0 - better) for x in hot]
             hot[6 + 3 * i + j] = better
             across.append(unit)
-    unit = _blended(hot[6:], across)
+    unit = _blend(hot[6:], across)
     of_two = [*(first.rotation[:, k] for k in range(3)), *(second.rotation[:, k] for k in range(3))]
-    alike = below(_ALIKE, absolute(dot(unit, _blended(of_face[:6], of_two))))
+    alike = below(_ALIKE, absolute(dot(unit, _blend(of_face[:6], of_two))))
     alike = alike * below(best, face + _BETTER * absolute(face) + LEAST) * sum(hot[7:], start=hot[6])
     return _Axes([where(alike, a, b) for a, b in zip(of_face, hot, strict=True)], across, apart)
 
@@ -380,7 +380,7 @@ def _reach(box: PlacedShape, direction: Vector, without: int = -1) -> Any:
     )
 
 
-def _blended(hot: list[Any], values: list[Any]) -> Any:
+def _blend(hot: list[Any], values: list[Any]) -> Any:
     """Return the value whose flag is 1."""
     return sum((flag * value for flag, value in zip(hot[1:], values[1:], strict=True)), start=hot[0] * values[0])
 
@@ -395,7 +395,7 @@ def box_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]
     axes = _axes(second.centre - first.centre, first, second, margin)
     edges = sum(axes.hot[7:], start=axes.hot[6])
     found = _faces(axes.hot, first, second)
-    found[0] = _chosen(edges, _edges(axes, first, second), found[0])
+    found[0] = _choose(edges, _edges(axes, first, second), found[0])
     for touch in found[1:]:
         touch.distance = where(edges, FAR, touch.distance)
     for touch in found:
@@ -406,7 +406,7 @@ def box_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]
 def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
     """Return the contact of two crossing edges, at the points where they are closest."""
     d = second.centre - first.centre
-    across = _blended(axes.hot[6:], axes.across)
+    across = _blend(axes.hot[6:], axes.across)
     across = sign_of(dot(across, d)) * across
     of_first = [axes.hot[6 + 3 * i] + axes.hot[7 + 3 * i] + axes.hot[8 + 3 * i] for i in range(3)]
     of_second = [axes.hot[6 + j] + axes.hot[9 + j] + axes.hot[12 + j] for j in range(3)]
@@ -416,20 +416,20 @@ def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
     slant = dot(one, two)
     room = 1.0 - slant * slant
     along_one, along_two = dot(one, between), dot(two, between)
-    s = _limited((along_one - slant * along_two) / where(below(room, LEAST), 1.0, room), one_half)
-    t = _limited(slant * s - along_two, two_half)
-    s = _limited(along_one + slant * t, one_half)
+    s = _limit((along_one - slant * along_two) / where(below(room, LEAST), 1.0, room), one_half)
+    t = _limit(slant * s - along_two, two_half)
+    s = _limit(along_one + slant * t, one_half)
     here, there = start + s * one, d + other + t * two
     return Touch(first.centre + 0.5 * (here + there), across, dot(there - here, across))
 
 
 def _edge(box: PlacedShape, hot: list[Any], outward: Vector) -> tuple[Vector, Any, Vector]:
     """Return direction, half length and middle, from the box's centre, of the outermost edge along an axis."""
-    direction = _blended(hot, [box.rotation[:, k] for k in range(3)])
+    direction = _blend(hot, [box.rotation[:, k] for k in range(3)])
     sides = [
         (1.0 - hot[k]) * box.size[k] * sign_of(dot(box.rotation[:, k], outward)) * box.rotation[:, k] for k in range(3)
     ]
-    return direction, _blended(hot, list(box.size)), sides[0] + sides[1] + sides[2]
+    return direction, _blend(hot, list(box.size)), sides[0] + sides[1] + sides[2]
 
 
 def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touch]:
@@ -445,8 +445,8 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
     half = where(swapped, second.size, first.size)
     other_half = where(swapped, first.size, second.size)
     facing = [hot[k] + hot[3 + k] for k in range(3)]
-    x, y, z = (_blended(facing, [own[(k + shift) % 3] for k in range(3)]) for shift in (1, 2, 0))
-    hx, hy, hz = (_blended(facing, [half[(k + shift) % 3] for k in range(3)]) for shift in (1, 2, 0))
+    x, y, z = (_blend(facing, [own[(k + shift) % 3] for k in range(3)]) for shift in (1, 2, 0))
+    hx, hy, hz = (_blend(facing, [half[(k + shift) % 3] for k in range(3)]) for shift in (1, 2, 0))
     d = away - middle
     z = sign_of(dot(z, d)) * z
     steep = [absolute(dot(axis, z)) for axis in others]
@@ -454,14 +454,14 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
     most.append((1.0 - most[0]) * (1.0 - below(steep[1], steep[2])))
     most.append((1.0 - most[0]) * (1.0 - most[1]))
     look, u, v = (
-        _blended(most, [other_half[(k + shift) % 3] * others[(k + shift) % 3] for k in range(3)]) for shift in (0, 1, 2)
+        _blend(most, [other_half[(k + shift) % 3] * others[(k + shift) % 3] for k in range(3)]) for shift in (0, 1, 2)
     )
     centre = d - sign_of(dot(look, z)) * look
 
     def seen(vector: Vector, lower: Any = 0.0) -> Vector:
         return array([dot(vector, x), dot(vector, y), dot(vector, z) - lower])
 
-    points = _clipped(seen(centre, hz), seen(u), seen(v), (hx, hy))
+    points = _clip(seen(centre, hz), seen(u), seen(v), (hx, hy))
     outward = where(swapped, -1.0 * z, z)
     return [
         Touch(middle + at[0] * x + at[1] * y + (hz + 0.5 * at[2]) * z, outward, where(there, at[2], FAR))
@@ -469,7 +469,7 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
     ]
 
 
-def _clipped(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[tuple[Vector, Any]]:
+def _clip(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[tuple[Vector, Any]]:
     """Return the corners of the part of a parallelogram above a rectangle: positions, and whether they exist."""
     found = []
     for start, edge in (

@@ -25,7 +25,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench, Wrenches
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint
-from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, product, solved, sparse, summed
+from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, add, factorise, is_zero, product, solve, sparse
 from neurodyn.multibody.passive import along, ball_free_rows
 from neurodyn.multibody.points import Kinematics, add_wrench
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
@@ -262,5 +262,5 @@ def damp_implicitly(
     for dof, value in joints.items():
         added[dof][dof] = added[dof][dof] + step * value
     # (M + h D)^-1 M a as a correction to a, which takes no product with M, and D is mostly 0.
-    change = solved(*factored(summed(inertia.matrix, added)), product(added, acceleration))
+    change = solve(*factorise(add(inertia.matrix, added)), product(added, acceleration))
     return [a - x for a, x in zip(acceleration, change, strict=True)]

@@ -93,7 +93,7 @@ def _spatial_tendon(attached: AttachedMotion, strands: Sequence[Strand], *, movi
         for (start, end), waypoint in zip(pairwise(points), strand.points, strict=False):
             piece_length, piece_row, piece_bias = _straight(attached, start, end, moving=moving)
             if waypoint.around is not UNSET:
-                piece_length, piece_row = _wrapped(attached, start, end, waypoint.around, piece_length, piece_row)
+                piece_length, piece_row = _wrap(attached, start, end, waypoint.around, piece_length, piece_row)
             length, bias = length + share * piece_length, bias + share * piece_bias
             total = [a + share * b for a, b in zip(total or [0.0] * len(piece_row), piece_row, strict=True)]
     return length, sparse(total), bias
@@ -118,7 +118,7 @@ def _straight(
     return distance, row, (dot(relative_velocity, relative_velocity) - along * along) / distance + dot(unit, drawn)
 
 
-def _wrapped(
+def _wrap(
     attached: AttachedMotion, start: AttachedPoint, end: AttachedPoint, obstacle: Obstacle, length: Any, row: list[Any]
 ) -> tuple[Any, list[Any]]:
     """Return length and row of a piece around an obstacle, from those of the straight one.

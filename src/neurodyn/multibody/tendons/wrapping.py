@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.multibody.trace import absolute, arctan2, maximum, minimum, safe_sqrt, select_less
-from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot, normalised
+from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot, normalise
 
 _TINY = 1e-15  # MuJoCo's mjMINVAL
 _CROSSED = -1e4  # score of a path whose tangents cross
@@ -48,14 +48,14 @@ def wrap_path(start: Vector, end: Vector, radius: Any, side: Vector | None, fram
         frame: Axes of a cylinder in its columns, its own axis last; None for a sphere.
     """
     if frame is None:
-        first = normalised(start)
-        second = cross(normalised(cross(start, end)), first)
+        first = normalise(start)
+        second = cross(normalise(cross(start, end)), first)
     else:
         first, second = frame.T[0], frame.T[1]
     ends = [(dot(x, first), dot(x, second)) for x in (start, end)]
     beside = None
     if side is not None:
-        x, y = normalised([dot(side, first), dot(side, second)])
+        x, y = normalise([dot(side, first), dot(side, second)])
         beside = radius * x, radius * y
     wraps, touch, leave, length = _around_circle(ends[0], ends[1], radius, beside)
     touching = [x * first + y * second for x, y in (touch, leave)]
@@ -84,7 +84,7 @@ def _around_circle(start: Point, end: Point, radius: Any, side: Point | None) ->
         if side is None:
             good = -((touch[0] - leave[0]) * (touch[0] - leave[0]) + (touch[1] - leave[1]) * (touch[1] - leave[1]))
         else:
-            middle = normalised([touch[0] + leave[0], touch[1] + leave[1]])
+            middle = normalise([touch[0] + leave[0], touch[1] + leave[1]])
             good = middle[0] * side[0] + middle[1] * side[1]
         goodness.append(select_less(0.5, bad, _CROSSED, good))
 

@@ -173,7 +173,7 @@ class Graph:
             values.append(node[1] if node[0] == "constant" else None)
         if None not in values:
             return self.constant(_FOLD[name](*values))
-        simple = self._simplified(name, arguments, values)
+        simple = self._simplify(name, arguments, values)
         if simple is not None:
             return simple
         indices = [argument.index for argument in arguments]
@@ -181,9 +181,9 @@ class Graph:
             indices.sort()
         return Expression(self, self.node(name, *indices))
 
-    def _simplified(self, name: str, arguments: list[Expression], values: list[float | None]) -> Expression | None:
+    def _simplify(self, name: str, arguments: list[Expression], values: list[float | None]) -> Expression | None:
         if name == "neg":
-            return self._negated(arguments[0])
+            return self._negate(arguments[0])
         if name not in {"add", "sub", "mul", "div"}:
             return None
         (a, b), (x, y) = arguments, values
@@ -231,7 +231,7 @@ class Graph:
                 return self.constant(x * factor[1]) * Expression(self, other)
         return None
 
-    def _negated(self, a: Expression) -> Expression | None:
+    def _negate(self, a: Expression) -> Expression | None:
         node = self.nodes[a.index]
         if node[0] == "neg":
             return Expression(self, node[1])

@@ -82,7 +82,7 @@ Rows = Callable[[Tensor], tuple[Tensor, Tensor]]
 the states before it, of the same shape, and in the controls, shape [worlds, rows, control]."""
 
 
-def chained(parts: Sequence[Rows]) -> Rows:
+def chain(parts: Sequence[Rows]) -> Rows:
     """Chain the vector-Jacobian products of the parts of a frame under constant control."""
 
     def rows(seeds: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,7 +191,7 @@ class TracedProgram(OperatorHandle):
         if frames < 0 or substeps < 1:
             raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
         x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
-        given = self._fitted(x, frames, (control, held, parameters, weights))
+        given = self._fit(x, frames, (control, held, parameters, weights))
         silent = not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in (x, *given))
         if silent and takes_operator(x):  # must precede any use of addresses, which tensors in torch.compile lack
             return rollout_operator(x, *given, self.handle, frames, substeps)
@@ -229,9 +229,9 @@ class TracedProgram(OperatorHandle):
         weights: Tensor | None = None,
     ) -> "ProgramRun":
         """Return the inputs of `forward` and `adjoint`, for use without torch's autograd; arguments: see `rollout`."""
-        return self._run(state, frames, substeps, self._fitted(state, frames, (control, held, parameters, weights)))
+        return self._run(state, frames, substeps, self._fit(state, frames, (control, held, parameters, weights)))
 
-    def _fitted(self, state: Tensor, frames: int, given: tuple[Tensor | None, ...]) -> _Given:
+    def _fit(self, state: Tensor, frames: int, given: tuple[Tensor | None, ...]) -> _Given:
         """Return control, held inputs, parameters and weights, checked and in the precision of the state."""
         (control, held, parameters, weights), worlds, s = given, state.shape[0], self.sizes
         return (
@@ -318,7 +318,7 @@ class TracedProgram(OperatorHandle):
         self, state: Tensor, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor, weights: Tensor
     ) -> tuple[Tensor, Rows]:
         """Return the states after one frame and their vector-Jacobian product; CPU only. Arguments: see `rollout`."""
-        run = self._run(state, 1, substeps, self._fitted(state, 1, (control, held, parameters, weights)))
+        run = self._run(state, 1, substeps, self._fit(state, 1, (control, held, parameters, weights)))
         path, tape = self.record(run, state)
         return path[:, 1], lambda seeds: self._rows(run, tape, seeds.contiguous())
 

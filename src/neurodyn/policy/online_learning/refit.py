@@ -21,7 +21,7 @@ from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State, Window, device_generator
-from neurodyn.dynamics.capture import detached
+from neurodyn.dynamics.capture import detach
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
@@ -406,7 +406,7 @@ def logged_actor(task: Task, log: str, policy: str | Path) -> LoggedActor:
 
 def _cut(frames: TaskFrames, current: WorldsState, truth: State) -> WorldsState:
     """Detach gradients, and restart from the logged state in worlds with an implausible one."""
-    carry, state, torque, memory = detached((current.carry, current.state, current.torque, current.memory))
+    carry, state, torque, memory = detach((current.carry, current.state, current.torque, current.memory))
     implausible = frames.bounds.outside(state.q, state.qd)
     if bool(implausible.any()):
         state, carry = truth.where(implausible, state), frames.dynamics.reset(carry, truth, implausible)
