@@ -69,10 +69,10 @@ def made(out: Path, robot: Path, transitions: int, minutes: float) -> dict[str, 
 
 def rollouts(robot: Path, worlds: int, frames: int, seed: int, numbers: torch.Tensor | None = None):
     """Return starts, controls, environment and true path of roll-outs, half of them driven."""
-    from neurodyn.evaluate.simulated import Sampled
+    from neurodyn.evaluate.simulated import draw_starts
 
     declaration = robots.load(robot)
-    starts = Sampled.draw(declaration, frames, worlds, seed, driven=True)
+    starts = draw_starts(declaration, frames, worlds, seed, driven=True)
     controls = starts.drive.torque
     controls[::2] = 0.0
     around = Environment(parameters=None if numbers is None else dict(zip(RANGES, numbers.unbind(1), strict=True)))

@@ -9,7 +9,8 @@ import pytest
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.evaluate import CHECKS, check
-from neurodyn.evaluate.checks.run import CheckResult, Finding, RobotCheck, judged
+from neurodyn.evaluate.checks.findings import CheckResult, Finding, rate
+from neurodyn.evaluate.checks.run import RobotCheck
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial
 
@@ -147,6 +148,7 @@ def test_a_robot_with_very_many_contact_points_is_warned_about(only):
 def test_a_free_body_keeps_its_energy_and_the_engine_moves_it_alike(only):
     result = only(robots.load("cube"), "passive_energy", "engine_agreement", worlds=4)
     assert result.verdict == "ok"
+    assert found(result, "energy gained").bound == 5.0  # docs/evaluation.md
     assert (found(result, "hybrid engine, one free frame").value or 1e9) < 0.1
 
 
@@ -159,10 +161,10 @@ def test_a_check_of_your_own_is_run_beside_the_others(monkeypatch):
 
 
 def test_rows_are_judged_by_two_bounds():
-    verdicts = [judged("x", value, (1.0, 2.0), advice="mend").verdict for value in (1.0, 1.5, 2.5, None, float("nan"))]
+    verdicts = [rate("x", value, (1.0, 2.0), advice="mend").verdict for value in (1.0, 1.5, 2.5, None, float("nan"))]
     assert verdicts == ["ok", "warning", "fails", "fails", "fails"]
-    assert judged("x", 0.5, (1.0, 2.0), advice="mend").advice == ""
-    assert judged("x", 0.015, (0.01, 0.02), scale=100.0).value == 1.5
+    assert rate("x", 0.5, (1.0, 2.0), advice="mend").advice == ""
+    assert rate("x", 0.015, (0.01, 0.02), scale=100.0).value == 1.5
 
 
 @pytest.mark.parametrize("change", [{"worlds": 0}, {"frames": 0}, {"threads": 0}, {"ground": "moon"}])

@@ -16,7 +16,7 @@ from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import Evaluation, evaluate
 from neurodyn.evaluate.named_scenarios import scenario
-from neurodyn.evaluate.simulated import Sampled, both, perturb
+from neurodyn.evaluate.simulated import both, draw_starts, perturb
 from neurodyn.evaluate.stability import stability
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.train import train
@@ -85,7 +85,7 @@ def test_a_ground_of_ones_own_is_the_ground_in_the_roll_outs(run: Path, report: 
     assert {key: found[key] for key in KEYS} == {key: report[key] for key in KEYS}, "flat is flat by any name"
     # Sixty frames end on the ground where there is one, and metres below it where there is none.
     grounds = [scenario(cube, str(path)) for path in (flat, none)]
-    starts = [Sampled.draw(cube, 60, 8, 1, driven=False, where=where) for where in grounds]
+    starts = [draw_starts(cube, 60, 8, 1, driven=False, where=where) for where in grounds]
     paths = [both(NEURAL.load(run), cube, one)[1].path for one in starts]
     lowest = [path.q[..., 2].min() for path in paths]
     assert lowest[0] > 0 > lowest[1] + 1

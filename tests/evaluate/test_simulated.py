@@ -10,8 +10,9 @@ import torch
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Step, Trajectory
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.rollouts import RolloutBatch
 from neurodyn.evaluate.metrics import touches_limit
-from neurodyn.evaluate.simulated import Sampled, beside_simulator, both
+from neurodyn.evaluate.simulated import beside_simulator, both, draw_starts
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Gains
 
@@ -44,9 +45,9 @@ def evaluate(model: Wrapped, robot: Robot, **options) -> dict:
 
 def roll_out(
     model: Wrapped, robot: Robot, frames: int, count: int, seed: int, *, driven: bool
-) -> tuple[Sampled, Trajectory]:
+) -> tuple[RolloutBatch, Trajectory]:
     """Return the starts, and what the simulator does from there."""
-    starts = Sampled.draw(robot, frames, count, seed, driven=driven)
+    starts = draw_starts(robot, frames, count, seed, driven=driven)
     return starts, both(model, robot, starts)[1].path
 
 
@@ -153,7 +154,7 @@ def test_a_robot_with_gains_is_held_by_its_own_controller(cartpole: Robot):
     # The cart comes to rest at the nominal place; without a controller it would roll on.
     assert found.q[:, -60:, 0].sub(0.4).abs().max() < 0.35
     same, free = roll_out(Wrapped(cartpole), cartpole, 400, 4, 1, driven=False)
-    assert torch.equal(same.start.q, starts.start.q)
+    assert torch.equal(same.past.q, starts.past.q)
     assert free.q[:, -60:, 0].sub(0.4).abs().max() > 1.0
 
 
@@ -172,10 +173,10 @@ def test_the_controller_sees_the_models_own_state(cartpole: Robot):
     model = Still(held)
     model.torques = []
     starts, done = roll_out(model, held, 5, 3, 1, driven=False)
-    expected = -700.0 * starts.start.q[:, :1] - 100.0 * starts.start.qd[:, :1]
+    expected = -700.0 * starts.past.q[:, :1] - 100.0 * starts.past.qd[:, :1]
     for torque in model.torques:
         torch.testing.assert_close(torque, expected)
-    assert not torch.allclose(done.q[:, -1], starts.start.q, atol=1e-3)
+    assert not torch.allclose(done.q[:, -1], starts.past.q, atol=1e-3)
 
 
 def test_touching_a_limit_is_seen_within_the_horizon_only(cartpole: Robot):

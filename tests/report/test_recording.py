@@ -21,7 +21,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.neural.model import NEURAL
-from neurodyn.evaluate.simulated import Sampled, both
+from neurodyn.evaluate.simulated import both, draw_starts
 from neurodyn.report import recording_files
 from neurodyn.report.recording import (
     Ended,
@@ -88,7 +88,7 @@ def test_a_window_longer_than_all_episodes_is_shortened(trained_run: Path, cartp
 def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, cartpole: Robot, driven: bool):
     pytest.importorskip("newton")
     made = record(NEURAL.load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
-    again = both(NEURAL.load(trained_run), cartpole, Sampled.draw(cartpole, 12, 2, 7, driven=driven))
+    again = both(NEURAL.load(trained_run), cartpole, draw_starts(cartpole, 12, 2, 7, driven=driven))
     assert torch.equal(made.predicted.q, again[0].path.q)
     assert torch.equal(made.truth.q, again[1].path.q)
     assert made.seconds == pytest.approx(12 / 60)

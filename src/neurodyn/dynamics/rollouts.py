@@ -162,6 +162,16 @@ class RolloutBatch:
     drive: ControlSequence
     environment: Environment | None = None
 
+    @property
+    def worlds(self) -> int:
+        """Number of starts."""
+        return self.past.worlds
+
+    def rows(self, rows: slice | Tensor) -> "RolloutBatch":
+        """Return some of the starts."""
+        environment = None if self.environment is None else self.environment.rows(rows)
+        return RolloutBatch(self.past.rows(rows), self.drive.worlds(rows), environment)
+
     def to(self, device: torch.device | str) -> "RolloutBatch":
         """Return the starts on another device."""
         environment = None if self.environment is None else self.environment.to(device)

@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from .checks.run import (
-    CHECKS as CHECKS,
-    CheckResult as CheckResult,
-    Finding as Finding,
-    RobotCheck as RobotCheck,
-    check as check,
-)
+from .checks.findings import CheckResult as CheckResult, Finding as Finding
+from .checks.run import CHECKS as CHECKS, RobotCheck as RobotCheck, check as check
 from .logged import beside_log as beside_log
 from .metrics import METRICS as METRICS, Metric as Metric
 from .named_scenarios import Scenario as Scenario, scenario as scenario, scenarios as scenarios

@@ -62,7 +62,7 @@ class Scenario:
     def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
         """Return ground poses; declared grounds are shifted under floating robots, to vary the landing point."""
         if self.poses == "sampling":
-            return _sampled(robot, worlds, rng)
+            return _draw_poses(robot, worlds, rng)
         if self.scene is None or robot.fixed_base or robot.ground_sampling is None or self.name not in robot.grounds:
             return None
         reach = min(robot.ground_sampling.extent, *(_room(shape) for shape in self.scene.shapes))
@@ -74,7 +74,7 @@ class Scenario:
         return pose
 
 
-def _sampled(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
+def _draw_poses(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
     """Draw ground poses as for data, with a ground in every world."""
     from neurodyn.sim.sampling import sample_grounds
 
@@ -145,7 +145,7 @@ def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | 
     return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1), kp=kp, kd=kd)
 
 
-def driven_at_random(
+def drive_at_random(
     robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[float, float] | None = None
 ) -> ControlSequence:
     """Return random controls as for data: torques drawn every frame, or targets of a PD controller.

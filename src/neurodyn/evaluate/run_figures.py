@@ -20,6 +20,7 @@ from neurodyn.evaluate.records import (
     Evaluation,
     ForecastEvaluation,
     Logged,
+    LogMark,
     RolloutComparison,
     Simulated,
     Tossed,
@@ -88,12 +89,14 @@ def figures_of(run: str, result: Evaluation) -> RunFigures:
     """Return a run's figures from an `evaluate` result."""
     folder, about = artifacts.resolve_run(run), result.about
     settings, seed = run_settings(folder)
+    rows = list(_rows(result))
     cost, series, trained = training_of(folder)
     score = {"Held-out score by training time": series} if series is not None else {}
     verdict = result.verdict if isinstance(result.verdict, str) else "ok"
     return RunFigures(
         run=run, of=_of(result), kind=_kind(about),
-        figures=dict(_figures(result)), baselines=_baselines(result), series={**_series(result), **score},
+        figures={title: figure for title, figure, _ in rows}, baselines=_baselines(rows),
+        series={**_series(result), **score},
         settings=settings, seed=seed,
         cost=msgspec.structs.replace(cost, parameters=about.parameters, bytes=size_of(folder / "model")),
         verdict=str(combine_verdicts([as_verdict(verdict), trained])),
@@ -142,61 +145,47 @@ def _parts(result: Simulated | Tossed) -> list[tuple[str, RolloutComparison]]:
     return [(passive, result.comparison), (", driven", result.driven.comparison)]
 
 
+Row = tuple[str, Figure, dict[str, float | None]]
+"""Title, the model's figure, and the errors of the baselines by name."""
+
+
 @singledispatch
-def _figures(result: Simulated | Tossed) -> Iterator[tuple[str, Figure]]:
+def _rows(result: Simulated | Tossed) -> Iterator[Row]:
     for words, found in _parts(result):
+        tables = {"persistence": found.baselines.persistence, "constant velocity": found.baselines.constant_velocity}
         for name, metric in shown(found.summary).items():
-            yield metric.title + words, Figure(value=found.summary.means[name], unit=metric.unit)
+            others = {label: table[max(table, key=int)].means[name] for label, table in tables.items()}
+            yield metric.title + words, Figure(value=found.summary.means[name], unit=metric.unit), others
     if isinstance(result, Simulated):
-        yield "Frames per CPU-s", Figure(value=result.env_steps_per_cpu_second, greater_is_better=True)
+        yield "Frames per CPU-s", Figure(value=result.env_steps_per_cpu_second, greater_is_better=True), {}
 
 
-@_figures.register
-def _(result: Logged) -> Iterator[tuple[str, Figure]]:
-    unit, rate = result.units
-    for mark in reversed(result.at_horizon["all"].marks.values()):
-        yield f"Position, {mark.seconds:.3g} s", Figure(value=mark.model.q_mean, unit=unit)
-    last = list(result.at_horizon["all"].marks.values())[-1]
-    yield f"Velocity, {last.seconds:.3g} s", Figure(value=last.model.qd_mean, unit=rate)
+@_rows.register
+def _(result: Logged) -> Iterator[Row]:
+    def row(what: str, mark: LogMark, name: str, unit: str) -> Row:
+        mine, *others = (getattr(x, name) for x in (mark.model, mark.persistence, mark.constant_velocity))
+        baselines: dict[str, float | None] = {"persistence": others[0], "constant velocity": others[1]}
+        return f"{what}, {mark.seconds:.3g} s", Figure(value=mine, unit=unit), baselines
+
+    marks = list(result.at_horizon["all"].marks.values())
+    yield from (row("Position", mark, "q_mean", result.units[0]) for mark in reversed(marks))
+    yield row("Velocity", marks[-1], "qd_mean", result.units[1])
 
 
-@_figures.register
-def _(result: ForecastEvaluation) -> Iterator[tuple[str, Figure]]:
+@_rows.register
+def _(result: ForecastEvaluation) -> Iterator[Row]:
     for mark in reversed(result.at_horizon.values()):
-        yield f"Error [std], {mark.seconds:.3g} s", Figure(value=mark.by_model["model"].scaled)
+        mine, still = (mark.by_model[name].scaled for name in ("model", PERSISTENCE))
+        yield f"Error [std], {mark.seconds:.3g} s", Figure(value=mine), {"persistence": still}
 
 
-@singledispatch
-def _baselines(result: Simulated | Tossed) -> dict[str, dict[str, Figure]]:
+def _baselines(rows: Sequence[Row]) -> dict[str, dict[str, Figure]]:
     """Return the errors of the baselines, under the titles of the model's figures."""
-    found: dict[str, dict[str, Figure]] = {"persistence": {}, "constant velocity": {}}
-    for words, comparison in _parts(result):
-        both = comparison.baselines.persistence, comparison.baselines.constant_velocity
-        for figures, table in zip(found.values(), both, strict=True):
-            means = table[max(table, key=int)].means
-            for name, metric in shown(comparison.summary).items():
-                figures[metric.title + words] = Figure(value=means[name], unit=metric.unit)
-    return found
-
-
-@_baselines.register
-def _(result: Logged) -> dict[str, dict[str, Figure]]:
-    (unit, rate), marks = result.units, list(result.at_horizon["all"].marks.values())
-    found: dict[str, dict[str, Figure]] = {}
-    for label, name in (("persistence", "persistence"), ("constant velocity", "constant_velocity")):
-        errors = {f"Position, {m.seconds:.3g} s": Figure(value=getattr(m, name).q_mean, unit=unit) for m in marks}
-        speed = Figure(value=getattr(marks[-1], name).qd_mean, unit=rate)
-        found[label] = errors | {f"Velocity, {marks[-1].seconds:.3g} s": speed}
-    return found
-
-
-@_baselines.register
-def _(result: ForecastEvaluation) -> dict[str, dict[str, Figure]]:
-    still = {
-        f"Error [std], {mark.seconds:.3g} s": Figure(value=mark.by_model[PERSISTENCE].scaled)
-        for mark in result.at_horizon.values()
-    }
-    return {"persistence": still}
+    baselines: dict[str, dict[str, Figure]] = {}
+    for title, figure, others in rows:
+        for name, value in others.items():
+            baselines.setdefault(name, {})[title] = Figure(value=value, unit=figure.unit)
+    return baselines
 
 
 @singledispatch

@@ -39,7 +39,7 @@ from neurodyn.evaluate.metrics import (
     percentiles,
     summaries,
 )
-from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
+from neurodyn.evaluate.named_scenarios import Scenario, drive_at_random, passive, scenario
 from neurodyn.evaluate.records import (
     ConditionErrors,
     Drift,
@@ -120,7 +120,7 @@ class SimulatorRollouts:
     def _pieces(self, asked: RolloutRequest) -> Iterator[RolloutRequest]:
         batch, size = asked.batch, self._size
         for begin in range(0, len(batch.past.q), size):
-            yield replace(asked, batch=_rows(batch, slice(begin, begin + size)))
+            yield replace(asked, batch=_compact_rows(batch, slice(begin, begin + size)))
 
 
 def _joined(parts: list[RolloutResult]) -> RolloutResult:
@@ -156,14 +156,14 @@ class _Simulate:
         return AnalyticDynamics(self._robot, substeps=2 * self._robot.simulator.substeps)
 
 
-def _rows(batch: RolloutBatch, rows: slice) -> RolloutBatch:
+def _compact_rows(batch: RolloutBatch, rows: slice) -> RolloutBatch:
     """Return some of the starts, in compact memory for another process."""
-    environment = None if batch.environment is None else batch.environment.rows(rows)
-    start = present_state(batch.past).rows(rows)
-    own = State(*(_compact(x) for x in (start.q, start.qd)))
-    drive = batch.drive.worlds(rows)
+    some = batch.rows(rows)
+    start, drive = present_state(some.past), vars(some.drive).items()
     return RolloutBatch(
-        own, replace(drive, **{n: _compact(x) for n, x in vars(drive).items() if x is not None}), environment
+        State(_compact(start.q), _compact(start.qd)),
+        ControlSequence(**{name: _compact(values) for name, values in drive if values is not None}),
+        some.environment,
     )
 
 
@@ -229,56 +229,37 @@ def _drift(robot: Robot, path: Trajectory, frames: torch.Tensor) -> Drift | None
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Random initial states and controls.
+def draw_starts(
+    robot: Robot, frames: int, count: int, seed: int, *, driven: bool, where: Scenario | None = None
+) -> RolloutBatch:
+    """Draw random initial states, their environments, and random or passive controls.
 
-    Attributes:
-        start: Initial states.
-        environment: Environment of the worlds.
-        drive: Controls.
+    `where` gives ground, initial states and controller; None for the robot's default ground.
     """
-
-    start: State
-    environment: Environment
-    drive: ControlSequence
-
-    @classmethod
-    def draw(
-        cls, robot: Robot, frames: int, count: int, seed: int, *, driven: bool, where: Scenario | None = None
-    ) -> "Sampled":
-        """Draw initial states and random or passive controls.
-
-        `where` gives ground, initial states and controller; None for the robot's default ground.
-        """
-        rng, where = generator(seed, "evaluate"), scenario(robot) if where is None else where
-        start, environment = where.begin(robot, count, rng)
-        drive = passive(robot, count, frames, where.hold)
-        return cls(start, environment, driven_at_random(robot, count, frames, rng) if driven else drive)
-
-    def rows(self, rows: slice) -> RolloutBatch:
-        """Return some of the starts."""
-        return RolloutBatch(self.start.rows(rows), self.drive.worlds(rows), self.environment.rows(rows))
-
-    def batches(self) -> list[RolloutBatch]:
-        """Return the starts in batches of worlds."""
-        return [self.rows(slice(begin, begin + _WORLDS)) for begin in range(0, self.start.worlds, _WORLDS)]
+    rng, where = generator(seed, "evaluate"), scenario(robot) if where is None else where
+    start, environment = where.begin(robot, count, rng)
+    drive = drive_at_random(robot, count, frames, rng) if driven else passive(robot, count, frames, where.hold)
+    return RolloutBatch(start, drive, environment)
 
 
-def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[RolloutResult, RolloutResult]:
+def _batches(starts: RolloutBatch) -> list[RolloutBatch]:
+    return [starts.rows(slice(begin, begin + _WORLDS)) for begin in range(0, starts.worlds, _WORLDS)]
+
+
+def both(model: Dynamics, robot: Robot, starts: RolloutBatch) -> tuple[RolloutResult, RolloutResult]:
     """Return roll-outs of model and simulator from the same starts."""
     with SimulatorRollouts(robot, 1) as simulator:
         with stage(0.0, 0.4, "simulator"):
-            collect = simulator.begin({"all": RolloutRequest(starts.rows(slice(None)))})
+            collect = simulator.begin({"all": RolloutRequest(starts)})
         with stage(0.4, 0.6, "model"):
             predicted = roll_model_out(model, starts)
         with stage(0.6, 1.0, "simulator"):
             return predicted, collect()["all"]
 
 
-def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
+def roll_model_out(model: Dynamics, starts: RolloutBatch) -> RolloutResult:
     """Roll a model out from all starts, after a warm-up."""
-    batches = starts.batches()
+    batches = _batches(starts)
     # Compile kernels and fill caches for every batch size before timing.
     for batch in {len(b.past.q): b for b in batches}.values():
         with torch.no_grad():
@@ -321,14 +302,14 @@ def beside_simulator(
     where = scenario(robot) if where is None else where
     horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
     _require_memory(robot, horizon, rollouts)
-    starts = Sampled.draw(robot, horizon, rollouts, seed, driven=False, where=where)
+    starts = draw_starts(robot, horizon, rollouts, seed, driven=False, where=where)
     count = _few(robot, starts, references)
-    asked = {"passive": RolloutRequest(starts.rows(slice(None)))}
+    asked = {"passive": RolloutRequest(starts)}
     if count:
         asked |= reference_rollouts(robot, starts.rows(slice(0, count)), seed)
     wild = _driven(robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None
     if wild is not None:
-        asked["driven"] = RolloutRequest(wild.rows(slice(None)))
+        asked["driven"] = RolloutRequest(wild)
     with SimulatorRollouts(robot, threads) as simulator:
         with stage(0.0, 0.1, "simulator"):  # later pieces may run in parallel with the model
             collect = simulator.begin(asked)
@@ -386,15 +367,15 @@ def default_rollouts(robot: Robot) -> int:
     return 2048 if robot.fixed_base else 2048 // _SLOWER
 
 
-def _driven(robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> Sampled:
+def _driven(robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> RolloutBatch:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
-    return Sampled.draw(robot, horizon, count, seed, driven=True, where=where)
+    return draw_starts(robot, horizon, count, seed, driven=True, where=where)
 
 
-def _few(robot: Robot, starts: Sampled, asked: int | None) -> int:
+def _few(robot: Robot, starts: RolloutBatch, asked: int | None) -> int:
     """Return the number of roll-outs for the simulator's own errors."""
     default = _REFERENCES if robot.fixed_base else _REFERENCES // _SLOWER
-    return min(starts.start.worlds, _WORLDS, default if asked is None else asked)
+    return min(starts.worlds, _WORLDS, default if asked is None else asked)
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
@@ -431,10 +412,9 @@ def by_condition(
         return UNSET
     numbers = drawn_conditions(conditions, seed)
     frames = min(horizon, CONDITION_FRAMES)
-    starts = Sampled.draw(robot, frames, len(numbers), seed, driven=robot.spec.nu > 0, where=where)
+    starts = draw_starts(robot, frames, len(numbers), seed, driven=robot.spec.nu > 0, where=where)
     parameters = WorldParameters(tuple(one.name for one in conditions), numbers)
-    batch = starts.rows(slice(None))
-    batch = RolloutBatch(batch.past, batch.drive, replace(starts.environment, parameters=parameters))
+    batch = replace(starts, environment=replace(starts.environment or Environment(), parameters=parameters))
     with torch.no_grad():
         paths = [follow(dynamics, batch) for dynamics in (model, truth)]
     return errors_by_condition(conditions, numbers, RolloutErrors.of(robot, *paths), frames)

@@ -20,7 +20,7 @@ from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.guard import Fault, state_fault
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.rollouts import ControlSequence
-from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
+from neurodyn.evaluate.named_scenarios import Scenario, drive_at_random, passive, scenario
 from neurodyn.evaluate.records import LongRun, Stability
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
@@ -116,7 +116,7 @@ def _drives(
         if rng is None:
             yield passive(robot, worlds, length, hold)
         else:
-            yield driven_at_random(robot, worlds, length, rng, hold)
+            yield drive_at_random(robot, worlds, length, rng, hold)
 
 
 def _run(

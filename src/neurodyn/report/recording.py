@@ -31,7 +31,7 @@ from neurodyn.dynamics.rollouts import follow, recorded_environments, starts_of,
 from neurodyn.evaluate.named_scenarios import Scenario, scenario
 from neurodyn.evaluate.requests import SEED, RecordingRequest
 from neurodyn.evaluate.rollouts import chosen_split, split_name
-from neurodyn.evaluate.simulated import Sampled, both
+from neurodyn.evaluate.simulated import both, draw_starts
 from neurodyn.geometry.ground import Ground
 from neurodyn.report.page import moving_picture, paragraph
 from neurodyn.robots import Robot
@@ -108,7 +108,7 @@ def record(
         where: Ground, initial states and controller; None for the robot's default ground.
     """
     where = scenario(robot) if where is None else where
-    starts = Sampled.draw(robot, frames, worlds, seed, driven=driven, where=where)
+    starts = draw_starts(robot, frames, worlds, seed, driven=driven, where=where)
     found, truth = both(model, robot, starts)
     held = starts.drive.target is not None
     driven_title = "driven to random targets" if held else "driven by random torques"
@@ -121,7 +121,7 @@ def record(
         predicted_label=f"{model.kind}: {model.caveat}" if model.caveat else model.kind,
         truth_label="analytic",
         worlds=tuple(f"start {i + 1} of seed {seed}" for i in range(worlds)),
-        ground=starts.environment.ground,
+        ground=None if starts.environment is None else starts.environment.ground,
     )
 
 

@@ -21,7 +21,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.behind_drives import DynamicsBehindDrives
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.evaluate.named_scenarios import driven_at_random, passive
+from neurodyn.evaluate.named_scenarios import drive_at_random, passive
 from neurodyn.identify.motors import drive_parameters, with_lag
 from neurodyn.identify.quantities import _drive_coordinates
 from neurodyn.multibody.engine import nominal
@@ -195,7 +195,7 @@ def test_evaluations_hold_and_drive_by_commands(robot: Robot):
     assert held.torque is None
     assert held.target is not None
     assert held.target[0, 0].tolist() == pytest.approx([0.3, 4000 * 0.02 / 0.6274])
-    drawn = driven_at_random(robot, 3, 5, np.random.default_rng(1))
+    drawn = drive_at_random(robot, 3, 5, np.random.default_rng(1))
     assert drawn.torque is None
     assert drawn.target is not None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import truth_of
-from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, judged
+from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, passed, rate
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.metrics import METRICS, compare
 from neurodyn.evaluate.records import Baselines, ErrorSummary
@@ -23,12 +23,12 @@ def check_asset(subject: Subject) -> CheckResult:
     """Compare the declaration with the asset."""
     from neurodyn.sim.simulators import contradictions
 
-    found = contradictions(subject.robot)
-    if not found:
-        return CheckResult(findings=[Finding(what="declaration agrees with the asset", verdict="ok")])
+    contradicted = contradictions(subject.robot)
+    if not contradicted:
+        return passed("declaration agrees with the asset")
     findings = []
-    for what in dict.fromkeys(one.what for one in found):
-        first, *others = (one for one in found if one.what == what)
+    for what in dict.fromkeys(one.what for one in contradicted):
+        first, *others = (one for one in contradicted if one.what == what)
         more = f" and {len(others)} more" if others else ""
         findings.append(
             Finding(
@@ -105,7 +105,7 @@ def check_log(subject: Subject) -> CheckResult:
         )
         share = None if mine is None or still is None else mine / max(still, 1e-12)
         findings.append(
-            judged(
+            rate(
                 f"held-out log ({words}): {METRICS[name].title.lower()}, {horizon} frames", share, BOUNDS, unit="%",
                 scale=100.0, note="error beside that of nothing moving",
                 advice=f"the robot is another one than declared: fit it to the log ({Path(subject.data).name})",

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Environment
-from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged, or_infinite
-from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out, some
+from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, or_infinite, passed, rate
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, roll_out_free, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
 
@@ -74,11 +74,11 @@ def check_joint_limits(subject: Subject) -> CheckResult:
     """Push every driven joint against its limits."""
     presses = _presses(subject.robot)
     if not presses:
-        return CheckResult(findings=[Finding(what="no driven joint has limits", verdict="ok")])
+        return passed("no driven joint has limits")
     tests = [
         test
         for first in range(0, len(presses), subject.few)
-        for test in _pressed(subject, presses[first : first + subject.few])
+        for test in _press_against(subject, presses[first : first + subject.few])
     ]
     worst = max(tests, key=lambda test: or_infinite(test.overshoot) / test.range)
     slow = max(tests, key=lambda test: or_infinite(test.swing) / test.range)
@@ -100,18 +100,18 @@ def _presses(robot: Robot) -> list[_Press]:
     return presses
 
 
-def _pressed(subject: Subject, presses: list[_Press]) -> list[LimitTest]:
+def _press_against(subject: Subject, presses: list[_Press]) -> list[LimitTest]:
     robot, worlds = subject.robot, subject.few
     frames = math.ceil(SECONDS / robot.dt)
     start, torque = subject.resting(worlds), torch.zeros(worlds, frames, robot.spec.nu)
     for world, press in enumerate(presses):
         start.q[world, press.column] = press.limit - press.side * 0.5 * press.width
         torque[world, :, press.control] = press.side * press.effort
-    path = rolled_out(subject.free, start, torque, Environment(gravity=torch.zeros(3)))
-    return [_measured(press, path.q[world, :, press.column], robot.dt) for world, press in enumerate(presses)]
+    path = roll_out_free(subject.free, start, torque, Environment(gravity=torch.zeros(3)))
+    return [_measure(press, path.q[world, :, press.column], robot.dt) for world, press in enumerate(presses)]
 
 
-def _measured(press: _Press, q: Tensor, dt: float) -> LimitTest:
+def _measure(press: _Press, q: Tensor, dt: float) -> LimitTest:
     beyond, last = press.side * (q.double() - press.limit), max(2, round(_LAST / dt))
     end = beyond[-last:]
     away = (beyond - end.mean()).abs() > BAND * press.width
@@ -130,26 +130,26 @@ def _measured(press: _Press, q: Tensor, dt: float) -> LimitTest:
 def _overshoot(subject: Subject, worst: LimitTest) -> Finding:
     unit = _unit(subject.robot, worst.joint)
     share = None if worst.overshoot is None else worst.overshoot / worst.range
-    return judged(
+    return rate(
         "overshoot at a joint limit",
         share,
         (WARNS, FAILS),
         unit=unit,
         scale=worst.range,
         note=f"{worst.joint} {worst.side}, {worst.effort:g} {'N m' if unit == 'rad' else 'N'}",
-        advice=_soft_advice(subject.robot) or _stiffer(subject, worst.joint, or_infinite(share) / WARNS),
+        advice=_soft_advice(subject.robot) or _stiffness_advice(subject, worst.joint, or_infinite(share) / WARNS),
     )
 
 
 def _settling(subject: Subject, slow: LimitTest) -> Finding:
-    return judged(
+    return rate(
         f"swing at a limit after {SECONDS:g} s",
         None if slow.swing is None else slow.swing / slow.range,
         (BAND, math.inf),
         unit=_unit(subject.robot, slow.joint),
         scale=slow.range,
         note=f"{slow.joint} {slow.side}",
-        advice=_soft_advice(subject.robot) or _damped(subject, slow.joint),
+        advice=_soft_advice(subject.robot) or _damping_advice(subject, slow.joint),
     )
 
 
@@ -165,16 +165,17 @@ def _soft_advice(robot: Robot) -> str | None:
     return f"remove limit_ke and limit_kd of {some(springs)}: MuJoCo's own limits are stiff and damped"
 
 
-def _stiffer(subject: Subject, name: str, factor: float) -> str:
+def _stiffness_advice(subject: Subject, name: str, factor: float) -> str:
     """Return advice on stiffening a limit whose overshoot is `factor` times too large."""
     robot = subject.robot
     if robot.simulator.solver != "featherstone":
         return f"{more_substeps(robot)}, declare the armature of {name}, or lower its effort"
     stiffness = _spring(subject, name)[0]
-    return f"raise limit_ke of {name} from {stiffness:.3g} to {stiffness * factor**2:.3g}, and {_damped(subject, name)}"
+    stiffer = f"raise limit_ke of {name} from {stiffness:.3g} to {stiffness * factor**2:.3g}"
+    return f"{stiffer}, and {_damping_advice(subject, name)}"
 
 
-def _damped(subject: Subject, name: str) -> str:
+def _damping_advice(subject: Subject, name: str) -> str:
     """Return advice on damping a joint that bounces off its limit."""
     robot = subject.robot
     if robot.simulator.solver != "featherstone":

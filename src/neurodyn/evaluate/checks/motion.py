@@ -17,18 +17,18 @@ from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.measures import finite_worlds, persistence
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged, or_infinite
-from neurodyn.evaluate.checks.subject import SimulatedMotion, Subject, more_substeps, rolled_out, some
+from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, or_infinite, passed, rate
+from neurodyn.evaluate.checks.subject import SimulatedMotion, Subject, more_substeps, roll_out_free, some
 from neurodyn.evaluate.metrics import METRICS, summaries
-from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, passive, scenario
+from neurodyn.evaluate.named_scenarios import Scenario, drive_at_random, passive, scenario
 from neurodyn.evaluate.records import ErrorSummary, Result
 from neurodyn.multibody.engine import EngineConfig
 from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.robots.sections import matching
 
-FRAMES = 100
-WARNS, FAILS = 0.05, 0.3
+_ENERGY_FRAMES = 100
+ENERGY_GAIN = (0.05, 0.3)
 """Energy gain relative to the largest kinetic energy, in the median world: warning and failure."""
 
 _CROSSING = 0.25  # time in which a joint may cross a quarter of its range [s]
@@ -66,9 +66,9 @@ def check_passive_energy(subject: Subject) -> CheckResult:
     gravity = (0.0, 0.0, 0.0) if robot.spec.floating else robot.gravity
     environment = Environment(gravity=torch.tensor(gravity))
     limp = subject.passive
-    path = rolled_out(limp, start, torch.zeros(worlds, FRAMES, limp.spec.nu), environment)
+    path = roll_out_free(limp, start, torch.zeros(worlds, _ENERGY_FRAMES, limp.spec.nu), environment)
     meter = EnergyMeter(subject.built, gravity=gravity)
-    parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(FRAMES + 1)]
+    parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(_ENERGY_FRAMES + 1)]
     kinetic, potential = (torch.stack(column, 1) for column in zip(*parts, strict=True))
     free = _free(robot, path.q)
     gained = torch.where(free, kinetic + potential - (kinetic + potential)[:, :1], 0.0)
@@ -79,10 +79,10 @@ def check_passive_energy(subject: Subject) -> CheckResult:
         gain=finite(float(gain.median())), gain_p90=finite(float(gain.quantile(0.9))),
         change=finite(float((gained.gather(1, last)[:, 0] / scale).median())), frames=float(last.double().median()),
     )  # fmt: skip
-    finding = judged(
+    finding = rate(
         "energy gained by passive motion",
         figures.gain,
-        (WARNS, FAILS),
+        ENERGY_GAIN,
         unit="%",
         scale=100.0,
         note=f"of the kinetic energy, over {figures.frames:.0f} frames",
@@ -91,7 +91,7 @@ def check_passive_energy(subject: Subject) -> CheckResult:
     return CheckResult(findings=[finding], figures=figures)
 
 
-def limited(robot: Robot) -> list[tuple[int, float, float]]:
+def joint_limits(robot: Robot) -> list[tuple[int, float, float]]:
     """Return column, lower and upper limit of each joint with limits."""
     columns = {name: column for column, name in enumerate(robot.spec.q_names)}
     return [
@@ -104,7 +104,7 @@ def limited(robot: Robot) -> list[tuple[int, float, float]]:
 def inside(robot: Robot, state: State) -> State:
     """Return states with limited joints in the middle half of their range, slow enough to stay clear of the limits."""
     spec, q, qd = robot.spec, state.q.clone(), state.qd.clone()
-    for column, lower, upper in limited(robot):
+    for column, lower, upper in joint_limits(robot):
         quarter, dof = 0.25 * (upper - lower), spec.qd_names.index(spec.q_names[column])
         q[:, column] = q[:, column].clamp(lower + quarter, upper - quarter)
         qd[:, dof] = qd[:, dof].clamp(-quarter / _CROSSING, quarter / _CROSSING)
@@ -114,7 +114,7 @@ def inside(robot: Robot, state: State) -> State:
 def _free(robot: Robot, q: Tensor) -> Tensor:
     """Return the frames before the first in which a joint is near a limit, as a mask [worlds, frames]."""
     near = torch.zeros(q.shape[:2], dtype=torch.bool)
-    for column, lower, upper in limited(robot):
+    for column, lower, upper in joint_limits(robot):
         slack = _NEAR * (upper - lower)
         near |= (q[..., column] < lower + slack) | (q[..., column] > upper - slack)
     return near.cumsum(1) == 0
@@ -146,14 +146,14 @@ def check_rest(subject: Subject) -> CheckResult:
     """Let a floating robot settle on each of its grounds."""
     robot, layout = subject.robot, subject.layout
     if robot.fixed_base or layout is None:
-        return CheckResult(findings=[Finding(what="rest on a ground: only of floating bases", verdict="ok")])
+        return passed("rest on a ground: only of floating bases")
     if robot.legs is not None:
         soles = [pattern for foot in robot.legs.feet for pattern in robot.contacts[foot]]
         if all(matching(point.shape, soles) for point in layout.contact_points):
-            return CheckResult(findings=[Finding(what="rest on a ground: its feet alone touch it", verdict="ok")])
-    by_ground = {where.name or "": _settled(subject, where) for where in _grounds(subject)}
+            return passed("rest on a ground: its feet alone touch it")
+    by_ground = {where.name or "": _settle(subject, where) for where in _grounds(subject)}
     if not by_ground:
-        return CheckResult(findings=[Finding(what="rest on a ground: none is declared", verdict="ok")])
+        return passed("rest on a ground: none is declared")
     figures = AtRest(grounds=by_ground)
     return CheckResult(findings=[_depth(by_ground), _jitter(robot, by_ground)], figures=figures)
 
@@ -165,7 +165,7 @@ def _grounds(subject: Subject) -> list[Scenario]:
     return [where for where in (scenario(robot, name) for name in names) if where.grounded]
 
 
-def _settled(subject: Subject, where: Scenario) -> Rest:
+def _settle(subject: Subject, where: Scenario) -> Rest:
     from neurodyn.sim.sampling import Clearance
 
     robot, layout = subject.robot, subject.layout
@@ -187,7 +187,7 @@ def _settled(subject: Subject, where: Scenario) -> Rest:
 def _depth(by_ground: dict[str, Rest]) -> Finding:
     name, worst = max(by_ground.items(), key=lambda entry: or_infinite(entry[1].depth))
     advice = "raise material.stiffness, and material.damping with its square root; more substeps if it jitters then"
-    return judged("depth in the ground at rest", worst.depth, DEEP, unit="m", note=name, advice=advice)
+    return rate("depth in the ground at rest", worst.depth, DEEP, unit="m", note=name, advice=advice)
 
 
 def _jitter(robot: Robot, by_ground: dict[str, Rest]) -> Finding:
@@ -197,7 +197,7 @@ def _jitter(robot: Robot, by_ground: dict[str, Rest]) -> Finding:
         advice += ", or lower the stiffness in gains.hold"
     unit = spec.qd_units[spec.qd_names.index(worst.coordinate)]
     note = f"{worst.coordinate} on {name}"
-    return judged("jitter at rest", worst.jitter, JITTER, unit=unit, note=note, advice=advice)
+    return rate("jitter at rest", worst.jitter, JITTER, unit=unit, note=note, advice=advice)
 
 
 class RandomControl(Figures, frozen=True):
@@ -231,7 +231,7 @@ def check_random_control(subject: Subject) -> CheckResult:
     def row(what: str, bounds: tuple[float, float], departures: list[Departure], advice: str) -> Finding:
         share = sum(departure.trajectories for departure in departures) / subject.worlds
         note = departures[0].words if departures else ""
-        return judged(what, share, bounds, unit="%", scale=100.0, note=note, advice=advice)
+        return rate(what, share, bounds, unit="%", scale=100.0, note=note, advice=advice)
 
     physical = [departure for departure in tally.departures if not departure.declared]
     declared = [departure for departure in tally.departures if departure.declared]
@@ -242,7 +242,7 @@ def check_random_control(subject: Subject) -> CheckResult:
     for kind, speed in speeds.items():
         what, bounds = f"greatest {kind} speed", (speed.bound, math.inf)
         change = _advice(subject) if physical else cut
-        findings.append(judged(what, speed.value, bounds, unit=speed.unit, note=speed.name, advice=change))
+        findings.append(rate(what, speed.value, bounds, unit=speed.unit, note=speed.name, advice=change))
     figures = RandomControl(
         worlds=subject.worlds,
         beyond=sum(departure.trajectories for departure in tally.departures),
@@ -294,7 +294,7 @@ HORIZONS = (10, 100, 500)
 JUDGED = 10
 """Horizon of the verdict [frames]."""
 
-WARNS, FAILS = 0.1, 0.3
+STEP_ERROR = (0.1, 0.3)
 """Error at the declared step relative to the motion; above it a model learns the error, not the robot."""
 
 _STILL = 1e-3  # lower bound of the motion that errors are divided by, for a robot at rest [m or rad]
@@ -327,7 +327,7 @@ def check_convergence(subject: Subject) -> CheckResult:
     for name, starts in (("driven", "sampling"), ("settling", "reset")):
         rng = generator(subject.seed, "check", "convergence", name)
         state, environment = replace(subject.scenario, starts=starts).begin(robot, subject.few, rng)
-        drive = driven_at_random(robot, subject.few, frames, rng) if name == "driven" else None
+        drive = drive_at_random(robot, subject.few, frames, rng) if name == "driven" else None
         recording = subject.record(state, environment, drive or passive(robot, subject.few, frames))
         by_motion[name] = _errors(subject, recording, frames)
     words = {"driven": "step error of motion, random", "settling": "step error of motion, resets"}
@@ -336,7 +336,7 @@ def check_convergence(subject: Subject) -> CheckResult:
 
 
 def _errors(subject: Subject, recording: SimulatedMotion, frames: int) -> StepErrors:
-    half, truth = (recording.replayed(subject.finer(factor)) for factor in (2, 4))
+    half, truth = (recording.replay(subject.finer(factor)) for factor in (2, 4))
     marks = [mark for mark in HORIZONS if mark <= frames]
     declared, halved, moved = (
         summaries(RolloutErrors.of(subject.robot, path, truth), marks)
@@ -360,7 +360,7 @@ def _row(subject: Subject, what: str, errors: StepErrors) -> Finding:
             advice = f"{more_substeps(subject.robot)}: error falls from {error:.2g} to {half:.2g} {unit}"
             if half > 0.7 * error:
                 advice = "the error does not fall with the step: mend joint limits, contact material or armature"
-    return judged(what, worst, (WARNS, FAILS), unit="%", scale=100.0, note=note, advice=advice)
+    return rate(what, worst, STEP_ERROR, unit="%", scale=100.0, note=note, advice=advice)
 
 
 class EngineAgreement(Figures, frozen=True):
@@ -379,7 +379,7 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     """Compare one frame of the hybrid engine with one of the simulator, in free space."""
     robot = subject.robot
     if robot.simulator.fluid is not None:
-        return CheckResult(findings=[Finding(what="hybrid engine: it has no fluid, the simulator has", verdict="ok")])
+        return passed("hybrid engine: it has no fluid, the simulator has")
     tree = msgspec.structs.replace(subject.mechanism, points=())  # no contact in free space
     config = EngineConfig(substeps=robot.simulator.substeps, contact=robot.simulated_contact)
     engine = HybridDynamics(robot.spec, tree, config, declaration=locate(robot))
@@ -388,14 +388,14 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     free, velocity_name = _difference(subject, engine, state, torque)
     advice = f"{more_substeps(robot)}: their integrators differ by the step"
     findings = [
-        judged("hybrid engine, one free frame", free, FREE, unit="%", scale=100.0, note=velocity_name, advice=advice)
+        rate("hybrid engine, one free frame", free, FREE, unit="%", scale=100.0, note=velocity_name, advice=advice)
     ]
     pressed, touching = _against_limits(subject, state), None
     if pressed is not None:
         touching, velocity_name = _difference(subject, engine, pressed, torch.zeros_like(torque))
         advice = "identify the limits before a hybrid model is used at them"
         what, bounds = "hybrid engine, one frame at limits", (AT_LIMITS, math.inf)
-        findings.append(judged(what, touching, bounds, unit="%", scale=100.0, note=velocity_name, advice=advice))
+        findings.append(rate(what, touching, bounds, unit="%", scale=100.0, note=velocity_name, advice=advice))
     return CheckResult(findings=findings, figures=EngineAgreement(free=free, at_limits=touching))
 
 
@@ -407,7 +407,7 @@ def _torques(subject: Subject) -> Tensor:
 
 def _difference(subject: Subject, engine: HybridDynamics, state: State, torque: Tensor) -> tuple[float | None, str]:
     """Return the relative difference of the velocity changes, and the name of the velocity that differs most."""
-    simulated = rolled_out(subject.free, state, torque).qd[:, 1].double()
+    simulated = roll_out_free(subject.free, state, torque).qd[:, 1].double()
     double = State(state.q.double(), state.qd.double())
     with torch.no_grad():
         computed = engine.rollout(double, torque.double()).qd[:, 1]
@@ -419,7 +419,7 @@ def _difference(subject: Subject, engine: HybridDynamics, state: State, torque: 
 
 def _against_limits(subject: Subject, state: State) -> State | None:
     """Return states in which one joint moves into a limit; None for a robot without limits."""
-    bounds = limited(subject.robot)
+    bounds = joint_limits(subject.robot)
     if not bounds:
         return None
     spec, q, qd = subject.robot.spec, state.q.clone(), torch.zeros_like(state.qd)

@@ -16,7 +16,7 @@ from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Trajectory
 from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.rollouts import ControlSequence
-from neurodyn.evaluate.named_scenarios import Scenario, driven_at_random, scenario
+from neurodyn.evaluate.named_scenarios import Scenario, drive_at_random, scenario
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 
@@ -45,10 +45,10 @@ class SimulatedMotion:
     seconds: float
     cpu_seconds: float
 
-    def replayed(self, dynamics: AnalyticDynamics) -> Trajectory:
+    def replay(self, dynamics: AnalyticDynamics) -> Trajectory:
         """Return the motion of other dynamics under the same torques from the same initial states."""
         start = State(self.path.q[:, 0], self.path.qd[:, 0])
-        return rolled_out(dynamics, start, self.torque, self.environment)
+        return roll_out_free(dynamics, start, self.torque, self.environment)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Subject:
             where = Scenario("data", data_scene(self.robot), starts="sampling", poses="sampling")
         rng = generator(self.seed, "check", "driven")
         start, environment = where.begin(self.robot, self.worlds, rng)
-        return self.record(start, environment, driven_at_random(self.robot, self.worlds, self.frames, rng))
+        return self.record(start, environment, drive_at_random(self.robot, self.worlds, self.frames, rng))
 
     @torch.no_grad()
     def record(self, start: State, environment: Environment, drive: ControlSequence) -> SimulatedMotion:
@@ -194,10 +194,10 @@ class Subject:
         return State(*sample_states(self.robot, worlds, generator(self.seed, "check", name)))
 
 
-def rolled_out(
+def roll_out_free(
     dynamics: AnalyticDynamics, start: State, torque: Tensor, environment: Environment | None = None
 ) -> Trajectory:
-    """Return a roll-out under torques, in CPU memory."""
+    """Roll out under torques; the result is in CPU memory."""
     path = dynamics.rollout(start, torque, environment)
     return Trajectory(path.q.cpu(), path.qd.cpu())
 

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows and measurements of checks."""
+
+import math
+
+from neurodyn.core.verdict import Grade
+from neurodyn.evaluate.records import Result
+
+
+class Finding(Result, frozen=True):
+    """One row of a check.
+
+    Attributes:
+        what: The measured quantity.
+        verdict: "ok"; "warning" if a model can be learned, but not the best possible; "fails" if the simulator is
+            wrong.
+        value: Measured value; None if not finite.
+        unit: Unit of value and bound.
+        bound: Value above which the verdict is not "ok"; None without one.
+        note: Details in a few words.
+        advice: What to change in the declaration; empty if nothing is wrong.
+    """
+
+    what: str
+    verdict: Grade
+    value: float | None = None
+    unit: str = ""
+    bound: float | None = None
+    note: str = ""
+    advice: str = ""
+
+
+class Figures(Result, frozen=True):
+    """Measurements of one check; base class of a record for each check."""
+
+
+class CheckResult(Result, frozen=True):
+    """Rows and measurements of one check."""
+
+    findings: list[Finding]
+    figures: Figures | None = None
+
+
+def passed(what: str) -> CheckResult:
+    """Return a result of one row with nothing to complain about."""
+    return CheckResult(findings=[Finding(what=what, verdict="ok")])
+
+
+def rate(
+    what: str,
+    value: float | None,
+    bounds: tuple[float, float],
+    *,
+    unit: str = "",
+    scale: float = 1.0,
+    note: str = "",
+    advice: str = "",
+) -> Finding:
+    """Return the row for a value that should be small; None or a non-finite value fails.
+
+    `bounds` are the values above which the verdict is "warning" and "fails"; `scale` converts the value to `unit`, for
+    example 100 for percent. Advice is dropped if the verdict is "ok".
+    """
+    warns, fails = bounds
+    known = None if value is None else finite(value)
+    verdict: Grade = "fails" if known is None or known > fails else "warning" if known > warns else "ok"
+    return Finding(
+        what=what,
+        verdict=verdict,
+        value=None if known is None else scale * known,
+        unit=unit,
+        bound=finite(scale * warns),
+        note=note,
+        advice="" if verdict == "ok" else advice,
+    )
+
+
+def or_infinite(value: float | None) -> float:
+    """Return a value for comparison: infinity for None."""
+    return math.inf if value is None else value
+
+
+def finite(value: float) -> float | None:
+    """Return a number for JSON; None if it is not finite."""
+    return value if math.isfinite(value) else None
