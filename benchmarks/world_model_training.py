@@ -24,7 +24,7 @@ from neurodyn.data import Windows
 from neurodyn.dynamics import WorldModel
 from neurodyn.learn.optimiser import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
-from neurodyn.learn.world_model.trainer import EventWeights, negative_log_likelihood, world_model_loss
+from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLoss, negative_log_likelihood
 from neurodyn.nets import EnsembleConfig
 from neurodyn.nets.members import MemberGRU, MemberLinear
 
@@ -133,7 +133,7 @@ def check() -> None:
     model = build(2, "own", width=16, head=8).double()
     batch = windows(2, 4, torch.float64)
     one = torch.ones(45, dtype=torch.float64)
-    losses = world_model_loss(model, batch, PHASE, settings(model), one, weights(torch.float64))
+    losses = WorldModelLoss(model, PHASE, settings(model), one, weights(torch.float64))(batch)
     losses.sum().backward()
     for member in range(2):
         plain = Plain(model, member)
@@ -154,7 +154,7 @@ def step(model: WorldModel, batch: Windows):
 
     def run() -> None:
         model.zero_grad(set_to_none=True)
-        world_model_loss(model, batch, PHASE, plan, one, equal).sum().backward()
+        WorldModelLoss(model, PHASE, plan, one, equal)(batch).sum().backward()
         parameters.take_gradients(1.0)
         optimiser.step()
 

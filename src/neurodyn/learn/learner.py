@@ -13,7 +13,7 @@ from neurodyn.core.verdict import LEAST_STEPS, Verdict
 from neurodyn.dynamics.rollout_errors import Ranking
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.optimiser import Schedule
+from neurodyn.learn.optimiser import MemberParameters, Schedule
 from neurodyn.learn.plan import TrainState
 
 _MOST_TRIALS = 128
@@ -329,6 +329,7 @@ class WindowLearner(GradientLearner):
 
     _model: Any  # a module
     _sampler: Any  # with draw, state_dict and load_state_dict
+    _parameters: MemberParameters | None = None  # the optimiser's views, by member
 
     def draw(self) -> None:
         """Draw the next windows."""
@@ -341,6 +342,14 @@ class WindowLearner(GradientLearner):
     def gradients(self) -> list[Tensor]:
         """Return the gradients of the model; the optimiser may have views of them."""
         return [p.grad for p in self._model.parameters() if p.grad is not None]
+
+    def zero_gradients(self) -> None:
+        """Clear the gradients of the model."""
+        self._model.zero_grad(set_to_none=True)
+
+    def clip_gradients(self) -> Tensor:
+        """Clip the gradient of each member."""
+        return super().clip_gradients() if self._parameters is None else self._parameters.take_gradients(self.clip)
 
     def state(self) -> dict[str, Any]:
         """Return the states of model, optimiser and sampler."""

@@ -7,7 +7,7 @@ import torch
 from neurodyn.data.windows import Windows
 from neurodyn.learn.optimiser import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
-from neurodyn.learn.world_model.trainer import EventWeights, negative_log_likelihood, world_model_loss
+from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLoss, negative_log_likelihood
 from tests import worlds
 
 PHASE = WorldPhase(share=1.0, rate=1e-3, batch=8, context=4, forecast=3, teach=0.5)
@@ -27,7 +27,7 @@ def batch(streams: int = 3, frames: int = 7) -> Windows:
 
 def losses(model, phase: WorldPhase = PHASE, given: Windows | None = None) -> torch.Tensor:
     settings = WorldSettings(net=model.net.config, phases=(phase,), steps=1)
-    return world_model_loss(model, given or batch(), phase, settings, torch.ones(5), WEIGHTS)
+    return WorldModelLoss(model, phase, settings, torch.ones(5), WEIGHTS)(given or batch())
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])

@@ -321,14 +321,6 @@ class NeuralLearner(WindowLearner):
         predicted = self._model._rollout(state, batch.control, part.environment)
         return fault_of(self._model.rollout_bounds, predicted, self._where)
 
-    def zero_gradients(self) -> None:
-        """Clear the gradients; with members the optimiser only has views of them."""
-        self._model.zero_grad(set_to_none=True)
-
-    def clip_gradients(self) -> Tensor:
-        """Clip the gradient of each member."""
-        return super().clip_gradients() if self._parameters is None else self._parameters.take_gradients(self.clip)
-
     def validate(self, train_state: TrainState) -> Validation:
         """Roll out along held-out windows."""
         error, spec = self._validation.measure(self._model), self._model.spec

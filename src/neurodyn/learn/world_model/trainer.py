@@ -43,50 +43,90 @@ class EventWeights:
     event: Tensor
 
 
-def world_model_loss(
-    model: WorldModel,
-    batch: Windows,
-    phase: WorldPhase,
-    settings: WorldSettings,
-    change: Tensor,
-    weights: EventWeights,
-    ends: EndingWindows | None = None,
-) -> Tensor:
-    """Return the losses of the members, shape [members].
+@dataclass(frozen=True)
+class WorldModelLoss:
+    """Losses of the members, from windows with the members (or 1 for a shared trunk) as their first axis.
 
-    Args:
+    Attributes:
         model: The model.
-        batch: Windows with the members (or 1 for a shared trunk) as their first axis.
         phase: Phase of the training.
         settings: Settings of the training.
         change: Standard deviation of one frame's change, the unit of absolute errors, shape [size].
         weights: Weights of the events.
-        ends: Windows cut off by a failure, for the loss of the termination.
     """
-    first, loss = phase.context, change.new_zeros(model.members)
-    if batch.q.shape[1]:  # without its bad windows, a batch may consist of `ends` alone
-        loss = loss + _whole_loss(model, batch, phase, settings, change, weights)
-    return loss if ends is None else loss + _ends_loss(model, ends, first, weights)
 
+    model: WorldModel
+    phase: WorldPhase
+    settings: WorldSettings
+    change: Tensor
+    weights: EventWeights
 
-def _whole_loss(
-    model: WorldModel, batch: Windows, phase: WorldPhase, settings: WorldSettings, change: Tensor, weights: EventWeights
-) -> Tensor:
-    """Return the losses of the members over whole windows, shape [members]."""
-    states, first = model.observation.join(batch.q, batch.qd, batch.channels), phase.context
-    loss = states.new_zeros(model.members)
-    if first:
-        inputs, top, hidden = model.read(states[:, :, :first], batch.control[:, :, :first])
-        if phase.teach:
-            forecasts = one_frame(model, states[:, :, :first], inputs, top)
-            loss = loss + phase.teach * _frames_loss(
-                model, forecasts, batch, slice(1, first + 1), False, phase, settings, change, weights
-            )
-    else:
+    def __call__(self, batch: Windows, ends: EndingWindows | None = None) -> Tensor:
+        """Return the losses of whole windows, and of the termination in windows cut off by a failure, [members]."""
+        loss = self.change.new_zeros(self.model.members)
+        if batch.q.shape[1]:  # without its bad windows, a batch may consist of `ends` alone
+            loss = loss + self._of_whole(batch)
+        return loss if ends is None else loss + self._of_ends(ends)
+
+    def _of_whole(self, batch: Windows) -> Tensor:
+        model, first = self.model, self.phase.context
+        states = model.observation.join(batch.q, batch.qd, batch.channels)
+        loss = states.new_zeros(model.members)
+        if first:
+            inputs, top, hidden = model.read(states[:, :, :first], batch.control[:, :, :first])
+            if self.phase.teach:
+                forecasts = one_frame(model, states[:, :, :first], inputs, top)
+                loss = loss + self.phase.teach * self._of_frames(forecasts, batch, states, slice(1, first + 1), False)
+        else:
+            hidden = model.net.begin(states.shape[1], states)
+        isolate = self.phase.loss == "absolute"
+        forecasts = model.follow(hidden, states[:, :, first], batch.control[:, :, first:], isolate=isolate)
+        return loss + self._of_frames(forecasts, batch, states, slice(first + 1, None), True)
+
+    def _of_frames(
+        self, forecasts: MemberForecasts, batch: Windows, states: Tensor, frames: slice, grows: bool
+    ) -> Tensor:
+        """Return the losses over the frames that are predicted; `grows` is whether from predictions."""
+        model, unit = self.model, self.model.scale / self.change
+        error = (forecasts.states - states[:, :, frames]) / model.scale
+        log_std = model.bounded(forecasts.log_std, grows=grows)
+        if self.phase.loss == "absolute":
+            values = (error * unit).abs() + negative_log_likelihood(error.detach(), log_std, 0.0)
+        else:
+            values = negative_log_likelihood(error, log_std, self.settings.beta, unit)
+        loss = values[..., model.varying].mean((1, 2, 3))
+        return loss if forecasts.logits is None else loss + self._of_events(forecasts.logits, batch, frames)
+
+    def _of_events(self, logits: Tensor, batch: Windows, frames: slice) -> Tensor:
+        labels = []
+        if batch.contacts is not None:
+            labels.append(batch.contacts[:, :, frames])
+        if self.model.terminates:
+            assert batch.failed is not None  # a model predicts termination only if its data have it
+            labels.append(batch.failed[:, :, frames, None].to(logits.dtype))
+        truth = torch.cat(labels, -1).expand(self.model.members, -1, -1, -1)
+        values = functional.binary_cross_entropy_with_logits(
+            logits, truth, pos_weight=self.weights.positive, reduction="none"
+        )
+        return (values.mean((1, 2)) * self.weights.event).sum(-1)
+
+    def _of_ends(self, ends: EndingWindows) -> Tensor:
+        model, windows, first = self.model, ends.windows, self.phase.context
+        states = model.observation.join(windows.q, windows.qd, windows.channels)
         hidden = model.net.begin(states.shape[1], states)
-    isolate = phase.loss == "absolute"
-    forecasts = model.follow(hidden, states[:, :, first], batch.control[:, :, first:], isolate=isolate)
-    return loss + _frames_loss(model, forecasts, batch, slice(first + 1, None), True, phase, settings, change, weights)
+        if first:
+            hidden = model.read(states[:, :, :first], windows.control[:, :, :first])[2]
+        logits = model.follow(hidden, states[:, :, first], windows.control[:, :, first:]).logits
+        assert logits is not None  # None only for models without termination
+        assert windows.failed is not None  # None only for windows without failures
+        assert windows.valid is not None  # None only for windows within an episode
+        truth = windows.failed[:, :, first + 1 :].to(logits.dtype).expand(model.members, -1, -1)
+        values = functional.binary_cross_entropy_with_logits(
+            logits[..., -1], truth, pos_weight=self.weights.positive[-1], reduction="none"
+        )
+        # The mean over all frames of the forecast, as for whole windows; frames beyond the end count as zero.
+        values = (values * windows.valid[:, :, first + 1 :]).mean((1, 2))
+        return ends.weight * self.weights.event[-1] * values
 
 
 def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> MemberForecasts:
@@ -99,37 +139,8 @@ def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) ->
     means = model.net.means(wide, flat).unflatten(1, frames).transpose(1, 2)
     log_std = model.net.log_stds(flat.detach()).unflatten(1, frames).transpose(1, 2)
     logits = model.net.event_logits(flat)
-    return MemberForecasts(
-        states + torch.addcmul(model.shift, means, model.scale),
-        log_std,
-        None if logits is None else logits.unflatten(1, frames).transpose(1, 2),
-    )
-
-
-def _frames_loss(
-    model: WorldModel,
-    forecasts: MemberForecasts,
-    batch: Windows,
-    frames: slice,
-    forecast: bool,
-    phase: WorldPhase,
-    settings: WorldSettings,
-    change: Tensor,
-    weights: EventWeights,
-) -> Tensor:
-    """Return the losses of the members over the frames of windows that `forecasts` predicts, shape [members]."""
-    states = model.observation.join(batch.q, batch.qd, batch.channels)
-    error = (forecasts.states - states[:, :, frames]) / model.scale
-    log_std = model.bounded(forecasts.log_std, grows=forecast)
-    unit = model.scale / change
-    if phase.loss == "absolute":
-        values = (error * unit).abs() + negative_log_likelihood(error.detach(), log_std, 0.0)
-    else:
-        values = negative_log_likelihood(error, log_std, settings.beta, unit)
-    loss = values[..., model.varying].mean((1, 2, 3))
-    if forecasts.logits is not None:
-        loss = loss + _event_loss(model, forecasts.logits, batch, frames, weights)
-    return loss
+    following = states + torch.addcmul(model.shift, means, model.scale)
+    return MemberForecasts(following, log_std, None if logits is None else logits.unflatten(1, frames).transpose(1, 2))
 
 
 def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: Tensor | float = 1.0) -> Tensor:
@@ -142,41 +153,7 @@ def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: T
         unit: Factors that make the errors of coordinates comparable.
     """
     values = 0.5 * (error * torch.exp(-log_std)).square() + log_std
-    if not beta:
-        return values
-    return values * (torch.exp(log_std.detach()) * unit).pow(2.0 * beta)
-
-
-def _ends_loss(model: WorldModel, ends: EndingWindows, first: int, weights: EventWeights) -> Tensor:
-    """Return the part of the termination's cross-entropy from windows cut off by a failure, shape [members]."""
-    windows = ends.windows
-    states = model.observation.join(windows.q, windows.qd, windows.channels)
-    hidden = model.net.begin(states.shape[1], states)
-    if first:
-        hidden = model.read(states[:, :, :first], windows.control[:, :, :first])[2]
-    logits = model.follow(hidden, states[:, :, first], windows.control[:, :, first:]).logits
-    assert logits is not None  # None only for models without termination
-    assert windows.failed is not None  # None only for windows without failures
-    assert windows.valid is not None  # None only for windows within an episode
-    truth = windows.failed[:, :, first + 1 :].to(logits.dtype).expand(model.members, -1, -1)
-    values = functional.binary_cross_entropy_with_logits(
-        logits[..., -1], truth, pos_weight=weights.positive[-1], reduction="none"
-    )
-    # The mean over all frames of the forecast, as for whole windows; frames beyond the end count as zero.
-    values = (values * windows.valid[:, :, first + 1 :]).mean((1, 2))
-    return ends.weight * weights.event[-1] * values
-
-
-def _event_loss(model: WorldModel, logits: Tensor, batch: Windows, frames: slice, weights: EventWeights) -> Tensor:
-    labels = []
-    if batch.contacts is not None:
-        labels.append(batch.contacts[:, :, frames])
-    if model.terminates:
-        assert batch.failed is not None  # a model predicts termination only if its data have it
-        labels.append(batch.failed[:, :, frames, None].to(logits.dtype))
-    truth = torch.cat(labels, -1).expand(model.members, -1, -1, -1)
-    values = functional.binary_cross_entropy_with_logits(logits, truth, pos_weight=weights.positive, reduction="none")
-    return (values.mean((1, 2)) * weights.event).sum(-1)
+    return values * (torch.exp(log_std.detach()) * unit).pow(2.0 * beta) if beta else values
 
 
 class WorldModelLearner(WindowLearner):
@@ -193,7 +170,7 @@ class WorldModelLearner(WindowLearner):
         *,
         device: str = "cpu",
     ) -> None:
-        """Prepare a training of a model with its statistics; `change` and `weights`: see `world_model_loss`."""
+        """Prepare a training of a model with its statistics; `change` and `weights`: see `WorldModelLoss`."""
         self.device = require_device(device)
         self._run, self._model = run, model.to(self.device)
         self._data, self._settings, self._change = Mixture.of(data), settings, change.to(self.device)
@@ -205,6 +182,7 @@ class WorldModelLearner(WindowLearner):
         """Build optimiser and sampler of a phase."""
         settings, own = self._settings, self._settings.net.trunk == "own"
         self._phase = settings.phases[phase]
+        self._loss = WorldModelLoss(self._model, self._phase, settings, self._change, self._weights)
         self._parameters = MemberParameters(self._model, self._model.members)
         groups = trainable(self._parameters.views, self._phase.rate)
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
@@ -256,18 +234,9 @@ class WorldModelLearner(WindowLearner):
         fault = Fault(run_name, row, frames, "the gradient", None, None, None)
         report(fault, FaultHistory(self._model.spec, window))
 
-    def zero_gradients(self) -> None:
-        """Clear the gradients of the ensemble, as the optimiser only has views of them."""
-        self._model.zero_grad(set_to_none=True)
-
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
-        batch, ends = self._batch
-        return world_model_loss(self._model, batch, self._phase, self._settings, self._change, self._weights, ends)
-
-    def clip_gradients(self) -> Tensor:
-        """Clip the gradient of each member."""
-        return self._parameters.take_gradients(self.clip)
+        return self._loss(*self._batch)
 
     def verdicts(self, train_state: TrainState) -> list[Verdict]:
         """Judge the amount of data."""
