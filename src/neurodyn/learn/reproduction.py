@@ -131,7 +131,10 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
     if changed:
         notice(f"{run}: was made elsewhere: {'; '.join(changed)}; its result may differ")
     REPETITIONS[manifest.training](again)
-    return _compare(again, before, changed, _depends_on_seed_alone(again.record, manifest))
+    exact = (
+        manifest.training != "policy online" and manifest.device == "cpu" and not again.record.settings.get("minutes")
+    )
+    return _compare(again, before, changed, exact)
 
 
 @REPETITIONS.register("train")
@@ -238,44 +241,31 @@ def _differences(before: Manifest, now: Manifest) -> tuple[str, ...]:
     )
 
 
-def _depends_on_seed_alone(record: RunRecord[Any], manifest: Manifest) -> bool:
-    """Return whether the result of a training is bitwise the same on one machine."""
-    return manifest.training != "policy online" and manifest.device == "cpu" and not record.settings.get("minutes")
-
-
 def _compare(
     again: TrainingAgain, before: dict[str, torch.Tensor], changed: tuple[str, ...], exact: bool
 ) -> Reproduction:
+    """Compare the results; `exact` is whether they depend on the seed alone, on one machine."""
     now = _tensors(again.out)
     names = sorted(before.keys() | now.keys())
     differing = tuple(name for name in names if not _same_bits(before.get(name), now.get(name)))
-    scores = _score(again.run), _score(again.out)
-    verdict = _verdict(differing, len(names), scores, changed, exact)
-    return Reproduction(
-        not differing, changed, differing, len(names), _greatest(before, now), *scores, verdict=str(verdict)
-    )
-
-
-def _verdict(
-    differing: tuple[str, ...],
-    count: int,
-    scores: tuple[float | None, float | None],
-    changed: tuple[str, ...],
-    exact: bool,
-) -> Verdict:
-    if not differing:
-        return Verdict("ok", f"reproduced: the same bits in all {count} tensors")
+    gaps = None
+    if all(name in now and now[name].shape == tensor.shape for name, tensor in before.items()):
+        gaps = [(now[name].double() - tensor.double()).abs() for name, tensor in before.items() if tensor.numel()]
+    old, new = _score(again.run), _score(again.out)
     named = ", ".join(differing[:_MOST_NAMED]) + (" ..." if len(differing) > _MOST_NAMED else "")
-    old, new = scores
     error = "" if old is None or new is None else f"; held-out score {old:.4g} before, {new:.4g} now"
-    what = f"{len(differing)} of {count} tensors differ ({named}){error}"
-    if changed:
-        return Verdict("warning", what, f"compare where nothing differs; here: {'; '.join(changed)}")
-    if not exact:
-        return Verdict("warning", what, "only a budget in steps, on a CPU, gives the same bits; compare the scores")
-    return Verdict(
-        "fails", what, "was config.yaml or the run edited, or was it made with other flags (docs/reliability.md)?"
-    )
+    what = f"{len(differing)} of {len(names)} tensors differ ({named}){error}"
+    if not differing:
+        verdict = Verdict("ok", f"reproduced: the same bits in all {len(names)} tensors")
+    elif changed:
+        verdict = Verdict("warning", what, f"compare where nothing differs; here: {'; '.join(changed)}")
+    elif not exact:
+        verdict = Verdict("warning", what, "only a budget in steps, on a CPU, gives the same bits; compare the scores")
+    else:
+        advice = "was config.yaml or the run edited, or was it made with other flags (docs/reliability.md)?"
+        verdict = Verdict("fails", what, advice)
+    greatest = None if gaps is None else max((float(gap.max()) for gap in gaps), default=0.0)
+    return Reproduction(not differing, changed, differing, len(names), greatest, old, new, verdict=str(verdict))
 
 
 def _tensors(run: Path) -> dict[str, torch.Tensor]:
@@ -292,13 +282,6 @@ def _same_bits(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
     if first is None or second is None or first.shape != second.shape or first.dtype != second.dtype:
         return False
     return first.contiguous().numpy().tobytes() == second.contiguous().numpy().tobytes()
-
-
-def _greatest(before: dict[str, torch.Tensor], now: dict[str, torch.Tensor]) -> float | None:
-    if any(name not in now or now[name].shape != before[name].shape for name in before):
-        return None
-    gaps = [(now[name].double() - tensor.double()).abs() for name, tensor in before.items() if tensor.numel()]
-    return max((float(gap.max()) for gap in gaps), default=0.0)
 
 
 def _score(run: Path) -> float | None:

@@ -3,7 +3,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from neurodyn.walking.quadruped import (
     leg_weight,
 )
 
-READINGS = {
+_READINGS = {
     "rotation": (3, 3), "spin": (3,), "com": (3,), "velocity": (3,), "feet": (LEGS, 3), "foot_velocity": (LEGS, 3),
     "jacobian": (LEGS, 3, 3), "weight": (LEGS, 3),
 }  # fmt: skip
@@ -100,7 +99,7 @@ class LegKinematics:
         """Trace the kinematics of a quadruped."""
         self.quadruped = quadruped
         mechanism = quadruped.mechanism
-        self._width = sum(map(math.prod, READINGS.values()))
+        self._width = sum(map(math.prod, _READINGS.values()))
         self._program = TracedProgram(ProgramSizes(state=self._width, held=mechanism.nq + mechanism.nv), self._step)
 
     def __call__(self, q: Tensor, qd: Tensor) -> QuadrupedState:
@@ -116,39 +115,31 @@ class LegKinematics:
                 coordinates.new_zeros(len(coordinates), self._width), frames=1, held=coordinates[:, None]
             )
         readings, parts, column = path[:, 1].numpy(), {}, 0
-        for name, shape in READINGS.items():
+        for name, shape in _READINGS.items():
             width = math.prod(shape)
             parts[name], column = readings[:, column : column + width].reshape(len(coordinates), *shape), column + width
         return QuadrupedState(**parts)
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
-        nq = self.quadruped.mechanism.nq
-        readings = leg_readings(self.quadruped, inputs.held[:nq], inputs.held[nq:])
-        return [x for name in READINGS for x in readings[name]]
-
-
-def leg_readings(quadruped: Quadruped, q: list[Any], qd: list[Any]) -> dict[str, list[Scalar]]:
-    """Return the fields of a `QuadrupedState` (`READINGS`) of one world, entry by entry."""
-    mechanism, legs = quadruped.mechanism, quadruped.legs
-    tree = Tree(mechanism, mechanism.quantities().__getitem__)
-    motions = tree.motions(q, qd)
-    poses = link_poses(tree, motions)
-    mass, centre = centre_of_mass(tree, poses)
-    momentum = array([0.0, 0.0, 0.0])
-    for index, (link, pose, motion) in enumerate(zip(tree.links, poses, motions, strict=True)):
-        velocity = motion.velocity + cross(motion.spin, tree.centre(index))
-        momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.rotation @ velocity)
-    rotation = poses[0].rotation
-    return {
-        "rotation": [*rotation.reshape(-1)],
-        "spin": [*(rotation @ motions[0].spin)],
-        "com": [*centre],
-        "velocity": [*(momentum * (1.0 / mass))],
-        "feet": [x for leg in legs for x in foot_position(tree, poses, leg)],
-        "foot_velocity": [x for leg in legs for x in foot_velocity(tree, motions, poses, leg)],
-        "jacobian": [x for leg in legs for x in foot_jacobian(tree, poses, leg).reshape(-1)],
-        "weight": [x for leg in legs for x in leg_weight(tree, poses, leg)],
-    }
+        """Return the readings of one world, entry by entry in the order of `_READINGS`."""
+        mechanism, legs = self.quadruped.mechanism, self.quadruped.legs
+        q, qd = inputs.held[: mechanism.nq], inputs.held[mechanism.nq :]
+        tree = Tree(mechanism, mechanism.quantities().__getitem__)
+        motions = tree.motions(q, qd)
+        poses = link_poses(tree, motions)
+        mass, centre = centre_of_mass(tree, poses)
+        momentum = array([0.0, 0.0, 0.0])
+        for index, (link, pose, motion) in enumerate(zip(tree.links, poses, motions, strict=True)):
+            velocity = motion.velocity + cross(motion.spin, tree.centre(index))
+            momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.rotation @ velocity)
+        rotation = poses[0].rotation
+        return [
+            *rotation.reshape(-1), *(rotation @ motions[0].spin), *centre, *(momentum * (1.0 / mass)),
+            *(x for leg in legs for x in foot_position(tree, poses, leg)),
+            *(x for leg in legs for x in foot_velocity(tree, motions, poses, leg)),
+            *(x for leg in legs for x in foot_jacobian(tree, poses, leg).reshape(-1)),
+            *(x for leg in legs for x in leg_weight(tree, poses, leg)),
+        ]  # fmt: skip
 
 
 FEATURES = 41
