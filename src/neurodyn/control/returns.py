@@ -131,7 +131,8 @@ def returns_in(dynamics: str, policies: Sequence[EpisodeOutcomes]) -> Returns:
     """Return means over the episodes of one or several policies of a task in some dynamics."""
 
     def mean(values: Callable[[EpisodeOutcomes], Tensor | None]) -> float:
-        return float(torch.stack([found.float() for one in policies if (found := values(one)) is not None]).mean())
+        rows = [values(one) for one in policies]
+        return float(torch.stack([row.float() for row in rows if row is not None]).mean())
 
     means = [float(one.returns.mean()) for one in policies]
     succeeded = any(one.succeeded is not None for one in policies)

@@ -107,8 +107,8 @@ class _View(torch.autograd.Function):
             by_matrix = torch.bmm(given.mT, rows)
             by_rotation = by_matrix if by_rotation is None else by_rotation + by_matrix
         if by_rotation is not None:
-            found = rotation.matrix_gradient(orientation, by_rotation)
-            by_orientation = found if by_orientation is None else by_orientation + found
+            by_turn = rotation.matrix_gradient(orientation, by_rotation)
+            by_orientation = by_turn if by_orientation is None else by_orientation + by_turn
         if by_orientation is not None:
             if ctx.unit:
                 along = (by_orientation * orientation).sum(-1, keepdim=True)

@@ -93,8 +93,8 @@ def _private_temporary_folder() -> Path:
     user = getattr(os, "getuid", lambda: 0)()
     folder = Path(tempfile.gettempdir()) / f"neurodyn-{user}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    theirs = found.st_uid != user or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022
+    status = folder.lstat()
+    theirs = status.st_uid != user or not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022
     return Path(tempfile.mkdtemp(prefix="neurodyn-")) if theirs else folder
 
 

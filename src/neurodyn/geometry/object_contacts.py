@@ -176,14 +176,14 @@ class TreeContacts(nn.Module):
         """Return the features of states [worlds, nq] and [worlds, nv], shape [worlds, width]."""
         base, parts = rotation.matrix(q[:, 3:7]), []
         for tree in self._trees:
-            found = tree.features(ground, q[:, tree.rows].contiguous(), qd[:, tree.dofs].contiguous())
+            features = tree.features(ground, q[:, tree.rows].contiguous(), qd[:, tree.dofs].contiguous())
             if tree.rows[0]:  # not the robot itself
-                points = found.unflatten(-1, (-1, FEATURES))
+                points = features.unflatten(-1, (-1, FEATURES))
                 vectors = points[..., 3:].unflatten(-1, (-1, 3)).flatten(1, 2)
                 to_base = rotation.matrix(q[:, tree.rows[3:7]]).mT @ base
                 turned = rotation.rotate_rows(vectors, to_base).unflatten(1, (points.shape[1], -1)).flatten(-2)
-                found = torch.cat([points[..., :3], turned], -1).flatten(1)
-            parts.append(found)
+                features = torch.cat([points[..., :3], turned], -1).flatten(1)
+            parts.append(features)
         return torch.cat(parts, -1)
 
 

@@ -67,11 +67,11 @@ class SolverBeside(newton.solvers.SolverBase):
         if any(count % worlds for count in (model.joint_coord_count, model.joint_dof_count, model.body_count)):
             raise InputError(f"SolverBeside: the model's {worlds} worlds differ; valid: the same bodies in each")
         joints = range(int(starts[articulation]), int(starts[articulation + 1]))
-        found = [short_label(whole.joint_label[joint]) for joint in joints]
+        names = [short_label(whole.joint_label[joint]) for joint in joints]
         own = [short_label(label) for label in alone.joint_label[: len(alone.joint_label) // worlds]]
-        if found != own:
+        if names != own:
             raise InputError(
-                f"SolverBeside: articulation {articulation} has the joints {', '.join(found)}; valid: those of the "
+                f"SolverBeside: articulation {articulation} has the joints {', '.join(names)}; valid: those of the "
                 f"robot, {', '.join(own)}"
             )
         first, last = joints[0], joints[-1] + 1

@@ -47,7 +47,7 @@ def write_kernel(
     upper: wp.array[float],
     count: wp.array[int],
     fault: wp.array[int],
-    found: wp.array[int],
+    any_fault: wp.array[int],
     last: wp.array2d[float],
     kept: wp.array3d[float],
     joint_q: wp.array[float],
@@ -77,7 +77,7 @@ def write_kernel(
             for i in range(torque.shape[1]):
                 kept[slot, world, nq + nv + i] = torque[world, i]
             if fault[world] != 0:
-                found[0] = 1
+                any_fault[0] = 1
                 for i in range(nq):
                     last[world, i] = q_next[world, i]
                 for i in range(nv):
@@ -184,12 +184,12 @@ def gather_wrenches_kernel(
 ):  # fmt: skip
     """Write the last wrench on a body of a world's robot, if any is not zero, to the robot's first body."""
     world = wp.tid()
-    found = wp.spatial_vectorf()
+    wrench = wp.spatial_vectorf()
     for i in range(bodies.shape[0]):
         for k in range(6):
             if wrenches[world * width + bodies[i]][k] != 0.0:
-                found = wrenches[world * width + bodies[i]]
-    target[world * target_width] = found
+                wrench = wrenches[world * width + bodies[i]]
+    target[world * target_width] = wrench
 
 
 _NAMES = ("", "joint_f", "joint_target_ke", "joint_target_kd")

@@ -126,8 +126,8 @@ class SolverGuard:
     def _fault_of(self, world: int, worlds: int, of: int) -> Fault:
         nq, row = self._dynamics.spec.nq, self._last[world : world + 1].cpu()
         state = State(row[:, :nq], row[:, nq:])
-        found = state_fault(self._bounds, state, self._where, frame=int(self._fault[world]))
-        return msgspec.structs.replace(found, world=world, worlds=worlds, of=of)
+        fault = state_fault(self._bounds, state, self._where, frame=int(self._fault[world]))
+        return msgspec.structs.replace(fault, world=world, worlds=worlds, of=of)
 
     def _fault_history(self, world: int, environment: Environment) -> FaultHistory:
         """Return the ring of a world in order of time."""

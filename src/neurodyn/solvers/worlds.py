@@ -302,8 +302,8 @@ _SURFACES = (
 
 def shape_surfaces(model: "newton.Model") -> dict[str, np.ndarray]:
     """Return copies of the contact margins and materials of shapes."""
-    found = {name: getattr(model, name, None) for name in _SURFACES}
-    return {name: array.numpy().copy() for name, array in found.items() if array is not None}
+    arrays = {name: getattr(model, name, None) for name in _SURFACES}
+    return {name: array.numpy().copy() for name, array in arrays.items() if array is not None}
 
 
 def require_same_surfaces(model: "newton.Model", before: dict[str, np.ndarray], where: str) -> None:

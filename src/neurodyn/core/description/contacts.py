@@ -223,14 +223,14 @@ class BodyContact(Config, frozen=True):
         boxes are not detected.
         """
         spheres = [shape.kind == "sphere" for shape in (self.first, self.second)]
-        found = []
+        points = []
         if spheres[0] or not spheres[1]:
-            found += [(point, True) for point in self.first.corners]
+            points += [(point, True) for point in self.first.corners]
         if not spheres[0]:
-            found += [(point, False) for point in self.second.corners]
-        if len(found) == 1:
-            return ((self.name, *found[0]),)
-        return tuple((f"{self.name}/{index}", *one) for index, one in enumerate(found))
+            points += [(point, False) for point in self.second.corners]
+        if len(points) == 1:
+            return ((self.name, *points[0]),)
+        return tuple((f"{self.name}/{index}", *one) for index, one in enumerate(points))
 
 
 class Support(Config, HasQuantities, frozen=True):

@@ -170,17 +170,15 @@ class Drive(Config, frozen=True):
             self.longest_delay,
             f"at least the delay, {self.delay:g} s",
         )
-        line = (self.saturation_effort is None, self.velocity_limit is None)
-        require(line[0] == line[1], "a torque-speed line", "half given", "saturation_effort and velocity_limit")
-        spring = (self.stiffness is None, self.rotor_inertia is None)
-        require(spring[0] == spring[1], "a spring", "half given", "stiffness and rotor_inertia (of the motor) together")
-        for name in ("elastic_damping", "backlash"):
-            given = self.stiffness is None and getattr(self, name) > 0
-            require(not given, name, getattr(self, name), "0 without a spring; give stiffness and rotor_inertia")
-        require(self.feedback == "joint" or not spring[0], "feedback", self.feedback, "joint, where there is no spring")
-        self._check_actuator()
-
-    def _check_actuator(self) -> None:
+        for what, first, second in (
+            ("a torque-speed line", "saturation_effort", "velocity_limit"), ("a spring", "stiffness", "rotor_inertia"),
+        ):  # fmt: skip
+            whole = (getattr(self, first) is None) == (getattr(self, second) is None)
+            require(whole, what, "half given", f"{first} and {second} together")
+        for name in () if self.elastic else ("elastic_damping", "backlash"):
+            value = getattr(self, name)
+            require(not value, name, value, "0 without a spring; give stiffness and rotor_inertia")
+        require(self.feedback == "joint" or self.elastic, "feedback", self.feedback, "joint, where there is no spring")
         for name in ("command_range", "force_range"):
             require_range(name, getattr(self, name))
         given = [name for name in PLACES if getattr(self, name) is not UNSET]
@@ -194,8 +192,8 @@ class Drive(Config, frozen=True):
             of_motion = ["kp", "per_position", "saturation_effort"]
             if self.adhesion is not UNSET:
                 of_motion += ["kd", "per_velocity", "viscous", "coulomb", "stribeck"]
-            found = [name for name in of_motion if getattr(self, name)]
-            require(not found, given[0], f"beside {', '.join(found)}", "a force that does not depend on position")
+            moving = [name for name in of_motion if getattr(self, name)]
+            require(not moving, given[0], f"beside {', '.join(moving)}", "a force that does not depend on position")
 
     @property
     def joints(self) -> tuple[str, ...]:
@@ -205,12 +203,12 @@ class Drive(Config, frozen=True):
     @property
     def links(self) -> tuple[str, ...]:
         """Links, by joint, that it acts on other than through a transmission or tendons; empty for the world."""
-        found = []
+        links = []
         for name in PLACES:
             place = getattr(self, name)
             if place is not UNSET and name not in ("transmission", "tendons"):
-                found += links_of(place)
-        return tuple(found)
+                links += links_of(place)
+        return tuple(links)
 
     @property
     def acts_elsewhere(self) -> bool:
@@ -267,14 +265,14 @@ class Drive(Config, frozen=True):
         if self.acts_elsewhere:
             absent |= {"bias"}
         zero = DRIVE_KINDS[self.kind].zero if self.kind in DRIVE_KINDS else ()
-        found = {}
+        values = {}
         for name in UNITS:
             value = getattr(self, name)
             if name not in absent and (name in zero or value not in (None, UNSET)):
-                found[name] = 0.0 if value in (None, UNSET) else float(value)
+                values[name] = 0.0 if value in (None, UNSET) else float(value)
         for part in (self.state, self.muscle):
-            found |= {} if part is UNSET else part.quantities()
-        return found
+            values |= {} if part is UNSET else part.quantities()
+        return values
 
     def with_quantities(self, named: Mapping[str, float]) -> "Drive":
         """Return the drive with other values of its `quantities`."""

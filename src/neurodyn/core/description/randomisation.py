@@ -88,7 +88,7 @@ def randomised_quantities(
     Raises:
         InputError: A text is malformed, matches nothing, a quantity is named twice, or a draw is not possible.
     """
-    found: list[RandomisedQuantity] = []
+    draws: list[RandomisedQuantity] = []
     for text in texts:
         left, given, right = text.partition("=")
         if not given or not left or not right:
@@ -104,9 +104,9 @@ def randomised_quantities(
         for group in groups:
             one = RandomisedQuantity(names=group, **draw)
             _require_possible(text, one, nominal, bounds or {})
-            found.append(one)
-    _require_once(found, by_way=stepwise)
-    return tuple(found)
+            draws.append(one)
+    _require_once(draws, by_way=stepwise)
+    return tuple(draws)
 
 
 def is_run(text: str) -> bool:
@@ -131,7 +131,7 @@ def _range(text: str, right: str) -> dict[str, Any]:
         raise _malformed(text) from None
     words = {word: word in rest for word in ("one", *_EACH)}
     rest = [word for word in rest if word not in words]
-    found = {"change": change, "one": words["one"], "each": next((often for often in _EACH if words[often]), None)}
+    fields = {"change": change, "one": words["one"], "each": next((often for often in _EACH if words[often]), None)}
     shape = rest[0] if rest else "uniform"
     if len(rest) > ("|" not in first) or shape not in _SHAPES:
         raise InputError(
@@ -139,13 +139,13 @@ def _range(text: str, right: str) -> dict[str, Any]:
             "nothing"
         )
     if "|" in first:
-        return {**found, "values": numbers}
+        return {**fields, "values": numbers}
     lower, upper = numbers
     if not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
         raise InputError(f"randomise {text!r}: from {lower:g} to {upper:g}; valid: finite numbers in ascending order")
     if shape == "log" and lower <= 0.0:
         raise InputError(f"randomise {text!r}: from {lower:g}; valid with :log: numbers above 0")
-    return {**found, "lower": lower, "upper": upper, "shape": shape}
+    return {**fields, "lower": lower, "upper": upper, "shape": shape}
 
 
 def _matching(pattern: str, nominal: Mapping[str, float]) -> list[str]:
@@ -180,8 +180,8 @@ def _require_possible(
         )
 
 
-def _require_once(found: Sequence[RandomisedQuantity], *, by_way: bool) -> None:
-    ways = [(name, *((draw.change, draw.each) if by_way else ())) for draw in found for name in draw.names]
+def _require_once(draws: Sequence[RandomisedQuantity], *, by_way: bool) -> None:
+    ways = [(name, *((draw.change, draw.each) if by_way else ())) for draw in draws for name in draw.names]
     for way in ways:
         if ways.count(way) > 1:
             raise InputError(f"randomise: {way[0]} is drawn twice; valid: each quantity once")

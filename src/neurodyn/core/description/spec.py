@@ -83,19 +83,19 @@ class JointPlace(NamedTuple):
 
 def places(joints: Iterable[HasJointKind]) -> list[JointPlace]:
     """Return the columns of each joint's coordinates in a state."""
-    found: list[JointPlace] = []
+    columns: list[JointPlace] = []
     row = dof = 0
     for joint in joints:
         q_end, qd_end = row + joint.nq, dof + joint.nv
         quaternion, angular = (q_end, qd_end) if joint.scalar else (q_end - 4, qd_end - 3)
-        found.append(
+        columns.append(
             JointPlace(
                 slice(row, q_end), slice(dof, qd_end),
                 slice(quaternion, q_end), slice(dof, angular), slice(angular, qd_end),
             )
         )  # fmt: skip
         row, dof = q_end, qd_end
-    return found
+    return columns
 
 
 def is_floating(joints: Iterable[HasJointKind]) -> bool:
@@ -326,30 +326,29 @@ class StateSpec(Config, HasJoints, frozen=True):
 
         Contacts of `other` are ignored if this spec has none.
         """
-        found = []
+        differences = []
         if self.q_names != other.q_names:
-            found.append(f"joint order is {list(other.q_names)} instead of {list(self.q_names)}")
+            differences.append(f"joint order is {list(other.q_names)} instead of {list(self.q_names)}")
         else:
+            words = {True: "continuous", False: "not continuous"}
             for mine, theirs in zip(self.joints, other.joints, strict=True):
-                if mine.kind != theirs.kind:
-                    found.append(f"joint {mine.name!r} is {theirs.kind} instead of {mine.kind}")
-                elif mine.continuous != theirs.continuous:
-                    words = {True: "continuous", False: "not continuous"}
-                    found.append(
-                        f"joint {mine.name!r} is {words[theirs.continuous]} instead of {words[mine.continuous]}"
-                    )
+                pair = (mine.kind, theirs.kind)
+                if mine.kind == theirs.kind:
+                    pair = (words[mine.continuous], words[theirs.continuous])
+                if pair[0] != pair[1]:
+                    differences.append(f"joint {mine.name!r} is {pair[1]} instead of {pair[0]}")
         if self.controls != other.controls:
-            found.append(f"controls are {list(other.controls)} instead of {list(self.controls)}")
+            differences.append(f"controls are {list(other.controls)} instead of {list(self.controls)}")
         for what, mine, theirs in (
             ("channels", self.channels, other.channels),
             ("contacts", self.contacts, other.contacts),
             ("control_kind", self.control_kind, other.control_kind),
         ):
             if mine != theirs and (mine or what != "contacts"):
-                found.append(f"{what}: {_show(theirs)} instead of {_show(mine)}")
+                differences.append(f"{what}: {_show(theirs)} instead of {_show(mine)}")
         if abs(self.dt - other.dt) > 1e-6 * self.dt:
-            found.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")
-        return found
+            differences.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")
+        return differences
 
     def with_context(self, frames: int) -> "StateSpec":
         """Return a copy with another number of context frames."""

@@ -287,10 +287,10 @@ def _by_length(number: Number, length: Any) -> Any:
     parts = [(length - shortest) / (rising - shortest), (1.0 - length) / (1.0 - rising),
              (length - 1.0) / (falling - 1.0), (longest - length) / (longest - falling)]  # fmt: skip
     first, second, third, fourth = (0.5 * x * x for x in parts)
-    found = select_less(falling, length, fourth, 1.0 - third)
-    found = select_less(1.0, length, found, 1.0 - second)
-    found = select_less(rising, length, found, first)
-    return select_less(length, shortest, 0.0, select_less(longest, length, 0.0, found))
+    share = select_less(falling, length, fourth, 1.0 - third)
+    share = select_less(1.0, length, share, 1.0 - second)
+    share = select_less(rising, length, share, first)
+    return select_less(length, shortest, 0.0, select_less(longest, length, 0.0, share))
 
 
 def _passive(number: Number, q: Any) -> Any:

@@ -42,10 +42,10 @@ class DriveProgram:
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)
         require_placed(drives, spec)
-        if found := [name for name, drive in drives.items() if drive.acts_elsewhere and not drive.joints]:
+        if elsewhere := [name for name, drive in drives.items() if drive.acts_elsewhere and not drive.joints]:
             raise InputError(
-                f"robot {spec.robot!r}: {found[0]!r} acts elsewhere than at joints; valid here: hybrid dynamics, or "
-                "drives of joints"
+                f"robot {spec.robot!r}: {elsewhere[0]!r} acts elsewhere than at joints; valid here: hybrid dynamics, "
+                "or drives of joints"
             )
         self.spec, self.step, self.free, self._drives = spec, step, tuple(free), dict(drives)
         self._constants = {
