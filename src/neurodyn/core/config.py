@@ -33,7 +33,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Deprecated keys that files may still use."""
     presets: ClassVar[Path | None] = None
     """Folder of the shipped presets that a file can extend by name; None for none."""
-    lengths: ClassVar[frozenset[str]] = frozenset()
+    frame_lengths: ClassVar[frozenset[str]] = frozenset()
     """Keys, nested ones included, of lengths in frames, which files may also give in seconds, as "0.5 s"."""
 
     @classmethod
@@ -262,7 +262,7 @@ def _short(value: Any) -> str:
 def read_config(path: Path, kind: type[T], *, dt: float | None = None) -> T:
     """Read a struct from a YAML, TOML or JSON file, which may extend another one.
 
-    With a frame time `dt` [s], the `lengths` of `kind` may be in seconds, such as "0.5 s".
+    With a frame time `dt` [s], the `frame_lengths` of `kind` may be in seconds, such as "0.5 s".
 
     `extends: NAME` at the top level names the file NAME.yaml beside this one (or a relative path), else the preset NAME
     of `kind`. Its values are defaults for this file; tables are merged, lists are replaced.
@@ -272,7 +272,7 @@ def read_config(path: Path, kind: type[T], *, dt: float | None = None) -> T:
     """
     data = _read_extended(path, getattr(kind, "presets", None), ())
     if dt is not None:
-        data = _with_frames(data, getattr(kind, "lengths", frozenset()), dt)
+        data = _with_frames(data, getattr(kind, "frame_lengths", frozenset()), dt)
     return from_dict(data, kind, str(path))
 
 

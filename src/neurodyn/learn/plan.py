@@ -37,7 +37,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
     """Settings shared by trainings of all kinds of models."""
 
     budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "steps", "validations")
-    lengths: ClassVar[frozenset[str]] = frozenset({"context", "forecast", "frames", "cut", "validation_frames"})
+    frame_lengths: ClassVar[frozenset[str]] = frozenset({"context", "forecast", "frames", "cut", "validation_frames"})
 
     phases: tuple[TrainingPhase, ...]
     """Phases, in order."""
