@@ -10,7 +10,7 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import expand
-from neurodyn.sim.declaration.text import shortened
+from neurodyn.sim.declaration.text import shorten
 
 LEGS = ["LF", "RF", "LH", "RH"]
 SHORT = {
@@ -104,9 +104,9 @@ def test_a_shipped_robot_reads_the_same_in_short(name, tmp_path):
     joints = [{"names": [joint.pop("name")], **joint} for joint in to_dict(robot)["joints"]]
     short = {**whole, "folder": "", "joints": joints}
     for key in ("actuated", "nominal"):
-        short[key] = shortened(whole[key], scalars)
+        short[key] = shorten(whole[key], scalars)
     for key in ("sampling", "reset", "range"):
-        q, qd = (shortened(whole[key][part], names) for part, names in (("q", scalars), ("qd", spec.qd_names)))
+        q, qd = (shorten(whole[key][part], names) for part, names in (("q", scalars), ("qd", spec.qd_names)))
         short[key] = {**whole[key], "q": q, "qd": qd}
     assert len(short["range"]["qd"]) + len(short["sampling"]["qd"]) < len(spec.qd_names)
     (tmp_path / "robot.yaml").write_text(yaml.safe_dump(short, sort_keys=False))

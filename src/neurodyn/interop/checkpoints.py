@@ -132,15 +132,15 @@ class InertObject(metaclass=_Fixed):
 
     def tensors(self, prefix: str = "") -> dict[str, Tensor]:
         """Return the parameters and buffers of a module and its submodules, by `state_dict` name."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for group in ("_parameters", "_buffers"):
             for name, value in _mapping(self.get(group)).items():
                 if isinstance(value, _Array):
-                    found[f"{prefix}{name}"] = value.tensor
+                    tensors[f"{prefix}{name}"] = value.tensor
         for name, module in _mapping(self.get("_modules")).items():
             if isinstance(module, InertObject):
-                found |= module.tensors(f"{prefix}{name}.")
-        return found
+                tensors |= module.tensors(f"{prefix}{name}.")
+        return tensors
 
     def modules(self) -> "dict[str, InertObject]":
         """Return the direct submodules, in order."""

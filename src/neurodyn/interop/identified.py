@@ -98,10 +98,10 @@ def shapes(config: DriveNetwork) -> dict[str, tuple[int, ...]]:
             "head.bias": (1,),
         }
     widths = (config.inputs, *config.hidden, 1)
-    found: dict[str, tuple[int, ...]] = {}
+    by_name: dict[str, tuple[int, ...]] = {}
     for layer, (before, after) in enumerate(pairwise(widths)):
-        found |= {f"layers.{layer}.weight": (after, before), f"layers.{layer}.bias": (after,)}
-    return found
+        by_name |= {f"layers.{layer}.weight": (after, before), f"layers.{layer}.bias": (after,)}
+    return by_name
 
 
 def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequential:

@@ -38,8 +38,8 @@ class IsaacLabPhysics(TaskPhysics):
         self._joints, self._controls = _columns(articulation, dynamics, device)
         self._floating, self._kind = dynamics.spec.floating, dynamics.spec.control_kind
         self._worlds = torch.arange(int(articulation.num_instances), device=device)
-        self._drawn, left_out = _drawn(articulation, dynamics)
-        names = [name for name, *_ in self._drawn]
+        self._randomised, left_out = _randomised(articulation, dynamics)
+        names = [name for name, *_ in self._randomised]
         super().__init__(dynamics, names, left_out, len(self._worlds), device, "Isaac Lab")
         self._stale, self._count = True, 0
         env.sim.step, env.scene.reset = self._step, self._reset
@@ -75,8 +75,8 @@ class IsaacLabPhysics(TaskPhysics):
 
     def _advance(self, parts: list[Tensor], torque: Tensor) -> list[Tensor]:
         """Return joint positions and velocities and root pose and velocity after a frame."""
-        if self._stale and self._drawn:
-            for column, (_, field, place, own, usual) in enumerate(self._drawn):
+        if self._stale and self._randomised:
+            for column, (_, field, place, own, usual) in enumerate(self._randomised):
                 self._numbers[:, column] = own + _table(self._robot, field)[:, place].to(self._numbers) - usual
         self._stale = False
         positions, velocities, pose, twist = parts
@@ -156,9 +156,11 @@ def _table(articulation: Any, field: str) -> Tensor:
     return articulation.data.joint_armature
 
 
-def _drawn(articulation: Any, dynamics: Dynamics) -> tuple[list[tuple[str, str, int, float, float]], tuple[str, ...]]:
+def _randomised(
+    articulation: Any, dynamics: Dynamics
+) -> tuple[list[tuple[str, str, int, float, float]], tuple[str, ...]]:
     """Return name, field, index, own and usual value of quantities that differ between worlds; and ignored fields."""
-    found: list[tuple[str, str, int, float, float]] = []
+    quantities: list[tuple[str, str, int, float, float]] = []
     left: list[str] = []
     hybrid = isinstance(dynamics, HybridDynamics)
     values = nominal(dynamics.mechanism, dynamics.config.contact) if hybrid else {}
@@ -175,7 +177,7 @@ def _drawn(articulation: Any, dynamics: Dynamics) -> tuple[list[tuple[str, str, 
         for place in differs.nonzero().flatten().tolist():
             name = f"{names[place]}.{field}"
             if name in values:
-                found.append((name, field, place, float(values[name]), float(usual[0, place])))
+                quantities.append((name, field, place, float(values[name]), float(usual[0, place])))
             elif field not in left:
                 left.append(field)
     view = articulation.root_physx_view
@@ -183,4 +185,4 @@ def _drawn(articulation: Any, dynamics: Dynamics) -> tuple[list[tuple[str, str, 
         table = read()
         if bool(((table - table[:1]).abs() > _CHANGED).any()):
             left.append(what)
-    return found, tuple(left)
+    return quantities, tuple(left)

@@ -269,11 +269,11 @@ def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
 
 
 def _section(root: Element, tag: str) -> Element:
-    found = root.find(tag)
-    if found is None:
-        found = Element(tag)
-        root.append(found)
-    return found
+    section = root.find(tag)
+    if section is None:
+        section = Element(tag)
+        root.append(section)
+    return section
 
 
 def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
@@ -382,13 +382,13 @@ class _MjcfAsset:
             return None if self.free is None else self.free[0]
         return self.bodies.get(link.joint.name)
 
-    def welded(self, body: Element) -> list[Element]:
-        """Return the bodies that are welded to a body."""
-        found = []
+    def welded_bodies(self, body: Element) -> list[Element]:
+        """Return the bodies that are welded_bodies to a body."""
+        bodies = []
         for child in body.findall("body"):
             if child.find("joint") is None and child.find("freejoint") is None:
-                found += [child, *self.welded(child)]
-        return found
+                bodies += [child, *self.welded_bodies(child)]
+        return bodies
 
 
 class Includes:
@@ -487,7 +487,7 @@ def _write_bodies(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
         names = identified.free_names(*(f"{name}.{what}" for what in BODY))
         element = _inertial(body, vector(link.com), number(link.mass), fullinertia=vector(link.inertia))
         note(body, element, identified.changes(sorted(names)))
-        for child in asset.welded(body):
+        for child in asset.welded_bodies(body):
             _inertial(child, "0 0 0", "0", diaginertia="0 0 0")
         placed |= names
     if every:

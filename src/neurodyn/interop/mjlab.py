@@ -137,9 +137,9 @@ class TaskPhysics:
         world = int(new.int().argmax())
         only = State(state.q[world : world + 1], state.qd[world : world + 1])
         where = f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} in {self._task}"
-        found = state_fault(self._bounds, only, where, frame=self._frames)
+        fault = state_fault(self._bounds, only, where, frame=self._frames)
         self.faults.append(
-            report(type(found)(**{**found.plain(), "world": world, "worlds": int(new.sum()), "of": len(new)}))
+            report(type(fault)(**{**fault.plain(), "world": world, "worlds": int(new.sum()), "of": len(new)}))
         )
 
 
@@ -330,7 +330,7 @@ class _Drawn:
 
 def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tuple[str, ...]]:
     """Return the quantities that differ between mjlab's worlds, and the randomised fields that the model ignores."""
-    scene, found, left = simulation.mj_model, {}, []
+    scene, quantities, left = simulation.mj_model, {}, []
     hybrid = dynamics if isinstance(dynamics, HybridDynamics) else None
     for field in sorted({*simulation.expanded_fields, *_FRICTION} - _DERIVED):
         here = wp.to_torch(getattr(simulation.wp_model, field))
@@ -342,12 +342,12 @@ def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tup
             number = float(declared[place])
             if field in _FRICTION and name:  # overrides values that the declaration derived from it
                 if place in changed or abs(value - number) > _SAME * number:
-                    found.setdefault(name, _Drawn(name, field, place, number, number))
+                    quantities.setdefault(name, _Drawn(name, field, place, number, number))
             elif name and abs(value - number) <= _SAME * max(1.0, abs(number)):
-                found.setdefault(name, _Drawn(name, field, place, value, number))
+                quantities.setdefault(name, _Drawn(name, field, place, value, number))
             elif field not in left:
                 left.append(field)
-    return tuple(found.values()), tuple(left)
+    return tuple(quantities.values()), tuple(left)
 
 
 def _matched_fields(

@@ -330,7 +330,7 @@ def _config(model: InertObject, arrays: Mapping[str, Tensor], where: str) -> Ner
     weight = take(arrays, "transformer_model.transformer.wte.weight", where, _OF)
     positions = take(arrays, "transformer_model.transformer.wpe.weight", where, _OF)
     block = re.compile(r"transformer_model\.transformer\.h\.(\d+)\.")
-    depth = len({found[1] for name in arrays if (found := block.match(name))})
+    depth = len({match[1] for name in arrays if (match := block.match(name))})
     head = [take(arrays, name, where, _OF) for name in _head(arrays, "weight")]
     attention = gpt.modules()["transformer"].modules()["h"].modules()["0"].modules()["attn"]
     plain = {
@@ -345,16 +345,16 @@ def _config(model: InertObject, arrays: Mapping[str, Tensor], where: str) -> Ner
 def _activation(head: InertObject, where: str) -> str:
     """Return the activation of the head."""
     body = head.modules()["feature_net"].modules()["body"].modules().values()
-    found = {one.kind.rpartition(".")[2].lower() for one in body} - {"linear"}
-    if len(found) != 1:
-        raise InputError(f"{where}: its head has {choices(sorted(found)) or 'no activation'}; valid: one activation")
-    return found.pop()
+    names = {one.kind.rpartition(".")[2].lower() for one in body} - {"linear"}
+    if len(names) != 1:
+        raise InputError(f"{where}: its head has {choices(sorted(names)) or 'no activation'}; valid: one activation")
+    return names.pop()
 
 
 def _head(arrays: Mapping[str, Tensor], what: str) -> list[str]:
     """Return the names of the head's layers, in order."""
     pattern = re.compile(rf"model\.feature_net\.body\.(\d+)\.{what}")
-    hidden = sorted((int(found[1]), name) for name in arrays if (found := pattern.fullmatch(name)))
+    hidden = sorted((int(match[1]), name) for name in arrays if (match := pattern.fullmatch(name)))
     return [*(name for _, name in hidden), f"model.output_net.{what}"]
 
 
@@ -397,16 +397,16 @@ def _fill(
     head = [name.removesuffix(".weight") for name in net.head.state_dict() if name.endswith(".weight")]
     for what in ("weight", "bias"):
         theirs |= {f"head.{ours}.{what}": name for ours, name in zip(head, _head(arrays, what), strict=True)}
-    found = {
+    arrays_by_name = {
         **{ours: take(arrays, theirs[ours], where, _OF) for ours in dict(net.named_parameters())},
         **{f"input_{ours}": torch.cat([_statistic(inputs.get(name), part, where) for name in names])
            for ours, part in (("mean", "mean"), ("variance", "var"))},
         "output_mean": _statistic(outputs, "mean", where), "output_variance": _statistic(outputs, "var", where),
     }  # fmt: skip
-    if any(bool((found[name] < 0).any()) for name in ("input_variance", "output_variance")):
+    if any(bool((arrays_by_name[name] < 0).any()) for name in ("input_variance", "output_variance")):
         raise InputError(f"{where}: has negative variances")
     try:
-        net.load_state_dict(found)
+        net.load_state_dict(arrays_by_name)
     except RuntimeError as error:
         raise InputError(f"{where}: {str(error).splitlines()[-1].strip()}") from None
 

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.interop.c_code.networks import NetworkWriter
-from neurodyn.interop.c_code.source import assigned, math_calls, prelude
+from neurodyn.interop.c_code.source import assignments, math_calls, prelude
 from neurodyn.interop.identified import ACTUATOR, IdentifiedRobot, TrainedNetwork, heading, recurrent, replaced_drives
 from neurodyn.interop.texts import template
 from neurodyn.multibody.articulated import Tree
@@ -79,7 +79,7 @@ def network_forces(model: HybridDynamics, values: Mapping[str, float]) -> Networ
     forces = _forces(model, instant, (q, qd), constants, drives)
     roots = [graph.lift(value).index for value in forces]
     after = [graph.lift(value).index for value in instant.memory.after()] if instant.memory.size else []
-    slots = _needed(graph, roots, after, moving)
+    slots = _memory_slots(graph, roots, after, moving)
     _require_known(graph, [*roots, *(after[i - moving] for i in slots)], where)
     return NetworkForces(graph, roots, slots, [after[i - moving] for i in slots], mechanism.nq, mechanism.nv, drives)
 
@@ -143,7 +143,7 @@ def _add_wrenches(forces: list[Any], instant: Instant, tree: Tree) -> None:
             forces[dof] = forces[dof] + turning + pushing
 
 
-def _needed(graph: Graph, roots: Sequence[int], after: Sequence[int], moving: int) -> list[int]:
+def _memory_slots(graph: Graph, roots: Sequence[int], after: Sequence[int], moving: int) -> list[int]:
     """Return the memory that the forces depend on, directly or through later steps."""
     slots: list[int] = []
     while True:
@@ -246,7 +246,7 @@ def _traced_step(traced: NetworkForces, weights: np.ndarray) -> _Step:
     lines = [f"real x[{size}];", f"for (int i = 0; i < {traced.positions}; ++i) x[i] = q[i];"]
     lines.append(f"for (int i = 0; i < {traced.velocities}; ++i) x[{traced.positions} + i] = qd[i];")
     lines += [f"x[{slot}] = m[{place}];" for place, slot in enumerate(traced.slots)]
-    body = assigned(traced.graph, values, {"x": "x", "u": "u"})
+    body = assignments(traced.graph, values, {"x": "x", "u": "u"})
     unused = "(void)x, (void)u, (void)m, (void)after;"
     return _Step(table + _STEP + "\n".join([*lines, unused, body]) + "\n}", len(traced.slots), traced.drives)
 

@@ -205,8 +205,8 @@ def _save(
 ) -> None:  # fmt: skip
     helper, real = onnx.helper, onnx.TensorProto.FLOAT
     given = [helper.make_tensor_value_info(name, real, shape) for name, shape in inputs.items()]
-    found = [helper.make_tensor_value_info(name, real, shape) for name, shape in outputs.items()]
-    graph = helper.make_graph(nodes, "actuator_network", given, found, initializer=weights)
+    results = [helper.make_tensor_value_info(name, real, shape) for name, shape in outputs.items()]
+    graph = helper.make_graph(nodes, "actuator_network", given, results, initializer=weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     helper.set_model_props(model, {"metadata": json.dumps(metadata)})
     onnx.checker.check_model(model)

@@ -99,7 +99,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _evaluated(graph: Graph, nodes: Sequence[int], inputs: Mapping[str, Sequence[Tensor]]) -> list[Any]:
+def _evaluate(graph: Graph, nodes: Sequence[int], inputs: Mapping[str, Sequence[Tensor]]) -> list[Any]:
     """Return the values of a graph's nodes, with constants as numbers."""
     values: dict[int, Any] = {}
     for index in live_nodes(graph, nodes):
@@ -208,8 +208,8 @@ class PlainFrame(NeuralFrame):
         """`Impulses.velocity_change` as elementary operations."""
         held = torch.cat([points, pushes], -1).flatten(-2)
         columns = {name: x.unbind(-1) for name, x in (("x", q), ("u", joints), ("h", held))}
-        found = _evaluated(self._graph, self._changed, columns)
-        return torch.stack([x + torch.zeros_like(q[..., 0]) for x in found], -1)
+        changes = _evaluate(self._graph, self._changed, columns)
+        return torch.stack([x + torch.zeros_like(q[..., 0]) for x in changes], -1)
 
     def _seen(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features of contacts with the ground and with objects."""

@@ -79,7 +79,7 @@ def read_rsl_rl(path: str | Path) -> Actor:
         InputError: The file is missing or not such a checkpoint, or its network is of another kind.
     """
     where, arrays = str(path), read_arrays(Path(path), "actor_state_dict", "rsl_rl")
-    indexes = sorted(int(found[1]) for found in map(_LAYER.fullmatch, arrays) if found)
+    indexes = sorted(int(match[1]) for match in map(_LAYER.fullmatch, arrays) if match)
     if not indexes:
         raise InputError(f"{where}: holds no 'mlp.0.weight'; expected {_RSL_RL_ACTOR}")
     layers = _layers(arrays, "", [f"mlp.{index}" for index in indexes], where, _RSL_RL_ACTOR)

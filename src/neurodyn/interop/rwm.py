@@ -120,15 +120,15 @@ def read_rwm(file: Path, robot: Robot, statistics: Path | None = None) -> WorldM
         raise InputError(f"robot {robot.name!r}: declares no rows; valid: a robot whose `rows` are those of the log")
     rows = read_config(robot.rows_path, RowLayout)
     networks = _networks(read_arrays(file, "system_dynamics_state_dict", "Robotic World Model"), str(file))
-    found = _statistics(robot, rows, statistics)
+    normalisation = _statistics(robot, rows, statistics)
     model = _model(networks, robot, rows)
     with torch.no_grad():
-        _fill(model, networks, rows, found)
+        _fill(model, networks, rows, normalisation)
     return model.requires_grad_(False).eval()
 
 
 def _networks(arrays: dict[str, Tensor], where: str) -> _RwmNetworks:
-    heads = {int(found[1]) for found in map(_HEAD.fullmatch, arrays) if found}
+    heads = {int(match[1]) for match in map(_HEAD.fullmatch, arrays) if match}
     if any(name.startswith("state_base.layers.") for name in arrays):
         raise InputError(f"{where}: its trunk has no memory (type mlp); valid: a recurrent one (rnn_type gru)")
     if not heads:
@@ -145,12 +145,12 @@ def _statistics(robot: Robot, rows: RowLayout, given: Path | None) -> RwmStatist
             f"robot {robot.name!r}: comes without the statistics of such models; give --statistics FILE.yaml with "
             "state_mean, state_std, action_mean and action_std"
         )
-    found, widths = read_config(path, RwmStatistics), rows.widths
-    for name in found.__struct_fields__:
+    numbers, widths = read_config(path, RwmStatistics), rows.widths
+    for name in numbers.__struct_fields__:
         wanted = widths[name.split("_")[0]]
-        if len(getattr(found, name)) != wanted:
-            raise InputError(f"{path}: {name} has {len(getattr(found, name))} numbers; valid: {wanted}")
-    return found
+        if len(getattr(numbers, name)) != wanted:
+            raise InputError(f"{path}: {name} has {len(getattr(numbers, name))} numbers; valid: {wanted}")
+    return numbers
 
 
 def _model(networks: _RwmNetworks, robot: Robot, rows: RowLayout) -> WorldModel:
@@ -236,10 +236,10 @@ def _fill_trunk(model: WorldModel, grus: list[nn.GRU], inputs: Tensor) -> list[i
 
 
 def _head(networks: _RwmNetworks, member: int, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    found = networks.head(member, f"state_heads.#.{name}_layers")
-    if found is None:
+    layers = networks.head(member, f"state_heads.#.{name}_layers")
+    if layers is None:
         raise InputError(f"{networks.where}: holds no 'state_heads.{member}.{name}_layers.0'; expected {_EXPECTED}")
-    return found
+    return layers
 
 
 def _fill_head(

@@ -85,12 +85,12 @@ class _UrdfAsset:
 
     def fixed_to(self, link: Element) -> list[Element]:
         """Return the links that are fixed to a link."""
-        name, found = link.get("name"), []
+        name, links = link.get("name"), []
         for joint in self.joints.values():
             if joint.get("type") == "fixed" and _end(joint, "parent") == name:
                 child = self.links[_end(joint, "child")]
-                found += [child, *self.fixed_to(child)]
-        return found
+                links += [child, *self.fixed_to(child)]
+        return links
 
 
 def _end(joint: Element, tag: str) -> str:

@@ -156,17 +156,17 @@ class _BuiltRobot(msgspec.Struct, frozen=True, omit_defaults=True):
     springs: dict[str, tuple[float, float]] | None = None
 
     @classmethod
-    def of(cls, built: Articulation, found: tuple[SoftConstraints, Springs] | None) -> "_BuiltRobot":
-        constraints, springs = (None, None) if found is None else (found[0], dict(found[1]))
+    def of(cls, built: Articulation, soft: tuple[SoftConstraints, Springs] | None) -> "_BuiltRobot":
+        constraints, springs = (None, None) if soft is None else (soft[0], dict(soft[1]))
         fields = {name: getattr(built, name) for name in cls.__struct_fields__[:6]}
         return cls(**fields, constraints=constraints, springs=springs)
 
     def articulation(self, find: Callable[[], tuple[SoftConstraints, Springs]]) -> Articulation:
         """Return the articulation; `find` computes the constraints if they are missing."""
         constraints, springs = self.constraints, self.springs
-        found = find if constraints is None or springs is None else lambda: (constraints, springs)
+        find_constraints = find if constraints is None or springs is None else lambda: (constraints, springs)
         fields = {name: getattr(self, name) for name in self.__struct_fields__[:6]}
-        return Articulation(**fields, find_constraints=found)
+        return Articulation(**fields, find_constraints=find_constraints)
 
 
 def kept_articulation(build: Callable[[Robot], Articulation], robot: Robot) -> Articulation:
@@ -190,10 +190,10 @@ def kept_articulation(build: Callable[[Robot], Articulation], robot: Robot) -> A
 
     def find() -> tuple[SoftConstraints, Springs]:
         built = build(robot)
-        found, silent = _silently(built.find_constraints)
+        constraints, silent = _silently(built.find_constraints)
         if silent:
-            _keep(file, _BuiltRobot.of(built, found))
-        return found
+            _keep(file, _BuiltRobot.of(built, constraints))
+        return constraints
 
     if kept is not None:
         return kept.articulation(find)

@@ -124,16 +124,16 @@ class EarlyEndCount:
     def require_few(self) -> None:
         """Raise InputError if the share of early terminations among all requested trajectories is too high."""
         for declared, most in ((False, MOST_IMPLAUSIBLE), (True, MOST_CUT)):
-            found = [departure for departure in self.departures if departure.declared == declared]
-            share = sum(departure.trajectories for departure in found) / self.episodes
+            departures = [departure for departure in self.departures if departure.declared == declared]
+            share = sum(departure.trajectories for departure in departures) / self.episodes
             if share > most:
-                raise InputError(self._refusal(found[0], share, most))
+                raise InputError(self._refusal(departures[0], share, most))
 
     @property
     def departures(self) -> tuple[Departure, ...]:
         """Departures by coordinate, the most frequent first."""
-        found = [self._departure(column, values) for column, values in self._values.items()]
-        return tuple(sorted(found, key=lambda departure: -departure.trajectories))
+        departures = [self._departure(column, values) for column, values in self._values.items()]
+        return tuple(sorted(departures, key=lambda departure: -departure.trajectories))
 
     def _departure(self, column: int, values: list[float]) -> Departure:
         spec, nq = self.robot.spec, self.robot.spec.nq
@@ -339,7 +339,7 @@ class BatchMaker:
         """Make a batch."""
         recorder, bounds = self._recorder, self.bounds
         begin = time.process_time()
-        numbers = self._drawn(batch)
+        numbers = self._draw_robots(batch)
         q, qd, control, poses = recorder.record(
             generator(self.seed, "generate", batch), self.passive_fraction, self.held_fraction, self.speed
         )
@@ -349,7 +349,7 @@ class BatchMaker:
             None if numbers is None else numbers.numpy(), time.process_time() - begin,
         )  # fmt: skip
 
-    def _drawn(self, batch: int) -> Tensor | None:
+    def _draw_robots(self, batch: int) -> Tensor | None:
         """Draw a robot for each world of a batch; return the values of the drawn quantities."""
         if self.draws is None:
             return None

@@ -59,14 +59,14 @@ def model_constraints(
         if name in scalar:
             springs[name] = limit_spring(tuple(solref), solimp[1], 1.0 / float(read("dof_invweight0")[dof]), least)
     constraints = SoftConstraints(
-        cone="elliptic" if elliptic else "pyramidal", impratio=rounded([impratio])[0], limits=limits,
+        cone="elliptic" if elliptic else "pyramidal", impratio=float32_digits([impratio])[0], limits=limits,
         joint_friction=frictions,
     )  # fmt: skip
     if not geoms:
         return constraints, springs
     attributes = {one.attribute for one in SHAPE_PROPERTIES.values()} | {"solref", "solimp"}
     numbers = {
-        one: [list(rounded(np.atleast_1d(row))) for row in read(f"geom_{one}")[list(geoms.values())]]
+        one: [list(float32_digits(np.atleast_1d(row))) for row in read(f"geom_{one}")[list(geoms.values())]]
         for one in attributes
     }
     for name, place in SHAPE_PROPERTIES.items():
@@ -99,16 +99,16 @@ def constraint_parameters(
 
     With `exact`, the default replaces a solref of mixed signs, as in MuJoCo.
     """
-    time, ratio = map(float, solref) if exact else rounded(solref)
+    time, ratio = map(float, solref) if exact else float32_digits(solref)
     if exact and (time > 0) != (ratio > 0):
         time, ratio = ConstraintParameters().solref
-    first, last, width, midpoint, power = map(float, solimp) if exact else rounded(solimp)
+    first, last, width, midpoint, power = map(float, solimp) if exact else float32_digits(solimp)
     first, last, midpoint = (min(max(share, _LEAST_SHARE), _MOST_SHARE) for share in (first, last, midpoint))
     numbers = (first, last, max(width, 1e-15 if exact else _LEAST_WIDTH), midpoint, max(power, 1.0))
     return ConstraintParameters(solref=(time, ratio), solimp=numbers)
 
 
-def rounded(values: Any) -> tuple[float, ...]:
+def float32_digits(values: Any) -> tuple[float, ...]:
     """Return numbers with the digits of float32."""
     return tuple(float(f"{float(value):.{_DIGITS}g}") for value in values)
 

@@ -124,17 +124,17 @@ def contacts_on_plane(built: Articulation, robot: Robot) -> ContactPointLayout:
 
 def rounded_boxes(built: Articulation) -> tuple[RoundedBox, ...]:
     """Return the collision shapes of a robot as built; empty if any is not a sphere, capsule or box."""
-    found = []
+    boxes = []
     for shape, name in zip(built.shapes, shape_names(built.shapes), strict=True):
         x, y, z = (round(size, 9) for size in shape.size)
         sizes = {"sphere": ((0.0, 0.0, 0.0), x), "capsule": ((0.0, 0.0, y), x), "box": ((x, y, z), 0.0)}
         if shape.kind not in sizes:
             return ()
         half, radius = sizes[shape.kind]
-        found.append(
+        boxes.append(
             RoundedBox(name=name, joint=shape.joint, place=rounded_pose(shape.place), half=half, radius=radius)
         )
-    return tuple(found)
+    return tuple(boxes)
 
 
 def _within(point: ContactPoint, other: ContactPoint) -> bool:

@@ -61,7 +61,7 @@ class IndependentDraws:
         """Return values, shape [worlds, names]."""
         columns: list[Tensor] = []
         for one in self.draws:
-            number = _drawn(one, worlds, generator)
+            number = _sample(one, worlds, generator)
             declared = self.declared[len(columns) : len(columns) + len(one.names)]
             values = [apply_change(one.change, value, number) for value in declared]
             columns += _in_one(values, declared, generator) if one.one else values
@@ -74,7 +74,7 @@ def _in_one(values: Sequence[Tensor], declared: Sequence[float], generator: torc
     return [torch.where(chosen == i, value, declared[i]) for i, value in enumerate(values)]
 
 
-def _drawn(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:
+def _sample(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:
     """Return samples of one distribution, shape [worlds]."""
     return numbers_of((one,), torch.rand(worlds, 1, generator=generator, device=generator.device))[:, 0]
 
@@ -167,9 +167,9 @@ def quantity_draws(texts: Sequence[str], values: Mapping[str, float], bounds: Bo
     plain = [text for text in texts if not is_run(text)]
     if plain:
         least = {spec.name: spec.lower for spec in select_parameters(values, ["*"], bounds)}
-        found = randomised_quantities(plain, values, bounds=least)
-        names = tuple(name for one in found for name in one.names)
-        parts.append(IndependentDraws(names, found, tuple(values[name] for name in names)))
+        quantities = randomised_quantities(plain, values, bounds=least)
+        names = tuple(name for one in quantities for name in one.names)
+        parts.append(IndependentDraws(names, quantities, tuple(values[name] for name in names)))
     return parts[0] if len(parts) == 1 else JoinedDraws(tuple(parts))
 
 
@@ -206,19 +206,19 @@ def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tupl
             f"{run}: holds no posterior ({POSTERIOR} or identification.json); valid: a run of `neurodyn adapt` or "
             "`neurodyn identify`, or NAME=LOWER:UPPER"
         )
-    found = [one for one in read_plain(run / "identification.json")["parameters"] if one.get("interval")]
-    if not found:
+    identified = [one for one in read_plain(run / "identification.json")["parameters"] if one.get("interval")]
+    if not identified:
         raise InputError(
             f"{run}: none of its quantities has an interval, as its logs do not tell them; valid: another run"
         )
     reach = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(CONFIDENCE, dtype=torch.float64)))
-    noise = torch.randn(count, len(found), generator=posterior_generator(seed), dtype=torch.float64)
-    values = torch.tensor([one["value"] for one in found], dtype=torch.float64)
-    low, high = torch.tensor([one["interval"] for one in found], dtype=torch.float64).unbind(1)
+    noise = torch.randn(count, len(identified), generator=posterior_generator(seed), dtype=torch.float64)
+    values = torch.tensor([one["value"] for one in identified], dtype=torch.float64)
+    low, high = torch.tensor([one["interval"] for one in identified], dtype=torch.float64).unbind(1)
     rows = values + 0.5 * (high - low) / reach * noise
     # A bound truncates an interval on one side; samples stay within twice the interval on either side.
     rows = torch.maximum(torch.minimum(rows, values + 2.0 * (high - values)), values - 2.0 * (values - low))
-    return tuple(one["name"] for one in found), rows.float()
+    return tuple(one["name"] for one in identified), rows.float()
 
 
 def posterior_generator(seed: int) -> torch.Generator:

@@ -118,7 +118,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
     frames = robot.frames if request.frames is None else request.frames
     passive = robot.passive_fraction if request.passive_fraction is None else request.passive_fraction
     sources, path, seed, device = source_digest(robot), Path(request.out), request.seed, request.device
-    robot, processes = _sampled(robot, request.ground, request.reset_fraction), resolve_threads(request.threads)
+    robot, processes = _with_starts(robot, request.ground, request.reset_fraction), resolve_threads(request.threads)
     robot = _with_drives(robot, request.randomise)
     processes = processes if device == "cpu" else 1  # several processes on one GPU gain nothing
     transitions = request.transitions
@@ -142,7 +142,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
         )
         declared: dict[str, float] = {}
         if request.randomise:
-            maker.draws, declared = _drawn(robot, maker.simulator, request.randomise)
+            maker.draws, declared = _draws_of(robot, maker.simulator, request.randomise)
         header = simulated_header(
             robot,
             maker.simulator.built,
@@ -204,7 +204,7 @@ def _with_drives(robot: Robot, texts: Sequence[str]) -> Robot:
     return msgspec.structs.replace(robot, drives={name: Drive() for name in robot.actuated})
 
 
-def _drawn(robot: Robot, worlds: Simulator, texts: Sequence[str]) -> tuple[QuantityDraws, dict[str, float]]:
+def _draws_of(robot: Robot, worlds: Simulator, texts: Sequence[str]) -> tuple[QuantityDraws, dict[str, float]]:
     """Return the draws that texts specify, and the declared values of the drawn quantities, by name.
 
     Raises:
@@ -226,7 +226,7 @@ def batch_worlds(episodes: int, device: str) -> int:
     return _MOST_WORLDS if device != "cpu" else min(max(episodes // 32, _LEAST_WORLDS), _MOST_WORLDS)
 
 
-def _sampled(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
+def _with_starts(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
     """Return the robot with the requested ground and fraction of resets."""
     if ground is not None:
         robot.named_ground(ground)

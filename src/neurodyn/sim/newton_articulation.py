@@ -138,14 +138,14 @@ def _shapes(model: Any, carrier: dict[int, int]) -> tuple[BuiltShape, ...]:
     kinds = _shape_kinds()
     groups, body = body_groups(model), model.shape_body.numpy()
     transform, scale, kind = (getattr(model, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
-    found = []
+    shapes = []
     for shape in np.flatnonzero(collides(model)).tolist():
         leader, offset = groups[int(body[shape])]
         if leader not in carrier:
             continue
         x, y, z = (float(size) for size in scale[shape])
         vertices = getattr(model.shape_source[shape], "vertices", None)
-        found.append(
+        shapes.append(
             BuiltShape(
                 label=model.shape_label[shape],
                 body=model.body_label[int(body[shape])],
@@ -156,7 +156,7 @@ def _shapes(model: Any, carrier: dict[int, int]) -> tuple[BuiltShape, ...]:
                 vertices=None if vertices is None else np.asarray(vertices, dtype=float).reshape(-1, 3) * (x, y, z),
             )
         )
-    return tuple(found)
+    return tuple(shapes)
 
 
 def _shape_kinds() -> dict[int, ShapeKind]:

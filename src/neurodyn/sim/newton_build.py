@@ -105,8 +105,8 @@ def import_asset(robot: Robot) -> "newton.ModelBuilder":
             while len(_READ) >= _KEPT:
                 del _READ[next(iter(_READ))]
             _READ[key] = read_asset(path, **options)
-        found = _READ[key]
-        builder = deepcopy(found, {id(source): source for source in found.shape_source if source is not None})
+        kept = _READ[key]
+        builder = deepcopy(kept, {id(source): source for source in kept.shape_source if source is not None})
     _verify(import_newton(), builder, robot, path)
     return builder
 

@@ -109,7 +109,7 @@ class NewtonParameters(ParameterWriter):
 
         return wp.to_torch(attrgetter(name)(self._model))
 
-    def _kept(self, name: str) -> Tensor:
+    def _writable(self, name: str) -> Tensor:
         """Return an array to be written, after storing its declared numbers."""
         array = self._array(name)
         self._declared.setdefault(name, array.clone())
@@ -130,7 +130,7 @@ class NewtonParameters(ParameterWriter):
 
     def _write_columns(self, array: str, columns: slice, flag: str, value: Tensor) -> None:
         self._changes.add(flag)
-        self._kept(array).view(self._worlds, -1)[:, columns] = value[:, None].float()
+        self._writable(array).view(self._worlds, -1)[:, columns] = value[:, None].float()
 
     def _contact_writer(self, field: str, geoms: list[int]) -> Write | None:
         if field not in _CONTACT:
@@ -139,7 +139,7 @@ class NewtonParameters(ParameterWriter):
 
         def write(value: Tensor) -> None:
             self._changes.add("SHAPE_PROPERTIES")
-            target = self._kept(array)
+            target = self._writable(array)
             shapes = self._shapes[:, geoms].to(target.device)
             if field.startswith("solref"):
                 self._keep_solref(geoms)
@@ -153,7 +153,7 @@ class NewtonParameters(ParameterWriter):
 
     def _keep_solref(self, geoms: Sequence[int]) -> None:
         """Make geoms use raw solref numbers, initially the declared ones."""
-        mode, solref = self._kept("mujoco.solref_mode"), self._kept("mujoco.solref")
+        mode, solref = self._writable("mujoco.solref_mode"), self._writable("mujoco.solref")
         shapes = self._shapes[:, geoms].to(mode.device)
         declared = self._solref[geoms].to(solref.device).expand(*shapes.shape, 2)
         derived = mode[shapes] != _RAW
@@ -163,8 +163,8 @@ class NewtonParameters(ParameterWriter):
     def _write_inertial(self, joint: int, quantities: Mapping[str, Tensor | float]) -> None:
         """Set a link's mass, centre of mass and inertia; bodies welded to it are merged into its first body."""
         self._changes.add("BODY_INERTIAL_PROPERTIES")
-        mass, com, inertia = (self._kept(f"body_{name}") for name in ("mass", "com", "inertia"))
-        inverse_mass, inverse = self._kept("body_inv_mass"), self._kept("body_inv_inertia")
+        mass, com, inertia = (self._writable(f"body_{name}") for name in ("mass", "com", "inertia"))
+        inverse_mass, inverse = self._writable("body_inv_mass"), self._writable("body_inv_inertia")
         leader = int(self._model.joint_child.numpy()[self._built[joint]])
         first = torch.arange(self._worlds, device=mass.device) * (self._model.body_count // self._worlds)
         for body, (owner, _) in self._groups.items():

@@ -115,15 +115,15 @@ def _joints(target: Any, arrays: _Arrays, names: Iterable[str]) -> dict[str, lis
     import newton
 
     free = int(newton.JointType.FREE)
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for index, label in enumerate(target.joint_label):
-        found.setdefault(str(label).rsplit("/", 1)[-1], []).append(index)
+        by_name.setdefault(str(label).rsplit("/", 1)[-1], []).append(index)
     floating = [index for index, kind in enumerate(arrays["joint_type"]) if int(kind) == free]
     for name in names:
-        if name not in found and not floating:
-            raise ValueError(f"there is no joint {name!r}; valid: {', '.join(sorted(found))}")
-        found.setdefault(name, floating)
-    return found
+        if name not in by_name and not floating:
+            raise ValueError(f"there is no joint {name!r}; valid: {', '.join(sorted(by_name))}")
+        by_name.setdefault(name, floating)
+    return by_name
 
 
 def _apply_joint(arrays: _Arrays, joint: int, values: dict[str, Any]) -> None:
@@ -201,8 +201,8 @@ def _add_actuators(target: Any, joints: dict[str, list[int]], settings: dict[str
             )
     for network in settings["networks"]:
         _require_step(network, dt)
-        found = _joints(target, _Arrays(target), network["joints"])
-        for joint in (joint for name in network["joints"] for joint in found[name]):
+        joints_of = _joints(target, _Arrays(target), network["joints"])
+        for joint in (joint for name in network["joints"] for joint in joints_of[name]):
             target.add_actuator(
                 getattr(actuators, network["drive"]),
                 index=int(target.joint_qd_start[joint]),

@@ -404,9 +404,9 @@ def _mesh(model: Any, shape: int) -> tuple[np.ndarray, np.ndarray] | None:
     }.get(int(model.shape_type.numpy()[shape]))
     source = model.shape_source[shape]
     if made is not None:
-        found, factor = made(), np.ones(3)
+        shape_mesh, factor = made(), np.ones(3)
     elif isinstance(source, mesh):
-        found, factor = source, np.array(scale)
+        shape_mesh, factor = source, np.array(scale)
     else:
         return None
-    return np.asarray(found.vertices) * factor, np.asarray(found.indices).reshape(-1, 3)
+    return np.asarray(shape_mesh.vertices) * factor, np.asarray(shape_mesh.indices).reshape(-1, 3)

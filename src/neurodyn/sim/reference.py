@@ -56,7 +56,7 @@ class Capacity:
         dofs = model.joint_dof_count // max(int(model.world_count), 1)
         return cls(contacts, _ROWS * contacts + 2 * dofs)
 
-    def doubled(self) -> "Capacity":
+    def double(self) -> "Capacity":
         """Return twice the capacity; refuse if it is already beyond any robot's need."""
         if self.contacts > 1 << 20:
             raise InputError(
@@ -221,7 +221,7 @@ class ReferenceSimulator(Simulator):
         """Simulate the frame of the last call again, without any other work (for timing)."""
         self._launch()
         while self._capacity is not None and bool((torch.stack(self._flags) & Capacity.GROWS).any()):
-            self._capacity = self._capacity.doubled()
+            self._capacity = self._capacity.double()
             self._prepare()
             self._launch()
 

@@ -162,7 +162,7 @@ def sample_states(
         q[left], qd[left] = draw(len(left), floor[left])
         left = left[clearance.depth(ground.rows(left), q[left]) > CONTACT_DEPTH]
     if not robot.fixed_base and not reset:
-        q[left] = _lifted(clearance, ground.rows(left), q[left])
+        q[left] = _lift(clearance, ground.rows(left), q[left])
         return q, qd
     raise InputError(
         f"robot {robot.name!r}: below the ground at reset in {len(left)} of {count} worlds, after {_DRAWS} draws of "
@@ -238,7 +238,7 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     return draw
 
 
-def _lifted(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:
+def _lift(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:
     """Raise floating robots until no contact point penetrates the ground."""
     for _ in range(_LIFTS):
         depth = clearance.depth(ground, q)

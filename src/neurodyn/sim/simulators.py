@@ -297,7 +297,7 @@ def contradictions(robot: Robot) -> list[Contradiction]:
     A joint declared `continuous` has no limits, even if its asset has some.
     """
     limits, spec = SIMULATORS[robot.simulator.solver].limits(robot), robot.spec
-    found = []
+    differences = []
     for joint in robot.joints:
         if joint.name not in limits:
             continue
@@ -307,17 +307,17 @@ def contradictions(robot: Robot) -> list[Contradiction]:
         if joint.lower is None and not joint.continuous and lower is not None and upper is not None:
             turning = ", or continuous: true where it turns without end" if joint.kind == "revolute" else ""
             advice = f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}"
-            found.append(Contradiction(joint.name, "limits of the asset left out", None, upper, unit, advice))
+            differences.append(Contradiction(joint.name, "limits of the asset left out", None, upper, unit, advice))
         if given.effort is not None:
-            found += _too_strong(robot, joint.name, given.effort, "N m" if unit == "rad" else "N")
-    return found
+            differences += _too_strong(robot, joint.name, given.effort, "N m" if unit == "rad" else "N")
+    return differences
 
 
 def require_consistent(robot: Robot) -> None:
     """Raise InputError if a declaration contradicts its asset fatally."""
-    found = [one for one in contradictions(robot) if one.fatal]
-    if found:
-        first, more = found[0], "" if len(found) == 1 else f" ({len(found) - 1} more: see `neurodyn check`)"
+    fatal = [one for one in contradictions(robot) if one.fatal]
+    if fatal:
+        first, more = fatal[0], "" if len(fatal) == 1 else f" ({len(fatal) - 1} more: see `neurodyn check`)"
         raise InputError(f"robot {robot.name!r}: joint {first.joint!r}: {first.what}; {first.advice}{more}")
 
 

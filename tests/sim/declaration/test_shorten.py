@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neurodyn.robots.sections import expand_keys
-from neurodyn.sim.declaration.text import pattern_of, shortened
+from neurodyn.sim.declaration.text import pattern_of, shorten
 
 LEGS = [f"{leg}_{part}" for leg in ("FL", "FR", "RL", "RR") for part in ("hip", "thigh", "calf")]
 
@@ -14,7 +14,7 @@ LEGS = [f"{leg}_{part}" for leg in ("FL", "FR", "RL", "RR") for part in ("hip", 
 @given(st.lists(st.integers(0, 2), min_size=len(LEGS), max_size=len(LEGS)), st.integers(1, len(LEGS)))
 def test_a_short_table_expands_to_the_long_one(values, count):
     table = dict(zip(LEGS[:count], values, strict=False))
-    assert expand_keys(shortened(table, LEGS), LEGS, "") == table
+    assert expand_keys(shorten(table, LEGS), LEGS, "") == table
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_short_table_expands_to_the_long_one(values, count):
     ],
 )
 def test_patterns_are_those_that_a_reader_would_write(table, short):
-    assert shortened(table, LEGS) == short
+    assert shorten(table, LEGS) == short
 
 
 def test_a_pattern_matches_its_group_and_no_other():

@@ -12,7 +12,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.robots.declaration import Joint
 from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
-from neurodyn.sim.declaration.facts import unmodelled
+from neurodyn.sim.declaration.facts import missing_features
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import simulator
 
@@ -106,7 +106,7 @@ def test_objects_start_where_the_declaration_says(arm):
 
 
 def test_what_is_not_modelled_is_said_once():
-    assert unmodelled(mujoco.MjModel.from_xml_string(ARM)) == ()
+    assert missing_features(mujoco.MjModel.from_xml_string(ARM)) == ()
     other = ARM.replace('cone="elliptic"', 'integrator="RK4" density="1.2" noslip_iterations="3"')
-    words = unmodelled(mujoco.MjModel.from_xml_string(other))
+    words = missing_features(mujoco.MjModel.from_xml_string(other))
     assert [line.split(":")[0] for line in words] == ["integrator RK4", "3 noslip iterations"]

@@ -15,8 +15,8 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.interop.c_code.networks import NetworkWriter, columns, write_network
-from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned
-from neurodyn.interop.c_code.tensors import traced
+from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assignments
+from neurodyn.interop.c_code.tensors import trace
 from neurodyn.interop.onnx import PlainFrame
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contacts.held_ground import plane_numbers
@@ -58,15 +58,15 @@ def neural_unit(model: NeuralDynamics) -> CUnit:
         return after.q, after.qd
 
     writer = NetworkWriter(model.encoding.inputs, what)
-    if _silent(model.predictor):
+    if _is_constant(model.predictor):
         output: Sequence[Scalar] = columns(model.predictor.step(torch.zeros(1, model.encoding.inputs), None)[0])
         network = ""
     else:
-        seen = traced(graph, encode, [q, qd, control, *ahead], what)[0]
-        output, network = _predicted(writer, graph, model.predictor, seen), writer.text()
-    after = traced(graph, decode, [q, qd, output, *ahead], what)
+        seen = trace(graph, encode, [q, qd, control, *ahead], what)[0]
+        output, network = _predict(writer, graph, model.predictor, seen), writer.text()
+    after = trace(graph, decode, [q, qd, output, *ahead], what)
     arrays = [*(one.name for one in given), "ahead_q", "ahead_qd"]
-    body = before + assigned(graph, list(zip(("q_next", "qd_next"), after, strict=True)), arrays)
+    body = before + assignments(graph, list(zip(("q_next", "qd_next"), after, strict=True)), arrays)
     step = CFunction(
         "step", f"Predicts the state after one frame of {spec.dt:g} s.", given, results, _all_used(given, body),
         "changes" if writer.memory else "",
@@ -77,13 +77,13 @@ def neural_unit(model: NeuralDynamics) -> CUnit:
     )  # fmt: skip
 
 
-def _silent(predictor: Predictor) -> bool:
+def _is_constant(predictor: Predictor) -> bool:
     """Return whether the output is independent of the inputs."""
     last = [predictor.net.output_layer, *([] if predictor.skip is None else [predictor.skip])]
     return isinstance(predictor.net, MLP) and not any(bool(layer.weight.any()) for layer in last)
 
 
-def _predicted(writer: NetworkWriter, graph: Graph, predictor: Predictor, inputs: Sequence[Scalar]) -> list[Expression]:
+def _predict(writer: NetworkWriter, graph: Graph, predictor: Predictor, inputs: Sequence[Scalar]) -> list[Expression]:
     """Add a network with its input and output normalisation; return outputs in physical units."""
     before, after, width = predictor.normaliser, predictor.denormaliser, predictor.net.outputs
     seen = [(x - mean) * gain for x, mean, gain in zip(inputs, columns(before.mean), columns(before.gain), strict=True)]
@@ -95,9 +95,9 @@ def _predicted(writer: NetworkWriter, graph: Graph, predictor: Predictor, inputs
         skip = writer.linear("in", predictor.skip.weight, predictor.skip.bias)
         writer.line(f"for (int i = 0; i < {width}; ++i) {skip}[i] += {y}[i];")
         y = skip
-    found = apply_loop(graph, writer.loop(y, width), [graph.lift(x) for x in seen])
+    outputs = apply_loop(graph, writer.loop(y, width), [graph.lift(x) for x in seen])
     scales = columns(after.std * (after.gain != 0))
-    return [graph.lift(mean + x * scale) for x, mean, scale in zip(found, columns(after.mean), scales, strict=True)]
+    return [graph.lift(mean + x * scale) for x, mean, scale in zip(outputs, columns(after.mean), scales, strict=True)]
 
 
 def hybrid_unit(model: HybridDynamics) -> CUnit:
@@ -192,7 +192,7 @@ def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden:
     graph, size = Graph(), frame.sizes.state
     values = [Expression(graph, index) for index in frame.traced(graph)]
     before: list[str] = []
-    body = assigned(graph, [("after", values)], {"x": "s", "u": "control"}, before)
+    body = assignments(graph, [("after", values)], {"x": "s", "u": "control"}, before)
     first = nq + hidden
     parts = [("q", 0, nq, 0), ("qd", first, nv, 0)]
     kept = [("state->memory", nq, hidden, 0), ("state->memory", first + nv, size - first - nv, hidden)]
@@ -262,8 +262,8 @@ def _laws(model: HybridDynamics, values: dict[str, Scalar]) -> tuple[CFunction, 
 
 def _law(name: str, about: str, given: tuple[CArray, ...], result: CArray, law: Any) -> CFunction:
     graph = Graph()
-    found = law(*(graph.inputs(one.name, one.width) for one in given))
-    body = assigned(graph, [(result.name, found)], [one.name for one in given])
+    values = law(*(graph.inputs(one.name, one.width) for one in given))
+    body = assignments(graph, [(result.name, values)], [one.name for one in given])
     return CFunction(name, about, given, (result,), _all_used(given, body))
 
 
@@ -297,12 +297,12 @@ def _places(
     tree = Tree(mechanism, values.__getitem__)
     poses = link_poses(tree, tree.motions(q, [0.0] * mechanism.nv))
     columns = TreeInertia(tree, poses) if jacobian else None
-    found: list[Any] = []
+    numbers: list[Any] = []
     for _, link, point in points:
         arm = poses[link].rotation @ tree.in_link_frame(link, array(point))
         if columns is None:
-            found += list(poses[link].origin + arm)
+            numbers += list(poses[link].origin + arm)
             continue
         for axis in range(3):
-            found += columns.row(link, arm, array([float(axis == k) for k in range(3)]))
-    return found
+            numbers += columns.row(link, arm, array([float(axis == k) for k in range(3)]))
+    return numbers

@@ -66,7 +66,7 @@ class NetworkWriter:
     def array(self, width: int) -> str:
         """Declare an array padded to whole blocks of a layer's outputs, and return its name."""
         self._count += 1
-        self._lines.append(f"real y{self._count}[{_padded(width)}];")
+        self._lines.append(f"real y{self._count}[{_pad(width)}];")
         return f"y{self._count}"
 
     def table(self, values: Any, kind: str = "float") -> str:
@@ -80,7 +80,7 @@ class NetworkWriter:
     def linear(self, x: str, weight: Tensor, bias: Tensor | None) -> str:
         """Add a layer, with weights [outputs, inputs], and return the array of its outputs."""
         outputs, inputs = weight.shape
-        whole = _padded(outputs)
+        whole = _pad(outputs)
         blocks = np.zeros((whole, inputs), np.float32)
         blocks[:outputs] = weight.detach().cpu().numpy()
         shifts = np.zeros(whole, np.float32)
@@ -169,7 +169,7 @@ class NetworkWriter:
         self.line(f"for (int i = 0; i < {width}; ++i) {x}[i] += {y}[i];")
 
 
-def _padded(width: int) -> int:
+def _pad(width: int) -> int:
     return -(-width // AFFINE) * AFFINE
 
 

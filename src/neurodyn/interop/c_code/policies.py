@@ -12,8 +12,8 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.interop.c_code.networks import NetworkWriter, columns, modules_of
-from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned
-from neurodyn.interop.c_code.tensors import traced
+from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assignments
+from neurodyn.interop.c_code.tensors import trace
 from neurodyn.multibody.trace import Graph, maximum, minimum
 from neurodyn.multibody.trace.expression import Expression, apply_loop
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged, task_of
@@ -80,14 +80,14 @@ def _act(config: PolicyConfig, network: PolicyNetwork, policy: str) -> tuple[CFu
     if config.clip is not None:
         seen = [maximum(minimum(x, config.clip), -config.clip) for x in seen]
     _write(writer, network, inputs)
-    found = apply_loop(graph, writer.loop("last", actions), seen)
-    action = [maximum(minimum(x, config.limit), -config.limit) for x in found]
+    outputs = apply_loop(graph, writer.loop("last", actions), seen)
+    action = [maximum(minimum(x, config.limit), -config.limit) for x in outputs]
     scaled = [x * scale for x, scale in zip(action, config.action_scale, strict=True)]
     results = (
         CArray("action", actions, ", ".join(config.actions)),
         CArray("scaled_action", actions, config.action_meaning),
     )
-    body += [assigned(graph, [("action", action), ("scaled_action", scaled)], ("frames",))]
+    body += [assignments(graph, [("action", action), ("scaled_action", scaled)], ("frames",))]
     body += [f"for (int i = 0; i < {actions}; ++i) state->{_LAST}[i] = action[i];"]
     act = CFunction(
         "act", "Returns the action for an observation.", (observation,), results, "\n".join(body), "changes"
@@ -144,7 +144,7 @@ class _Measured:
 
 def _around(task: Task) -> tuple[CFunction, ...]:
     """Return the functions `observe` and `control` of a task."""
-    measured = _measured(task)
+    measured = _measurements(task)
     commands = task.commands(1, torch.Generator()).shape[1]
     command = CArray(_COMMAND, commands, ", ".join(n for n in task.observations if n.startswith("command.")) or "")
     action = CArray("action", len(task.actions), ", ".join(task.actions))
@@ -162,8 +162,8 @@ def _around(task: Task) -> tuple[CFunction, ...]:
     def control(*tensors: Tensor) -> Tensor:
         *seen, command, action = tensors
         quantities = measured.quantities(task, tuple(seen))
-        found = task.control(action, quantities, memory(torch.zeros_like(action), command, quantities))
-        value = found.torque if found.target is None else found.target
+        applied = task.control(action, quantities, memory(torch.zeros_like(action), command, quantities))
+        value = applied.torque if applied.target is None else applied.target
         assert value is not None
         return value
 
@@ -190,14 +190,14 @@ def _function(
     graph = Graph()
     arrays = [*given, *([kept] if kept else [])]
     inputs: list[list[Expression]] = [graph.inputs(array.name, array.width) for array in arrays]
-    found = traced(graph, function, inputs, f"task {task.name!r}")[0]
+    values = trace(graph, function, inputs, f"task {task.name!r}")[0]
     read = [array.name for array in arrays]
-    body = assigned(graph, [(result.name, found)], read)
+    body = assignments(graph, [(result.name, values)], read)
     used = tuple(array for array in given if f"{array.name}[" in body)
     return CFunction(name, about, used, (result,), body, "reads" if "state->" in body else "")
 
 
-def _measured(task: Task) -> _Measured:
+def _measurements(task: Task) -> _Measured:
     """Return the quantities that a task needs, as arrays."""
     from neurodyn.dynamics.quantities import StateReader, gravity_direction
 

@@ -90,10 +90,10 @@ AFFINE = 32
 
 def math_calls(text: str) -> str:
     """Replace calls of Warp's math functions by C's."""
-    return re.sub(r"::wp::(\w+)", lambda found: f"MATH({_FUNCTIONS.get(found[1], found[1])})", text)
+    return re.sub(r"::wp::(\w+)", lambda match: f"MATH({_FUNCTIONS.get(match[1], match[1])})", text)
 
 
-def assigned(
+def assignments(
     graph: Graph, results: Sequence[tuple[str, Sequence[Scalar]]], arrays: Sequence[str] | Mapping[str, str],
     hoisted: list[str] | None = None,
 ) -> str:  # fmt: skip
@@ -120,14 +120,20 @@ def identifier(name: str) -> str:
 def c_files(unit: CUnit, name: str) -> dict[str, str]:
     """Return the texts of NAME.h, NAME.c and main.c."""
     guard = f"{name.upper()}_H"
-    header = [*_comment(unit), f"#ifndef {guard}", f"#define {guard}", "", _declared(unit, name), ""]
+    header = [*_comment(unit), f"#ifndef {guard}", f"#define {guard}", "", _declarations(unit, name), ""]
     header += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
     header += [f"{_about(one)}\n{_signature(one, name)};\n" for one in unit.functions]
     header += [f"{_RESET}\nvoid {name}_reset({name}_state *state);\n" if unit.memory else ""]
     header += ["#ifdef __cplusplus", "}", "#endif", "", "#endif"]
-    source = [f"/* {unit.title}: see {name}.h. */", f'#include "{name}.h"', "", *_includes(), _defined(unit, name, "")]
+    source = [
+        f"/* {unit.title}: see {name}.h. */",
+        f'#include "{name}.h"',
+        "",
+        *_includes(),
+        _bodies(unit, name, ""),
+    ]
     return {
-        f"{name}.h": _joined(header), f"{name}.c": _joined(source), "main.c": _bench(unit, name, f'#include "{name}.h"')
+        f"{name}.h": _join(header), f"{name}.c": _join(source), "main.c": _bench(unit, name, f'#include "{name}.h"')
     }  # fmt: skip
 
 
@@ -135,16 +141,16 @@ def cpp_files(unit: CUnit, name: str) -> dict[str, str]:
     """Return the texts of NAME.hpp, with a class over the same functions, and main.cpp."""
     upper = name.upper()
     text = [*_comment(unit), "#pragma once", "", *_includes(), f"#ifdef {upper}_EIGEN", "#include <Eigen/Core>"]
-    text += ["#endif", "", f"namespace {name} {{", "", _declared(unit, name), _defined(unit, name, "inline ")]
+    text += ["#endif", "", f"namespace {name} {{", "", _declarations(unit, name), _bodies(unit, name, "inline ")]
     text += [*(_class(unit, name)), "", f"}}  // namespace {name}", "", _UNDEFINED]
     first = f'#include "{name}.hpp"\nusing namespace {name};'
-    return {f"{name}.hpp": _joined(text), "main.cpp": _bench(unit, name, first)}
+    return {f"{name}.hpp": _join(text), "main.cpp": _bench(unit, name, first)}
 
 
 _RESET = "/* Begins anew, with an empty memory. */"
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _join(parts: Sequence[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
@@ -162,7 +168,7 @@ def _comment(unit: CUnit) -> list[str]:
     return ["/*", *(f" * {line}".rstrip() for line in lines[:-1]), " */"]
 
 
-def _declared(unit: CUnit, name: str) -> str:
+def _declarations(unit: CUnit, name: str) -> str:
     """Return the constants and types."""
     upper = name.upper()
     lines = [f"#ifndef {upper}_DOUBLE", f"#define {upper}_DOUBLE {int(unit.double)} /* precision of all numbers */"]
@@ -183,7 +189,7 @@ def _remark(array: CArray) -> str:
     return f" /* {array.about} */" if array.about else ""
 
 
-def _defined(unit: CUnit, name: str, inline: str) -> str:
+def _bodies(unit: CUnit, name: str, inline: str) -> str:
     """Return the tables and the functions."""
     parts = [prelude(name), math_calls(unit.helpers)]
     for one in unit.functions:

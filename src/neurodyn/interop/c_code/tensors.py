@@ -32,7 +32,7 @@ Traced = np.ndarray
 """An array of expressions and numbers, in the shape of the tensor that it represents; masks are 0 or 1."""
 
 
-def traced(
+def trace(
     graph: Graph, function: Callable[..., Any], given: Sequence[Sequence[Scalar]], what: str
 ) -> list[list[Expression]]:
     """Trace a function of vectors, each passed as a tensor of one world, shape [1, width].
@@ -55,11 +55,11 @@ def traced(
         module = make_fx(functionalize(function), tracing_mode="real")(*examples)
     arrays = [_objects([graph.lift(x) for x in values], (1, len(values))) for values in given]
     try:
-        found = _Interpreter(module, what).run(*arrays)
+        results = _Interpreter(module, what).run(*arrays)
     except InputError as error:  # torch has added the place in its graph
         raise InputError(str(error).partition("\n")[0]) from None
-    found = found if isinstance(found, tuple | list) else (found,)
-    return [[graph.lift(x) for x in _array(one).ravel()] for one in found]
+    results = results if isinstance(results, tuple | list) else (results,)
+    return [[graph.lift(x) for x in _array(one).ravel()] for one in results]
 
 
 def _objects(values: Sequence[Any], shape: tuple[int, ...]) -> Traced:
@@ -104,16 +104,16 @@ class _Interpreter(torch.fx.Interpreter):
 def _each(function: Callable[..., Any], *values: Any) -> Traced:
     """Apply a function element-wise, with broadcasting."""
     arrays = np.broadcast_arrays(*(_array(x) for x in values))
-    found = [function(*(x.item() if isinstance(x, np.generic) else x for x in row))
+    results = [function(*(x.item() if isinstance(x, np.generic) else x for x in row))
              for row in zip(*(a.ravel() for a in arrays), strict=True)]  # fmt: skip
-    return _objects(found, arrays[0].shape)
+    return _objects(results, arrays[0].shape)
 
 
-def _folded(function: Callable[..., Any]) -> Callable[..., Traced]:
+def _elementwise(function: Callable[..., Any]) -> Callable[..., Traced]:
     return lambda *values, **_: _each(function, *values)
 
 
-def _scaled(sign: float) -> Callable[..., Traced]:
+def _add_scaled(sign: float) -> Callable[..., Traced]:
     """Return addition of a multiple of the second operand."""
 
     def added(a: Any, b: Any, alpha: float = 1) -> Traced:
@@ -170,30 +170,30 @@ def _remainder(x: Any, period: Any) -> Any:
 
 def _clamp(x: Any, low: Any = None, high: Any = None, **names: Any) -> Traced:
     low, high = names.get("min", low), names.get("max", high)
-    found = _array(x)
-    found = found if low is None else _each(maximum, found, low)
-    return found if high is None else _each(minimum, found, high)
+    values = _array(x)
+    values = values if low is None else _each(maximum, values, low)
+    return values if high is None else _each(minimum, values, high)
 
 
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Traced:
-    return _reduced(lambda a, b: a + b, x, dim, keepdim)
+    return _reduce(lambda a, b: a + b, x, dim, keepdim)
 
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Traced:
-    found = _sum(x, dim, keepdim)
-    return _each(lambda value: value * (found.size / _array(x).size), found)
+    total = _sum(x, dim, keepdim)
+    return _each(lambda value: value * (total.size / _array(x).size), total)
 
 
-def _reduced(function: Callable[[Any, Any], Any], x: Any, dim: Any, keepdim: bool) -> Traced:
+def _reduce(function: Callable[[Any, Any], Any], x: Any, dim: Any, keepdim: bool) -> Traced:
     array = _array(x)
     axes = tuple(range(array.ndim)) if dim is None or dim == [] else tuple(np.atleast_1d(dim) % max(array.ndim, 1))
     rest = [axis for axis in range(array.ndim) if axis not in axes]
     rows = array.transpose([*rest, *axes]).reshape(*(array.shape[axis] for axis in rest), -1)
-    found = rows[..., 0]
+    result = rows[..., 0]
     for number in range(1, rows.shape[-1]):
-        found = _each(function, found, rows[..., number])
-    found = _array(found)
-    return np.expand_dims(found, axes) if keepdim else found
+        result = _each(function, result, rows[..., number])
+    result = _array(result)
+    return np.expand_dims(result, axes) if keepdim else result
 
 
 def _least(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
@@ -226,49 +226,49 @@ def _product(a: Any, b: Any) -> Traced:
     return np.matmul(_array(a), _array(b))
 
 
-def _gathered(x: Any, dim: int, index: Any, **_: Any) -> Traced:
+def _gather(x: Any, dim: int, index: Any, **_: Any) -> Traced:
     """Return the elements of `x` at an index, which may be traced, along an axis."""
     if isinstance(index, Tensor):
         return np.take_along_axis(_array(x), index.numpy(), dim)
     rows, at = np.moveaxis(_array(x), dim, -1), np.moveaxis(_array(index), dim, -1)
-    parts = [_picked(rows, at[..., number]) for number in range(at.shape[-1])]
+    parts = [_pick(rows, at[..., number]) for number in range(at.shape[-1])]
     return np.moveaxis(np.stack(parts, -1), -1, dim)
 
 
-def _picked(rows: Traced, index: Traced) -> Traced:
-    found = rows[..., 0]
+def _pick(rows: Traced, index: Traced) -> Traced:
+    result = rows[..., 0]
     for number in range(1, rows.shape[-1]):
-        found = _each(lambda i, a, b, n=number: select_less(i, n - 0.5, a, b), index, found, rows[..., number])
-    return _array(found)
+        result = _each(lambda i, a, b, n=number: select_less(i, n - 0.5, a, b), index, result, rows[..., number])
+    return _array(result)
 
 
-def _indexed(x: Any, indices: Sequence[Any]) -> Traced:
+def _index(x: Any, indices: Sequence[Any]) -> Traced:
     """Return elements by index tensors; a traced one must be the only one, along the first axis."""
     array = _array(x)
     if _plain(list(indices)):
         return array[tuple(slice(None) if i is None else i.numpy() for i in indices)]
     index = _array(indices[0])
     rows = np.broadcast_to(np.moveaxis(array, 0, -1), (*index.shape, *array.shape[1:], array.shape[0]))
-    return _picked(rows, index.reshape(*index.shape, *(1 for _ in array.shape[1:])))
+    return _pick(rows, index.reshape(*index.shape, *(1 for _ in array.shape[1:])))
 
 
 def _put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Traced:
-    found = _array(x).copy()
+    array = _array(x).copy()
     assert not accumulate
-    found[tuple(slice(None) if i is None else i.numpy() for i in indices)] = _array(values)
-    return found
+    array[tuple(slice(None) if i is None else i.numpy() for i in indices)] = _array(values)
+    return array
 
 
 def _slice_put(x: Any, values: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Traced:
-    found = _array(x).copy()
-    _slice(found, dim, start, end, step)[...] = _array(values)
-    return found
+    array = _array(x).copy()
+    _slice(array, dim, start, end, step)[...] = _array(values)
+    return array
 
 
-def _chosen_put(x: Any, values: Any, dim: int, index: int) -> Traced:
-    found = _array(x).copy()
-    np.moveaxis(found, dim, 0)[index] = _array(values)
-    return found
+def _select_put(x: Any, values: Any, dim: int, index: int) -> Traced:
+    array = _array(x).copy()
+    np.moveaxis(array, dim, 0)[index] = _array(values)
+    return array
 
 
 def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Traced:
@@ -278,11 +278,11 @@ def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int =
     return array[tuple(places)]
 
 
-def _chosen(x: Any, dim: int, index: int) -> Traced:
+def _select_row(x: Any, dim: int, index: int) -> Traced:
     return _array(np.take(_array(x), index, axis=dim))
 
 
-def _expanded(x: Any, shape: Sequence[int], **_: Any) -> Traced:
+def _expand(x: Any, shape: Sequence[int], **_: Any) -> Traced:
     array = _array(x)
     own = (1,) * (len(shape) - array.ndim) + array.shape
     return np.broadcast_to(array, [a if b == -1 else b for a, b in zip(own, shape, strict=True)])
@@ -295,7 +295,7 @@ def _split(x: Any, sizes: Any, dim: int = 0) -> list[Traced]:
     return np.split(array, np.cumsum(sizes)[:-1].tolist(), axis=dim)
 
 
-def _joined(parts: Sequence[Any], dim: int = 0) -> Traced:
+def _concatenate(parts: Sequence[Any], dim: int = 0) -> Traced:
     kept = [array for array in map(_array, parts) if array.shape != (0,)]
     return np.concatenate(kept, axis=dim)
 
@@ -312,70 +312,70 @@ def _same(x: Any, *_: Any, **__: Any) -> Traced:
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    "add": _scaled(1.0),
-    "sub": _scaled(-1.0),
+    "add": _add_scaled(1.0),
+    "sub": _add_scaled(-1.0),
     "rsub": lambda a, b, alpha=1: _each(lambda x, y: y - alpha * x, a, b),
-    "mul": _folded(lambda a, b: a * b),
-    "div": _folded(lambda a, b: a / b),
-    "reciprocal": _folded(lambda a: 1.0 / a),
-    "neg": _folded(lambda a: -a),
-    "sin": _folded(sin),
-    "cos": _folded(cos),
-    "exp": _folded(exp),
-    "log": _folded(log),
-    "tanh": _folded(tanh),
-    "sqrt": _folded(_root),
-    "rsqrt": _folded(lambda a: 1.0 / _root(a)),
-    "sigmoid": _folded(lambda a: 1.0 / (1.0 + exp(-a))),
-    "softplus": _folded(softplus),
-    "atan2": _folded(arctan2),
-    "abs": _folded(absolute),
-    "square": _folded(lambda a: a * a),
-    "pow": _folded(_power),
-    "relu": _folded(lambda a: maximum(a, 0.0)),
-    "minimum": _folded(minimum),
-    "maximum": _folded(maximum),
+    "mul": _elementwise(lambda a, b: a * b),
+    "div": _elementwise(lambda a, b: a / b),
+    "reciprocal": _elementwise(lambda a: 1.0 / a),
+    "neg": _elementwise(lambda a: -a),
+    "sin": _elementwise(sin),
+    "cos": _elementwise(cos),
+    "exp": _elementwise(exp),
+    "log": _elementwise(log),
+    "tanh": _elementwise(tanh),
+    "sqrt": _elementwise(_root),
+    "rsqrt": _elementwise(lambda a: 1.0 / _root(a)),
+    "sigmoid": _elementwise(lambda a: 1.0 / (1.0 + exp(-a))),
+    "softplus": _elementwise(softplus),
+    "atan2": _elementwise(arctan2),
+    "abs": _elementwise(absolute),
+    "square": _elementwise(lambda a: a * a),
+    "pow": _elementwise(_power),
+    "relu": _elementwise(lambda a: maximum(a, 0.0)),
+    "minimum": _elementwise(minimum),
+    "maximum": _elementwise(maximum),
     "clamp": _clamp,
-    "clamp_min": _folded(maximum),
-    "clamp_max": _folded(minimum),
-    "lt": _folded(_less),
-    "gt": _folded(lambda a, b: _less(b, a)),
-    "ge": _folded(_not_less),
-    "le": _folded(lambda a, b: _not_less(b, a)),
-    "eq": _folded(_equal),
-    "ne": _folded(lambda a, b: 1.0 - _equal(a, b)),
-    "sinc": _folded(_sinc),
-    "remainder": _folded(_remainder),
-    "where": _folded(_select),
-    "logical_not": _folded(lambda a: 1.0 - a),
-    "bitwise_not": _folded(lambda a: 1.0 - a),
-    "logical_and": _folded(lambda a, b: a * b),
-    "bitwise_and": _folded(lambda a, b: a * b),
-    "logical_or": _folded(maximum),
-    "bitwise_or": _folded(maximum),
+    "clamp_min": _elementwise(maximum),
+    "clamp_max": _elementwise(minimum),
+    "lt": _elementwise(_less),
+    "gt": _elementwise(lambda a, b: _less(b, a)),
+    "ge": _elementwise(_not_less),
+    "le": _elementwise(lambda a, b: _not_less(b, a)),
+    "eq": _elementwise(_equal),
+    "ne": _elementwise(lambda a, b: 1.0 - _equal(a, b)),
+    "sinc": _elementwise(_sinc),
+    "remainder": _elementwise(_remainder),
+    "where": _elementwise(_select),
+    "logical_not": _elementwise(lambda a: 1.0 - a),
+    "bitwise_not": _elementwise(lambda a: 1.0 - a),
+    "logical_and": _elementwise(lambda a, b: a * b),
+    "bitwise_and": _elementwise(lambda a, b: a * b),
+    "logical_or": _elementwise(maximum),
+    "bitwise_or": _elementwise(maximum),
     "addcmul": lambda x, a, b, value=1: _each(lambda u, v, w: u + value * (v * w), x, a, b),
-    "lerp": _folded(lambda a, b, w: a + w * (b - a)),
+    "lerp": _elementwise(lambda a, b, w: a + w * (b - a)),
     "sum": _sum,
     "mean": _mean,
     "min": _least,
-    "amin": lambda x, dim=None, keepdim=False: _reduced(minimum, x, dim, keepdim),
-    "amax": lambda x, dim=None, keepdim=False: _reduced(maximum, x, dim, keepdim),
+    "amin": lambda x, dim=None, keepdim=False: _reduce(minimum, x, dim, keepdim),
+    "amax": lambda x, dim=None, keepdim=False: _reduce(maximum, x, dim, keepdim),
     "linalg_vector_norm": _norm,
     "norm": _norm,
     "linalg_cross": _cross,
     "mm": _product,
     "bmm": _product,
     "addmm": lambda x, a, b: _each(lambda u, v: u + v, x, _product(a, b)),
-    "gather": _gathered,
-    "index": _indexed,
+    "gather": _gather,
+    "index": _index,
     "index_select": lambda x, dim, index: np.take(_array(x), index.numpy(), axis=dim),
     "index_put": _put,
     "slice": _slice,
     "slice_scatter": _slice_put,
-    "select_scatter": _chosen_put,
+    "select_scatter": _select_put,
     "copy": lambda x, values, *_: np.broadcast_to(_array(values), _array(x).shape),
-    "select": _chosen,
-    "expand": _expanded,
+    "select": _select_row,
+    "expand": _expand,
     "view": lambda x, shape: _array(x).reshape(shape),
     "_unsafe_view": lambda x, shape: _array(x).reshape(shape),
     "reshape": lambda x, shape: _array(x).reshape(shape),
@@ -387,7 +387,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "unbind": lambda x, dim=0: [_array(one) for one in np.moveaxis(_array(x), dim, 0)],
     "split": _split,
     "split_with_sizes": _split,
-    "cat": _joined,
+    "cat": _concatenate,
     "stack": lambda parts, dim=0: np.stack([_array(x) for x in parts], dim),
     "zeros_like": _like(0.0),
     "ones_like": _like(1.0),

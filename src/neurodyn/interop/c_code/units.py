@@ -16,7 +16,7 @@ from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.networks import NetworkWriter, columns, modules_of
 from neurodyn.interop.c_code.policies import policy_unit
-from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned
+from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assignments
 from neurodyn.interop.identified import TrainedNetwork, perceptron, read_network, recurrent
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.expression import apply_loop
@@ -62,9 +62,9 @@ def drive_unit(network: TrainedNetwork) -> CUnit:
         seen = [past[signals * step + number] for number in range(signals) for step in config.steps]
     scales = [scale for scale in config.scales for _ in config.steps]
     inputs = [graph.lift(x * scale) for x, scale in zip(seen, scales, strict=True)]
-    [found] = apply_loop(graph, writer.loop(last, 1), inputs)
-    effort = [found * config.effort_scale]
-    body += assigned(graph, [("effort", effort)], {"signals": "signals", "past": "state->past"})
+    [output] = apply_loop(graph, writer.loop(last, 1), inputs)
+    effort = [output * config.effort_scale]
+    body += assignments(graph, [("effort", effort)], {"signals": "signals", "past": "state->past"})
     about = f"Returns the torque of one joint at a sample; samples are {config.period:g} s apart."
     step = CFunction("step", about, (given,), (result,), body, "changes")
     return CUnit(
@@ -95,10 +95,10 @@ def forces_unit(folder: Path) -> CUnit:
         for x, mean, gain in zip(features, columns(normaliser.mean), columns(normaliser.gain), strict=True)
     ]
     last = writer.perceptron("in", modules_of(network.layers), "elu")
-    found = [x * weight for x in apply_loop(graph, writer.loop(last, 3 * LEGS), [graph.lift(x) for x in seen])]
+    raw = [x * weight for x in apply_loop(graph, writer.loop(last, 3 * LEGS), [graph.lift(x) for x in seen])]
     forces: list[Scalar] = []
     for leg, contact in enumerate(features[CONTACT]):
-        x, y, z = found[3 * leg : 3 * leg + 3]
+        x, y, z = raw[3 * leg : 3 * leg + 3]
         most = minimum(maximum(z, 0.0), contact * (config.settings.greatest_force * weight))
         side = most * friction
         forces += [*(maximum(minimum(one, side), -side) for one in (x, y)), most]
@@ -106,7 +106,7 @@ def forces_unit(folder: Path) -> CUnit:
     result = CArray("forces", 3 * LEGS, "[N], heading frame: front left, front right, hind left, hind right")
     step = CFunction(
         "forces", "Returns the forces of the feet on the robot, inside the friction pyramids.", arrays, (result,),
-        assigned(graph, [("forces", forces)], ("features",)),
+        assignments(graph, [("forces", forces)], ("features",)),
     )  # fmt: skip
     title = f"Contact forces of {config.robot}, {config.gait}, imitated from convex MPC"
     about = "Gait, swings and torques are the robot's own: see neurodyn.walking.QuadrupedController."

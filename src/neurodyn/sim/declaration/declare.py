@@ -34,7 +34,7 @@ from neurodyn.sim.declaration.pose import (
     lowest_point,
     rest_position,
 )
-from neurodyn.sim.declaration.text import declaration_text, joint_entry, listed
+from neurodyn.sim.declaration.text import declaration_text, joint_entry, list_briefly
 from neurodyn.sim.declaration.trial import SimulatorTrial, run_trial
 from neurodyn.sim.energies import EnergyMeter
 from neurodyn.sim.interface import AssetJoint
@@ -186,7 +186,7 @@ class _Draft:
         driven = len(self.tree["actuated"])
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
         if self.facts.drives:
-            self._decide("drives", listed(self.facts.drives), "the asset's actuators are the control vector")
+            self._decide("drives", list_briefly(self.facts.drives), "the asset's actuators are the control vector")
             self._commands()
         if not driven:
             self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
@@ -226,7 +226,7 @@ class _Draft:
         intervals = dict(zip(self.tree["actuated"], self.robot(sampling={}).control_intervals(), strict=True))
         unbounded = [name for name, drive in self.facts.drives.items() if "command_range" not in drive]
         if unbounded:
-            ranges = listed([f"{name} {intervals[name][0]:g} to {intervals[name][1]:g}" for name in unbounded])
+            ranges = list_briefly([f"{name} {intervals[name][0]:g} to {intervals[name][1]:g}" for name in unbounded])
             self._decide("commands", ranges, "the asset has no `ctrlrange`: joint limits, a turn, or the effort")
 
     def _stand(self) -> None:
@@ -269,16 +269,16 @@ class _Draft:
 
     def _legs(self, built: Articulation, q: np.ndarray) -> None:
         """Declare the feet, the trunk and the joints that swing the legs."""
-        found = find_legs(built, self.layout, q)
+        legs = find_legs(built, self.layout, q)
         if self.height < 0.001:
-            found = "its base is not above all that touches the ground"
-        if isinstance(found, str):
-            self._decide("legs", "none", found)
+            legs = "its base is not above all that touches the ground"
+        if isinstance(legs, str):
+            self._decide("legs", "none", legs)
             return
-        bodies = found.feet | ({"base": found.trunk} if found.trunk else {})
+        bodies = legs.feet | ({"base": legs.trunk} if legs.trunk else {})
         self.tree["contacts"] = {name: [label_pattern(label) for label in shapes] for name, shapes in bodies.items()}
-        self.tree["legs"] = {"feet": list(found.feet), "height": round(self.height, 3), "swing": list(found.swing)}
-        self._decide("legs", f"feet {', '.join(found.feet)}", "limbs that end at the ground in the nominal pose")
+        self.tree["legs"] = {"feet": list(legs.feet), "height": round(self.height, 3), "swing": list(legs.swing)}
+        self._decide("legs", f"feet {', '.join(legs.feet)}", "limbs that end at the ground in the nominal pose")
 
     def _points(self, nominal: dict[str, float]) -> ChosenPoints:
         robot = self.robot()
@@ -306,7 +306,7 @@ class _Draft:
         if self.facts.floating:
             self.tree["ground_sampling"] = {"ground": "flat", "height": [-0.2, 0.2], "tilt": 0.15, "absent": 0.03}
             self.tree["material"] = {"friction": 0.8}
-        on = listed([f"{shape} ({joint})" for shape, joint in chosen.shapes.items()])
+        on = list_briefly([f"{shape} ({joint})" for shape, joint in chosen.shapes.items()])
         self._decide(
             "contact_points", f"{len(layout.contact_points)} on {on}",
             f"ends of limbs first, at most {self.budget}; {chosen.left_out} shapes left out",

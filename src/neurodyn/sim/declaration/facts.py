@@ -20,7 +20,7 @@ from neurodyn.sim.engine import import_mujoco, import_newton, joint_kinds
 from neurodyn.sim.interface import AssetJoint, specified
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.articulation import BodyTree, compiled_joint
-from neurodyn.sim.mujoco.asset import compiled, read_spec
+from neurodyn.sim.mujoco.asset import compile_asset, read_spec
 from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
@@ -127,7 +127,7 @@ def _base(joints: tuple[AssetJoint, ...]) -> tuple[bool, str]:
 def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     notes: list[str] = []
     spec = read_spec(path, locked=lock, messages=notes)
-    model = compiled(path, spec, notes)
+    model = compile_asset(path, spec, notes)
     read = read_drives(model, {joint: joint_name(model, joint) for joint in range(model.njnt)})
     notes += [f"actuator {name!r} is left out: {reason}" for name, reason in read.unmodelled.items()]
     at_joints = bool((model.actuator_trntype == int(import_mujoco().mjtTrn.mjTRN_JOINT)).all())
@@ -143,7 +143,7 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     x, y, z = map(float, model.opt.gravity)
     driven = {name for one in own.values() for name in one.get("transmission", ())} | {*efforts, *own}
     return AssetFacts(
-        path, joints, free, why, lock, _floor(model), (*notes, *unmodelled(model)), gravity=(x, y, z),
+        path, joints, free, why, lock, _floor(model), (*notes, *missing_features(model)), gravity=(x, y, z),
         step=float(model.opt.timestep), iterations=int(model.opt.iterations), pose=_keyed_pose(model), drives=own,
         efforts=bounds, end=None if free else _end_effector(model, driven),
         free_body_joints=_free_body_joints(model, driven),
@@ -177,7 +177,7 @@ def _floor(model: Any) -> tuple[Plane, ...]:
     fixed = (model.body_weldid[model.geom_bodyid] == 0) & (model.body_mocapid[model.geom_bodyid] < 0)
     moving, kinds = np.flatnonzero(~fixed), np.isin(model.geom_type, [int(kind) for kind in floor_types()])
     pairs = [{int(model.pair_geom1[pair]), int(model.pair_geom2[pair])} for pair in range(model.npair)]
-    found = []
+    planes = []
     for geom in np.flatnonzero(fixed & kinds).tolist():
         bits = (model.geom_contype[geom] & model.geom_conaffinity[moving]) | (
             model.geom_conaffinity[geom] & model.geom_contype[moving]
@@ -188,8 +188,8 @@ def _floor(model: Any) -> tuple[Plane, ...]:
             mujoco.mju_mat2Quat(quat, data.geom_xmat[geom])
             qw, qx, qy, qz = (round(float(part), 9) for part in quat)
             turned = abs(qx) + abs(qy) > 1e-9  # a rotation about the normal changes nothing
-            found.append(Plane(position=(x, y, z), rotation=(qx, qy, qz, qw)) if turned else Plane(position=(0, 0, z)))
-    return tuple(dict.fromkeys(found))
+            planes.append(Plane(position=(x, y, z), rotation=(qx, qy, qz, qw)) if turned else Plane(position=(0, 0, z)))
+    return tuple(dict.fromkeys(planes))
 
 
 def _free_body_joints(model: Any, driven: set[str]) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def _end_effector(model: Any, driven: set[str]) -> AssetEnd | None:
 
 
 def _named_end(model: Any, data: Any) -> AssetEnd | None:
-    found: dict[int, AssetEnd] = {}
+    ends: dict[int, AssetEnd] = {}
     for site in range(model.nsite):
         name, body, moving = model.site(site).name, int(model.site_bodyid[site]), 0
         while body and not model.body_jntnum[body]:
@@ -232,8 +232,8 @@ def _named_end(model: Any, data: Any) -> AssetEnd | None:
         )
         while body:
             moving, body = moving + int(model.body_jntnum[body]), int(model.body_parentid[body])
-        found.setdefault(moving, end)
-    return found[max(found)] if found else None
+        ends.setdefault(moving, end)
+    return ends[max(ends)] if ends else None
 
 
 def _arm_end(model: Any, data: Any, driven: set[str]) -> AssetEnd | None:
@@ -325,11 +325,11 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     if floating is None:
         floating, why = _guess_floating(root, links, locked)
     notes = [f"locked at zero: {name}, which {reason}" for name, reason in held.items()]
-    model = compiled(path, read_spec(path, locked=locked, floating=floating))
+    model = compile_asset(path, read_spec(path, locked=locked, floating=floating))
     limits = {joint.name: _drive_limits(joint.element) for joint in links}
     joints = _compiled_joints(path, model, limits)
     end = None if floating else _end_effector(model, {joint.name for joint in joints if joint.effort is not None})
-    return AssetFacts(path, joints, floating, why, locked, (), (*notes, *unmodelled(model)), end=end)
+    return AssetFacts(path, joints, floating, why, locked, (), (*notes, *missing_features(model)), end=end)
 
 
 def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | None]:
@@ -478,34 +478,34 @@ def _force(model: Any, index: int) -> float:
     return gain * (upper - lower) / 2  # maximum force of a position servo: stiffness times half its range
 
 
-def unmodelled(model: Any) -> tuple[str, ...]:
+def missing_features(model: Any) -> tuple[str, ...]:
     """Return one line for each feature of a model, apart from actuators, that the hybrid engine lacks."""
-    missing = (part(model) for part in (_options, _passive, _contacts, _coupled))
+    missing = (part(model) for part in (_options, _passive, _contacts, _couplings))
     return tuple(line for lines in missing for line in lines)
 
 
-def _counted(count: int, one: str, many: str, what: str) -> list[str]:
+def _count(count: int, one: str, many: str, what: str) -> list[str]:
     """Return a line with a count of things; none for 0."""
     return [f"{count} {one if count == 1 else many} {what}"] if count else []
 
 
 def _options(model: Any) -> list[str]:
-    mujoco, found = import_mujoco(), []
+    mujoco, lines = import_mujoco(), []
     integrator = mujoco.mjtIntegrator(int(model.opt.integrator)).name[6:]
     if integrator in ("RK4", "IMPLICIT"):
-        found.append(f"integrator {integrator}: implicitfast takes its place in the declaration")
+        lines.append(f"integrator {integrator}: implicitfast takes its place in the declaration")
     if model.opt.noslip_iterations:
-        found.append(f"{model.opt.noslip_iterations} noslip iterations: none are done")
-    return found
+        lines.append(f"{model.opt.noslip_iterations} noslip iterations: none are done")
+    return lines
 
 
 def _passive(model: Any) -> list[str]:
     lines: list[str] = []
     round_ones = int((model.geom_fluid[:, 0] > 0).sum()) if model.opt.density > 0 or model.opt.viscosity > 0 else 0
     if round_ones and int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST):
-        lines += _counted(round_ones, "ellipsoid", "ellipsoids", "in a medium: with forces that are explicit in a step")
-    lines += _counted(int(model.nflex), "deformable body", "deformable bodies", "(flex): none is modelled")
-    return lines + _counted(int(model.nplugin), "plugin", "plugins", "of MuJoCo: none is modelled")
+        lines += _count(round_ones, "ellipsoid", "ellipsoids", "in a medium: with forces that are explicit in a step")
+    lines += _count(int(model.nflex), "deformable body", "deformable bodies", "(flex): none is modelled")
+    return lines + _count(int(model.nplugin), "plugin", "plugins", "of MuJoCo: none is modelled")
 
 
 def _contacts(model: Any) -> list[str]:
@@ -520,10 +520,10 @@ def _contacts(model: Any) -> list[str]:
     moving = model.body_weldid[model.geom_bodyid] != 0
     sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
     count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
-    return lines + _counted(count, "signed distance field", "signed distance fields", "on the ground: by fixed points")
+    return lines + _count(count, "signed distance field", "signed distance fields", "on the ground: by fixed points")
 
 
-def _coupled(model: Any) -> list[str]:
+def _couplings(model: Any) -> list[str]:
     tree = BodyTree(model)
     where = tree.where([model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)])
     refused = [*modelled_tendons(model, where)[1], *modelled_equalities(model, where)[1]]

@@ -57,7 +57,7 @@ def find_legs(built: Articulation, layout: ContactPointLayout, q: np.ndarray) ->
     moving = {index for joint in feet for index in chains[joint]}
     swing = [index for index in sorted(moving) if _swings(motion, layout, index)] or sorted(moving)
     return FoundLegs(
-        feet=_named(built, soles),
+        feet=_name_feet(built, soles),
         ends=tuple(feet),
         trunk=tuple(heights.get(0, {})),
         swing=tuple(layout.joints[index].name for index in swing),
@@ -66,13 +66,13 @@ def find_legs(built: Articulation, layout: ContactPointLayout, q: np.ndarray) ->
 
 def _heights(motion: LinkKinematics, layout: ContactPointLayout) -> dict[int, dict[str, float]]:
     """Return the height of the lowest point of each shape [m], by joint and label."""
-    found: dict[int, dict[str, float]] = {}
+    heights: dict[int, dict[str, float]] = {}
     points = layout.contact_points
     places = motion.points([point.joint for point in points], np.array([point.point for point in points]))[0]
     for point, at in zip(points, places, strict=True):
-        shapes, name = found.setdefault(point.joint, {}), point.shape.partition("#")[0]
+        shapes, name = heights.setdefault(point.joint, {}), point.shape.partition("#")[0]
         shapes[name] = min(shapes.get(name, np.inf), float(at[2]) - point.radius)
-    return found
+    return heights
 
 
 def _chain(layout: ContactPointLayout, end: int) -> list[int]:
@@ -87,15 +87,15 @@ def _swings(motion: LinkKinematics, layout: ContactPointLayout, joint: int) -> b
     return layout.joints[joint].kind == "revolute" and abs(float(motion.axis(joint)[0, 1])) > _ALONG
 
 
-def _named(built: Articulation, soles: dict[int, list[str]]) -> dict[str, tuple[str, ...]]:
+def _name_feet(built: Articulation, soles: dict[int, list[str]]) -> dict[str, tuple[str, ...]]:
     """Return the soles by name: that of their only shape if the asset names it, else that of the body."""
     bodies = {joint: [short_label(shape.body) for shape in built.shapes if shape.joint == joint] for joint in soles}
-    found = {}
+    feet = {}
     for joint, shapes in soles.items():
         own = len(shapes) == 1 and not shapes[0].startswith("shape_") and "/" not in shapes[0]
         name = shapes[0] if own else bodies[joint][-1]
-        found[name if name not in found else built.joints[joint].name] = tuple(shapes)
-    return found
+        feet[name if name not in feet else built.joints[joint].name] = tuple(shapes)
+    return feet
 
 
 def level_soles(
@@ -121,11 +121,11 @@ def level_soles(
         for name in (layout.joints[index].name for index in _chain(layout, limb) if index):
             if name in columns:
                 zero[columns[name]] = np.clip(0.0, *limits[name])
-    found = find_legs(built, layout, zero)
-    if isinstance(found, str):
+    legs = find_legs(built, layout, zero)
+    if isinstance(legs, str):
         return {}
     straight, q = built.kinematics(zero[None]), zero.copy()
-    for end in found.ends:
+    for end in legs.ends:
         chain = _chain(layout, end)
         pitch = [index for index in chain if _swings(straight, layout, index)]
         if len(chain) < 5 or len(pitch) < 3 or not all(layout.joints[index].name in columns for index in chain):

@@ -134,9 +134,9 @@ def choose_contact_points(robot: Robot, q: np.ndarray, budget: int = BUDGET) -> 
         candidates = _candidates(robot, q, vertices)
         if candidates is None:
             break
-        found, complete = _fitting(robot, *candidates, vertices, budget)
-        if best.layout is None or _points(found) < _points(best):
-            best = found
+        points, complete = _fitting(robot, *candidates, vertices, budget)
+        if best.layout is None or _points(points) < _points(best):
+            best = points
         if complete:
             break
     return best
@@ -157,7 +157,7 @@ def _fitting(
     allowed = budget
     while True:
         chosen, complete = _choose(shapes, layout, allowed)
-        result = _chosen(robot, shapes, chosen, vertices)
+        result = _selection(robot, shapes, chosen, vertices)
         assert result.layout is not None
         excess = len(result.layout.contact_points) - budget
         if excess <= 0 or allowed == 0:
@@ -180,7 +180,7 @@ def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPoin
     return layout, _shapes(layout, point_positions(built, layout, q[None])[0])
 
 
-def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
+def _selection(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
     """Return a selection of shapes on the built robot."""
     names = tuple(label_pattern(shape.name) for shape in chosen)
     selection = ContactPointSelection(

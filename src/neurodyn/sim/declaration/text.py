@@ -13,14 +13,14 @@ from neurodyn.sim.interface import AssetJoint
 _MOST = 8  # maximum number of items listed in full
 
 
-def listed(items: Collection[str]) -> str:
+def list_briefly(items: Collection[str]) -> str:
     """Return items as a list of words; of more than eight, the first three and the count."""
     if len(items) <= _MOST:
         return ", ".join(items)
     return f"{', '.join(list(items)[:3])} ... ({len(items)})"
 
 
-def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def shorten(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return a table with patterns for names that share a value, with few keys.
 
     `names` are all names that a pattern could match, in order.
@@ -61,14 +61,14 @@ def pattern_of(group: Sequence[str], names: Sequence[str]) -> str | None:
         return None
     if list(group) == list(names):
         return "*"
-    before, after = _shared(group), _shared([name[::-1] for name in group])[::-1]
+    before, after = _common_prefix(group), _common_prefix([name[::-1] for name in group])[::-1]
     for pattern in (f"*{after}", f"{before}*", f"{before}*{after}"):
         if pattern != "*" and [name for name in names if fnmatchcase(name, pattern)] == list(group):
             return pattern
     return None
 
 
-def _shared(words: Sequence[str]) -> str:
+def _common_prefix(words: Sequence[str]) -> str:
     """Return the longest common prefix of words."""
     least, most = min(words), max(words)
     same = next((i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
@@ -119,7 +119,7 @@ def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> s
         if comment := _comment(key, decisions):
             lines.append(f"# {comment}")
         if key == "joints":
-            lines += ["joints:", *(f"  - {_flow(entry)}" for entry in _grouped(value))]
+            lines += ["joints:", *(f"  - {_flow(entry)}" for entry in _group(value))]
         elif key in ("actuated", "nominal"):
             short = value if key == "actuated" and "drives" in tree else _in_order(value, scalars)
             lines.append(f"{key}: {_flow(short)}")
@@ -148,19 +148,19 @@ def _comment(key: str, decisions: Mapping[str, Any]) -> str:
 
 def _section(key: str, value: Mapping[str, Any], scalars: list[str], rates: list[str]) -> list[str]:
     names = {"q": scalars, "qd": rates}
-    found = {k: _in_order(content, names[k]) if k in names else content for k, content in value.items()}
+    tables = {k: _in_order(content, names[k]) if k in names else content for k, content in value.items()}
     others = {k: [name for name in content if name not in names[k]] for k, content in value.items() if k in names}
     for k, own in others.items():
-        found[k] |= {name: value[k][name] for name in own}
-    lines = [f"  {field}: {_flow(content)}" for field, content in found.items() if content or field not in names]
+        tables[k] |= {name: value[k][name] for name in own}
+    lines = [f"  {field}: {_flow(content)}" for field, content in tables.items() if content or field not in names]
     return [f"{key}:", *lines] if lines else []
 
 
 def _in_order(table: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    return shortened({name: table[name] for name in names if name in table}, names)
+    return shorten({name: table[name] for name in names if name in table}, names)
 
 
-def _grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _group(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge adjacent joint entries that differ only by name."""
     grouped: list[dict[str, Any]] = []
     for entry in entries:

@@ -83,25 +83,25 @@ def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ParsedDr
     """
     mujoco = import_mujoco()
     names = joints or {number: model.joint(number).name for number in range(model.njnt)}
-    found = ParsedDrives()
+    parsed = ParsedDrives()
     if model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_ACTUATION):
-        return found
+        return parsed
     for joint, name in names.items():
         if model.jnt_actfrclimited[joint]:
-            found.joint_ranges[name] = _pair(model.jnt_actfrcrange[joint])
+            parsed.joint_ranges[name] = _pair(model.jnt_actfrcrange[joint])
     reader = _DriveReader(mujoco, model, names)
     for number in range(model.nactuator):
         name = model.actuator(number).name or f"actuator{number}"
         try:
             drive = reader.drive(number)
         except _UnmodelledError as reason:
-            found.unmodelled[name] = str(reason)
+            parsed.unmodelled[name] = str(reason)
             continue
         if drive.transmission == {name: 1.0}:
             drive = msgspec.structs.replace(drive, transmission=UNSET)
-        found.drives[name] = drive
-        found.efforts[name] = _effort(drive, name, found.joint_ranges)
-    return found
+        parsed.drives[name] = drive
+        parsed.efforts[name] = _effort(drive, name, parsed.joint_ranges)
+    return parsed
 
 
 class _DriveReader:
@@ -404,7 +404,7 @@ def _law(drive: Drive) -> dict[str, Any]:
     if drive.state is not UNSET:
         state = drive.state
         law["dyntype"] = getattr(import_mujoco().mjtDyn, f"mjDYN_{state.kind.upper()}")
-        law["dynprm"] = _padded([state.time_constant or 1.0, state.release or 0.0, state.smoothing])
+        law["dynprm"] = _pad([state.time_constant or 1.0, state.release or 0.0, state.smoothing])
         law["actearly"], law["actlimited"] = state.early, state.range is not None
         if state.range is not None:
             law["actrange"] = state.range
@@ -417,7 +417,7 @@ def _affine_law(drive: Drive) -> dict[str, Any]:
     gains = [slope or 0.0, drive.per_position or 0.0, drive.per_velocity or 0.0]
     bias = [drive.offset or 0.0, -(drive.kp or 0.0), -(drive.kd or 0.0)]
     return {
-        "gainprm": _padded([gain * x for x in gains]), "biasprm": _padded([gain * x for x in bias]),
+        "gainprm": _pad([gain * x for x in gains]), "biasprm": _pad([gain * x for x in bias]),
         "gaintype": mujoco.mjtGain.mjGAIN_AFFINE if any(gains[1:]) else mujoco.mjtGain.mjGAIN_FIXED,
         "biastype": mujoco.mjtBias.mjBIAS_AFFINE if any(bias) else mujoco.mjtBias.mjBIAS_NONE,
     }  # fmt: skip
@@ -430,12 +430,12 @@ def _muscle_law(muscle: Muscle, gain: float) -> dict[str, Any]:
         muscle.eccentric,
     ]  # fmt: skip
     return {
-        "gainprm": _padded(numbers), "biasprm": _padded(numbers), "lengthrange": muscle.lengths,
+        "gainprm": _pad(numbers), "biasprm": _pad(numbers), "lengthrange": muscle.lengths,
         "gaintype": mujoco.mjtGain.mjGAIN_MUSCLE, "biastype": mujoco.mjtBias.mjBIAS_MUSCLE,
     }  # fmt: skip
 
 
-def _padded(numbers: list[float]) -> list[float]:
+def _pad(numbers: list[float]) -> list[float]:
     return numbers + [0.0] * (10 - len(numbers))
 
 

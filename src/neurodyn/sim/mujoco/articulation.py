@@ -40,7 +40,7 @@ from neurodyn.sim.constraints import model_constraints
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.interface import AssetJoint, specified_limits
-from neurodyn.sim.mujoco.asset import compiled, read_spec
+from neurodyn.sim.mujoco.asset import compile_asset, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
 from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
@@ -74,7 +74,7 @@ def mujoco_articulation(robot: Robot, built: BuiltModel | None = None) -> Articu
 def compiled_limits(robot: Robot) -> dict[str, AssetJoint]:
     """Return the joints with one degree of freedom of a robot's asset, by name."""
     path = asset_path(robot)
-    model = compiled(path, read_spec(path, locked=robot.locked, floating=not robot.fixed_base))
+    model = compile_asset(path, read_spec(path, locked=robot.locked, floating=not robot.fixed_base))
     joints = zip(declared_joints(model, robot), robot.joints, strict=True)
     efforts = {
         number: float(abs(model.jnt_actfrcrange[number]).max()) or None
@@ -107,7 +107,7 @@ def _couplings(
     """Return tendons, equalities and contacts of a model as fields of a mechanism."""
     ground = names_of_geoms(model, geoms, shapes)
     contacts = read_contacts(model, where, geoms, pairs=robot.self_contacts, ground=ground)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "surfaces": contacts.surfaces, "shape_contacts": contacts.contacts, "ground_shapes": contacts.ground,
         "hulls": contacts.hulls,
         "tendons": modelled_tendons(model, where)[0], "equalities": modelled_equalities(model, where)[0],
@@ -115,19 +115,19 @@ def _couplings(
     }  # fmt: skip
     reference = _reference(model)
     if any(x not in (0.0, 1.0) for x in reference):
-        found["reference"] = reference
-    return {name: value for name, value in found.items() if value}
+        fields["reference"] = reference
+    return {name: value for name, value in fields.items() if value}
 
 
 def _reference(model: Any) -> tuple[float, ...]:
     """Return the reference positions at which MuJoCo computes inverse weights."""
-    found: list[float] = []
+    positions: list[float] = []
     for joint in range(model.njnt):
         start, kind = int(model.jnt_qposadr[joint]), joint_kind(model, joint)
         own = model.qpos0[start : start + {"free": 7, "ball": 4}.get(kind, 1)].tolist()
         own[:-4] = [0.0] * (len(own) - 4)  # the position of a free body does not matter
-        found += [*own[:-4], *own[-3:], own[-4]] if kind in ("free", "ball") else own
-    return tuple(found)
+        positions += [*own[:-4], *own[-3:], own[-4]] if kind in ("free", "ball") else own
+    return tuple(positions)
 
 
 class BodyTree:
@@ -174,7 +174,7 @@ class BodyTree:
             x, y, z = map(float, centre)
             carried = {}
             if self._link_of[body - 1] == joint:
-                carried = {**self._carried(body), "slides_alone": int(model.body_simple[body]) == 2}
+                carried = {**self._gravity_compensation(body), "slides_alone": int(model.body_simple[body]) == 2}
             links.append(
                 Link(
                     joint=self._chain_joint(joint, names[joint]), mass=float(total), com=(x, y, z),
@@ -195,7 +195,7 @@ class BodyTree:
         first = joint == int(model.body_jntadr[body])
         parent, frame = (joint - 1, np.array(IDENTITY)) if not first else self._place(body)
         start = float(model.qpos0[model.jnt_qposadr[joint]]) if kind in ("revolute", "prismatic") else 0.0
-        zero = _moved(kind, np.array(model.jnt_axis[joint]), -start)  # frame of the joint at position 0
+        zero = _joint_motion(kind, np.array(model.jnt_axis[joint]), -start)  # frame of the joint at position 0
         return ChainJoint(
             name=name,
             kind=kind,
@@ -213,7 +213,7 @@ class BodyTree:
             return -1, own
         return self.link_of(parent), compose(self.offset(parent), own)
 
-    def _carried(self, body: int) -> dict[str, Any]:
+    def _gravity_compensation(self, body: int) -> dict[str, Any]:
         """Return the gravity-compensated mass of a body and its parts, and its centre."""
         model = self.model
         parts = [(one + 1, pose) for one, (head, pose) in self.groups.items() if head == body - 1]
@@ -256,7 +256,7 @@ class BodyTree:
         return given | {name: float(value) for name, value in values.items()}
 
 
-def _moved(kind: str, axis: np.ndarray, amount: float) -> np.ndarray:
+def _joint_motion(kind: str, axis: np.ndarray, amount: float) -> np.ndarray:
     """Return the motion of a joint with one axis as a pose."""
     if kind == "prismatic":
         return np.concatenate([amount * axis, [0, 0, 0, 1.0]])

@@ -117,7 +117,7 @@ def _disable(spec: Any) -> None:
     spec.option.disableflags = flags
 
 
-def compiled(path: Path, spec: Any, messages: list[str] | None = None) -> Any:
+def compile_asset(path: Path, spec: Any, messages: list[str] | None = None) -> Any:
     """Return the `mujoco.MjModel` of a spec; a notice lists any repairs.
 
     Meshes whose files are missing are left out, a physically impossible inertia becomes a sphere's (`balanceinertia`),
@@ -140,8 +140,8 @@ def compiled(path: Path, spec: Any, messages: list[str] | None = None) -> Any:
 
 def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
     """Remove meshes whose files cannot be opened, and their geoms; return whether there were any."""
-    found = _MISSING.search(error)
-    gone = [] if found is None else [mesh for mesh in spec.meshes if _is_file(mesh.file, found[1])]
+    match = _MISSING.search(error)
+    gone = [] if match is None else [mesh for mesh in spec.meshes if _is_file(mesh.file, match[1])]
     for mesh in gone:
         missing.append(f"mesh {mesh.file!r} does not exist")
         for geom in [geom for geom in spec.geoms if geom.meshname == mesh.name]:
@@ -160,7 +160,7 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
     if "balanceinertia" in error or "positive eigenvalues" in error:
         if body is not None and list(body.joints):
             require_possible(f"{path}: link {body.name!r}", _tensor(body))
-        if not (mended := _rounded(spec)) and not spec.compiler.balanceinertia:
+        if not (mended := _round_inertias(spec)) and not spec.compiler.balanceinertia:
             spec.compiler.balanceinertia = True
             mended = [] if body is None else [body.name]
         if mended:
@@ -186,7 +186,7 @@ def _tensor(body: Any) -> np.ndarray:
     return full if np.isfinite(full).all() and full.any() else np.diag(np.asarray(body.inertia, dtype=float))
 
 
-def _rounded(spec: Any) -> list[str]:
+def _round_inertias(spec: Any) -> list[str]:
     """Replace inertias with a moment below zero by those of spheres; return the names of their bodies."""
     mended = []
     for body in spec.bodies:
@@ -213,11 +213,11 @@ def _refusal(path: Path, error: object, what: str = "read") -> InputError:
     wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", reason)
     named = next(filter(None, wrong.groups()), "") if wrong else ""
     return InputError(
-        f"{path}: MuJoCo cannot {what} it: {reason}{_meant(path, named)}; valid: MJCF as MuJoCo defines it"
+        f"{path}: MuJoCo cannot {what} it: {reason}{_suggestion(path, named)}; valid: MJCF as MuJoCo defines it"
     )
 
 
-def _meant(path: Path, name: str) -> str:
+def _suggestion(path: Path, name: str) -> str:
     """Return a suggestion for a name unknown to MuJoCo: from the schema, the types, or other names in the file."""
     mujoco = import_mujoco()
     try:

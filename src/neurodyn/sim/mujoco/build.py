@@ -22,8 +22,8 @@ from neurodyn.sim.articulations import short_label, with_short
 from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints, shapes_of_contacts
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
-from neurodyn.sim.mujoco.asset import compiled, read_spec
-from neurodyn.sim.mujoco.shape_contacts import ContactNumbers, mixed_softness, softness_share, touching_pairs
+from neurodyn.sim.mujoco.asset import compile_asset, read_spec
+from neurodyn.sim.mujoco.shape_contacts import ContactNumbers, mix_softness, softness_share, touching_pairs
 from neurodyn.sim.scene import PREFIX, needs_triangles
 
 SCENE = "neurodyn scene"
@@ -80,7 +80,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     own = _contact_numbers(spec)
     clear = _touch_ground(spec)
     if robot.self_contacts and _contact_numbers(spec) != own:
-        _keep_pairs_as(spec, touching_pairs(compiled(path, reading())), touching_pairs(compiled(path, spec)))
+        _keep_pairs_as(spec, touching_pairs(compile_asset(path, reading())), touching_pairs(compile_asset(path, spec)))
     for geom in [*spec.worldbody.geoms, *(geom for geom in fixed_floors(spec) if geom.parent.name != "world")]:
         spec.delete(geom)  # the ground comes from the declared scene
     _keep_pairs(spec, robot)
@@ -90,7 +90,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
         _add_scene(spec, robot, scene)
         _add_force_sensors(spec, robot)
     spec.option.timestep = robot.dt / robot.simulator.substeps
-    model = compiled(path, spec)
+    model = compile_asset(path, spec)
     built = BuiltModel(model, declared_joints(model, robot), clear)
     _set_options(model, robot)
     _override_joints(built, robot)
@@ -126,9 +126,7 @@ def _touch_ground(spec: Any) -> frozenset[str]:
             if floor is not None:
                 geom.friction = np.maximum(geom.friction, floor.friction)
                 share = softness_share(geom.solmix, floor.solmix)
-                geom.solref, geom.solimp = mixed_softness(
-                    share, (geom.solref, geom.solimp), (floor.solref, floor.solimp)
-                )
+                geom.solref, geom.solimp = mix_softness(share, (geom.solref, geom.solimp), (floor.solref, floor.solimp))
     fixed = {geom.name for geom in (*spec.worldbody.geoms, *floors)}
     geoms = {geom.name: geom for geom in spec.geoms}
     for pair in spec.pairs:
@@ -160,7 +158,7 @@ def _keep_pairs_as(
 
 def fixed_floors(spec: Any) -> list[Any]:
     """Return the planes and heightfields of a `mujoco.MjSpec` that do not move."""
-    return [geom for geom in spec.geoms if geom.type in floor_types() and _fixed(geom)]
+    return [geom for geom in spec.geoms if geom.type in floor_types() and _is_fixed(geom)]
 
 
 def floor_types() -> tuple[Any, ...]:
@@ -169,7 +167,7 @@ def floor_types() -> tuple[Any, ...]:
     return (types.mjGEOM_PLANE, types.mjGEOM_HFIELD)
 
 
-def _fixed(geom: Any) -> bool:
+def _is_fixed(geom: Any) -> bool:
     body = geom.parent
     while body.name != "world":
         if list(body.joints) or body.mocap:
@@ -202,10 +200,10 @@ def joint_kind(model: Any, joint: int) -> JointKind:
 def joint_name(model: Any, joint: int) -> str:
     """Return the declared name of a joint: the asset's, or "base" for an unnamed first free joint."""
     name = model.joint(joint).name
-    return "base" if joint == 0 and joint_kind(model, 0) == "free" and _unnamed(name) else name
+    return "base" if joint == 0 and joint_kind(model, 0) == "free" and _is_unnamed(name) else name
 
 
-def _unnamed(name: str) -> bool:
+def _is_unnamed(name: str) -> bool:
     return "free" in name.lower() or name.endswith("_joint") or not name
 
 

@@ -65,14 +65,14 @@ def model_links(model: Any, names: Mapping[int, str]) -> ModelLinks:
             bodies[body] = (names[int(model.body_jntadr[body] + model.body_jntnum[body]) - 1], IDENTITY)
         else:
             link, frame = bodies[int(model.body_parentid[body])]
-            bodies[body] = (link, _composed(frame, _pose(model.body_pos[body], model.body_quat[body])))
+            bodies[body] = (link, _compose(frame, _pose(model.body_pos[body], model.body_quat[body])))
     return ModelLinks({joint: name for joint, name in names.items() if kinds[joint] in _SINGLE}, bodies)
 
 
 def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...], list[str]]:
     """Return the tendons that are modelled, and the reasons why others are not."""
     own = [index for index in range(model.ntendon) if not model.tendon(index).name.startswith(ADDED)]
-    return _modelled(read_tendon, own, model, links)
+    return _read_all(read_tendon, own, model, links)
 
 
 def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, ...], list[str]]:
@@ -80,19 +80,19 @@ def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, 
 
     A mocap body is a body of the world at its pose in the model.
     """
-    return _modelled(_equality, np.flatnonzero(model.eq_active0).tolist(), model, links)
+    return _read_all(_equality, np.flatnonzero(model.eq_active0).tolist(), model, links)
 
 
-def _modelled(
+def _read_all(
     read: Callable[..., T], numbers: Iterable[int], model: Any, links: ModelLinks
 ) -> tuple[tuple[T, ...], list[str]]:
-    found, refused = [], []
+    records, refused = [], []
     for index in numbers:
         try:
-            found.append(read(model, index, links))
+            records.append(read(model, index, links))
         except (InputError, KeyError) as error:
             refused.append(str(error))
-    return tuple(found), refused
+    return tuple(records), refused
 
 
 def read_tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
@@ -146,7 +146,7 @@ def _path(model: Any, index: int, links: ModelLinks, name: str) -> tuple[dict[st
 def _obstacle(model: Any, geom: int, site: int, links: ModelLinks, name: str) -> Obstacle:
     """Return the geom that a tendon wraps around; `site` is the number of its side site, -1 for none."""
     link, frame = links.bodies[int(model.geom_bodyid[geom])]
-    pose = _composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom]))
+    pose = _compose(frame, _pose(model.geom_pos[geom], model.geom_quat[geom]))
     side, radius = UNSET, float(model.geom_size[geom][0])
     if site >= 0:
         carrier, at = read_site(model, site, links)
@@ -208,7 +208,7 @@ def _weld(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
 
 def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) -> dict[str, Any]:
     """Return the links, frames and centres of two bodies, with `frames` in these bodies, or of two sites."""
-    found = {}
+    fields = {}
     sites = int(model.eq_objtype[index]) == _SITE_OBJECT
     for end, numbers, frame in zip(("first", "second"), (model.eq_obj1id, model.eq_obj2id), frames, strict=True):
         number = int(numbers[index])
@@ -218,17 +218,17 @@ def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) 
         else:
             body = number
             link, pose = links.bodies[body]
-            frame = _composed(pose, frame)
-        found |= {end: link, f"{end}_frame": frame}
+            frame = _compose(pose, frame)
+        fields |= {end: link, f"{end}_frame": frame}
         if link:
-            found[f"{end}_centre"] = _composed(links.bodies[body][1], _pose(model.body_ipos[body]))[:3]
-    return found
+            fields[f"{end}_centre"] = _compose(links.bodies[body][1], _pose(model.body_ipos[body]))[:3]
+    return fields
 
 
 def read_site(model: Any, number: int, links: ModelLinks) -> tuple[str, Pose]:
     """Return the link that carries a site, and the site's pose in its body."""
     link, pose = links.bodies[int(model.site_bodyid[number])]
-    return link, _composed(pose, _pose(model.site_pos[number], model.site_quat[number]))
+    return link, _compose(pose, _pose(model.site_pos[number], model.site_quat[number]))
 
 
 _KINDS: dict[int, tuple[EqualityKind, Callable[..., dict[str, Any]]]] = {
@@ -245,7 +245,7 @@ def quantity_name(name: str, otherwise: str) -> str:
     return "".join("_" if sign in "@() " else sign for sign in name) or otherwise
 
 
-def _composed(a: Pose, b: Pose) -> Pose:
+def _compose(a: Pose, b: Pose) -> Pose:
     return exact_pose(compose(np.asarray(a), np.asarray(b)))
 
 
@@ -280,7 +280,7 @@ def _inertia_box(model: Any, body: int, link: str, frame: Pose) -> ImmersedBody:
     moments, mass = model.body_inertia[body], float(model.body_mass[body])
     squares = [max(float(moments.sum() - 2.0 * moments[axis]), 1e-15) * 6.0 / mass for axis in range(3)]
     x, y, z = (square**0.5 for square in squares)
-    pose = _composed(frame, _pose(model.body_ipos[body], model.body_iquat[body]))
+    pose = _compose(frame, _pose(model.body_ipos[body], model.body_iquat[body]))
     return ImmersedBody(link=link, kind="box", pose=pose, size=(x, y, z))
 
 
@@ -294,7 +294,7 @@ def _ellipsoid(model: Any, geom: int, link: str, frame: Pose) -> ImmersedBody:
         first, second, third = first, first, second + (first if kind == "capsule" else 0.0)
     numbers = model.geom_fluid[geom].tolist()
     return ImmersedBody(
-        link=link, kind="ellipsoid", pose=_composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom])),
+        link=link, kind="ellipsoid", pose=_compose(frame, _pose(model.geom_pos[geom], model.geom_quat[geom])),
         size=(first, second, third), interaction=numbers[0], drag=(numbers[1], numbers[2], numbers[3]),
         lift=(numbers[4], numbers[5]), added_mass=(numbers[6], numbers[7], numbers[8]),
         added_inertia=(numbers[9], numbers[10], numbers[11]),

@@ -134,7 +134,7 @@ class _PairReader:
         for position, one in enumerate(geoms):
             for other in geoms[position + 1 :]:
                 if frozenset((one, other)) not in declared and self._meet(one, other, excluded):
-                    yield one, other, self._mixed(one, other)
+                    yield one, other, self._mix(one, other)
 
     def _meet(self, one: int, other: int, excluded: set[int]) -> bool:
         model = self._model
@@ -167,7 +167,7 @@ class _PairReader:
             _floats(model.pair_solimp[pair]), float(model.pair_margin[pair]), float(model.pair_gap[pair]),
         )  # fmt: skip
 
-    def _mixed(self, one: int, other: int) -> ContactNumbers:
+    def _mix(self, one: int, other: int) -> ContactNumbers:
         """Return the parameters of a contact of two geoms as MuJoCo mixes them."""
         model = self._model
         mine, theirs = self.of_geom(one), self.of_geom(other)
@@ -177,7 +177,7 @@ class _PairReader:
             chosen = mine if first > second else theirs
             return ContactNumbers(chosen.dimension, chosen.friction, chosen.solref, chosen.solimp, *added)
         share = softness_share(*(float(model.geom_solmix[geom]) for geom in (one, other)))
-        solref, solimp = mixed_softness(share, (mine.solref, mine.solimp), (theirs.solref, theirs.solimp))
+        solref, solimp = mix_softness(share, (mine.solref, mine.solimp), (theirs.solref, theirs.solimp))
         friction = tuple(map(max, mine.friction, theirs.friction))
         dimension = mine.dimension if mine.dimension > theirs.dimension else theirs.dimension
         return ContactNumbers(dimension, friction, solref, solimp, *added)
@@ -294,7 +294,7 @@ def softness_share(one: float, other: float) -> float:
     return 0.5 if one < _LEAST and other < _LEAST else float(one >= _LEAST)
 
 
-def mixed_softness(
+def mix_softness(
     share: float, one: tuple[Any, Any], other: tuple[Any, Any]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return `solref` and `solimp` of a contact as MuJoCo mixes those of two geoms of equal priority."""

@@ -84,7 +84,7 @@ class MujocoSimulator(Simulator):
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """See `Simulator.set_gravity`."""
         self._gravity = np.atleast_2d(gravity_vectors(self.robot, self.worlds, gravity)).astype(float)
-        self._models = self._fallen()
+        self._models = self._models_in_gravity()
 
     def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
         """See `Simulator.set_parameters`; a model is rewritten for each world whose numbers have changed."""
@@ -98,9 +98,9 @@ class MujocoSimulator(Simulator):
             self._own[world] = copy.copy(self.model)
             self._writer.write(self._own[world], dict(zip(names, values[world].tolist(), strict=True)))
         self._parameters = tuple(names), values.copy()
-        self._models = self._fallen()
+        self._models = self._models_in_gravity()
 
-    def _fallen(self) -> Any:
+    def _models_in_gravity(self) -> Any:
         """Return the models of the worlds with their gravity; one model if all worlds are the same."""
         if self._gravity is None:
             return self._own or self.model
@@ -119,13 +119,13 @@ class MujocoSimulator(Simulator):
 
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """See `Simulator.step_`."""
-        states = self._simulated(q, qd, torque[:, None])
+        states = self._simulate(q, qd, torque[:, None])
         return self._columns.tensors(states[:, -1])
 
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See `Simulator.rollout`."""
         self.begin(memory)
-        states = self._simulated(q, qd, torques)[:, self.substeps - 1 :: self.substeps]
+        states = self._simulate(q, qd, torques)[:, self.substeps - 1 :: self.substeps]
         frames = states.shape[1]
         q_after, qd_after = self._columns.tensors(states.reshape(self.worlds * frames, -1))
         first = (q.detach().cpu().float(), qd.detach().cpu().float())
@@ -137,7 +137,7 @@ class MujocoSimulator(Simulator):
         """See `Simulator.contact_forces`."""
         return self._forces
 
-    def _simulated(self, q: Tensor, qd: Tensor, torques: Tensor) -> np.ndarray:
+    def _simulate(self, q: Tensor, qd: Tensor, torques: Tensor) -> np.ndarray:
         """Return the state after every solver step under torques, shape [worlds, frames, nu]."""
         self._columns.write(self._state, q, qd)
         inner = slice(1 + self.model.nq + self.model.nv, 1 + self.model.nq + self.model.nv + self.model.na)
@@ -209,11 +209,11 @@ class _Columns:
         spin = qd[:, place.angular]
         if self._kinds[index] == "free":
             state[:, at : at + 3] = q[:, place.q.start : place.q.start + 3]
-            arm = _rotated(quaternion, np.broadcast_to(self._com[index], spin.shape))
+            arm = _rotate(quaternion, np.broadcast_to(self._com[index], spin.shape))
             state[:, rate : rate + 3] = qd[:, place.linear] - np.cross(spin, arm)
             at, rate = at + 3, rate + 3
         state[:, at : at + 4] = quaternion[:, [3, 0, 1, 2]]
-        state[:, rate : rate + 3] = _rotated(_inverse(quaternion), spin)
+        state[:, rate : rate + 3] = _rotate(_inverse(quaternion), spin)
 
     def tensors(self, state: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return positions and velocities of MuJoCo's full states, shape [n, ...], float32."""
@@ -233,10 +233,10 @@ class _Columns:
         linear = state[:, rate : rate + 3 * free]
         at, rate = at + 3 * free, rate + 3 * free
         quaternion = state[:, at : at + 4][:, [1, 2, 3, 0]]
-        spin = _rotated(quaternion, state[:, rate : rate + 3])
+        spin = _rotate(quaternion, state[:, rate : rate + 3])
         q[:, place.quaternion], qd[:, place.angular] = quaternion, spin
         if free:
-            arm = _rotated(quaternion, np.broadcast_to(self._com[index], spin.shape))
+            arm = _rotate(quaternion, np.broadcast_to(self._com[index], spin.shape))
             qd[:, place.linear] = linear + np.cross(spin, arm)
 
 
@@ -244,7 +244,7 @@ def _inverse(quaternion: np.ndarray) -> np.ndarray:
     return quaternion * np.array([-1.0, -1.0, -1.0, 1.0])
 
 
-def _rotated(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
+def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """Rotate vectors by unit quaternions (scalar last), shapes [n, 3] and [n, 4]."""
     u, w = quaternion[:, :3], quaternion[:, 3:]
     twice = 2.0 * np.cross(u, vector)
