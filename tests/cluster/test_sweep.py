@@ -15,6 +15,8 @@ import yaml
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
 from neurodyn.cluster.sweeps import known_points, read_sweep
+from neurodyn.cluster.trainings import SWEPT_TRAININGS
+from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 
@@ -76,6 +78,16 @@ def test_what_is_wrong_is_one_line_before_any_work(changes: dict, said: str, pla
     with pytest.raises(InputError, match=said):
         sweep(spec, "out")
     assert not (place / "out").exists()
+
+
+def test_arguments_of_a_training_are_those_of_its_verb():
+    training = SWEPT_TRAININGS["train"]
+    given = from_dict({"robot": "cartpole", "data": "a.h5", "steps": "7"}, training.arguments())
+    assert training.request_of(given).steps == 7
+    settings = object()  # which already contain the budget
+    request = training.request_of(given, Path("out"), resume=True, settings=settings)
+    assert (request.steps, request.size, request.out, request.resume) == (None, settings, Path("out"), True)
+    assert SWEPT_TRAININGS["policy train"].greater_is_better
 
 
 def test_a_quantity_that_is_not_there_is_refused_before_any_work(place: Path):

@@ -175,7 +175,7 @@ def infer_map(source: Source, name: str, spec: StateSpec) -> ColumnMap:
             f"{source.path}: has no column that is named as {draft.absent[0]} of {spec.robot!r}; write a column map: "
             f"`neurodyn inspect {source.path} --robot {spec.robot}` drafts one for --reader"
         )
-    return from_dict(draft.tree, ColumnMap, f"{source.path} (draft_map column map)")
+    return from_dict(draft.tree, ColumnMap, f"{source.path} (drafted column map)")
 
 
 def _add_controls(
@@ -301,7 +301,7 @@ def _by_number(array: str, first: int, count: int) -> list[str]:
 
 def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
     """Return a column map as YAML with comments; `remarks` give each column's observed range and unit."""
-    lines = [f"# Column map draft_map by `neurodyn inspect {log}`. Check every line, units above all."]
+    lines = [f"# Column map drafted by `neurodyn inspect {log}`. Check every line, units above all."]
     lines += [f"# - {doubt}" for doubt in draft.doubts]
     lines += [f"# - no column was found for {absent}" for absent in draft.absent]
     lines.append(
