@@ -28,17 +28,14 @@ from neurodyn.core.workers import FORWARD_ONLY
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb of the command line.
-
-    Attributes:
-        help: One-line summary.
-        call: Its function, whose signature and docstring define flags and help; or a registry of further verbs.
-        parallel: Whether several processes can run it together (`learn.devices`).
-    """
+    """One verb of the command line."""
 
     help: str
+    """One-line summary."""
     call: "Callable[..., None] | Registry[Verb]"
+    """Its function, whose signature and docstring define flags and help; or a registry of further verbs."""
     parallel: bool = False
+    """Whether several processes can run it together (`learn.devices`)."""
 
 
 POLICY_ACTIONS: Registry[Verb] = Registry(

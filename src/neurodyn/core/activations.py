@@ -27,28 +27,26 @@ class Activation:
     """An activation y = f(z) in every form that the library's networks use.
 
     Callables may be given as "module:attribute". Expressions are in C, with `real` as the number type.
-
-    Attributes:
-        function: Tensor function of the same output shape, for torch networks.
-        module: Class of the torch module, constructed without arguments.
-        in_place: Variant of the function that may overwrite its input; True for its argument `inplace`, False for none.
-        value: y as an expression in z, inside compiled steps; empty for none.
-        slope: dy/dz as an expression in z and y.
-        curvature: Derivative of the slope with respect to z, as an expression in z and y.
-        kernel: y as an expression in v[i] and `sigmoid`, in the fused kernel of neural dynamics; empty for none.
-        onnx: ONNX operators that compute it in Newton's actuator network files; None for none.
-        rsl_rl: Name of the activation in rsl_rl, for policies; empty if it has none.
     """
 
     function: str | Callable[..., Any]
+    """Tensor function of the same output shape, for torch networks."""
     module: str | Callable[[], Any]
+    """Class of the torch module, constructed without arguments."""
     in_place: str | Callable[..., Any] | bool = False
+    """Variant of the function that may overwrite its input; True for its argument `inplace`, False for none."""
     value: str = ""
+    """y as an expression in z, inside compiled steps; empty for none."""
     slope: str = ""
+    """dy/dz as an expression in z and y."""
     curvature: str = ""
+    """Derivative of the slope with respect to z, as an expression in z and y."""
     kernel: str = ""
+    """y as an expression in v[i] and `sigmoid`, in the fused kernel of neural dynamics; empty for none."""
     onnx: Operators | None = None
+    """ONNX operators that compute it in Newton's actuator network files; None for none."""
     rsl_rl: str = ""
+    """Name of the activation in rsl_rl, for policies; empty if it has none."""
 
     @cached_property
     def apply(self) -> Callable[..., Any]:

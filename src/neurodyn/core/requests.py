@@ -24,15 +24,12 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True)
 class Flag:
-    """Annotation of a field whose flag differs from its Python type.
-
-    Attributes:
-        kind: Type of the flag, or the name of one of `cli.terminal.flags.FLAG_TYPES`; None where there is no flag.
-        argument: Name of the verb's argument, if the help uses another name than Python.
-    """
+    """Annotation of a field whose flag differs from its Python type."""
 
     kind: Any
+    """Type of the flag, or the name of one of `cli.terminal.flags.FLAG_TYPES`; None where there is no flag."""
     argument: str = ""
+    """Name of the verb's argument, if the help uses another name than Python."""
 
 
 IN_PYTHON = Flag(None)

@@ -36,17 +36,14 @@ MOST_FAILED = 0.5
 
 @dataclass(frozen=True)
 class Verdict:
-    """A grade with its reason and advice.
-
-    Attributes:
-        grade: The grade.
-        what: Finding; empty for none.
-        advice: What to do; empty for none.
-    """
+    """A grade with its reason and advice."""
 
     grade: Grade = "ok"
+    """The grade."""
     what: str = ""
+    """Finding; empty for none."""
     advice: str = ""
+    """What to do; empty for none."""
 
     def __str__(self) -> str:
         told = "; ".join(part for part in (self.what, self.advice) if part)

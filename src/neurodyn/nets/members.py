@@ -191,17 +191,14 @@ class _Recurrence(torch.autograd.Function):
 
 
 class Weight(NamedTuple):
-    """A parameter or buffer by module and name, looked up at each use: moving a module replaces its tensors.
-
-    Attributes:
-        module: The module.
-        name: Its name there.
-        members: Whether its first axis is the members, with matrices transposed (`MemberLinear`).
-    """
+    """A parameter or buffer by module and name, looked up at each use: moving a module replaces its tensors."""
 
     module: nn.Module
+    """The module."""
     name: str
+    """Its name there."""
     members: bool = False
+    """Whether its first axis is the members, with matrices transposed (`MemberLinear`)."""
 
     @property
     def holder(self) -> dict[str, Tensor | None]:
@@ -229,19 +226,16 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True)
 class Dense:
-    """Gated recurrent layers followed by fully connected layers.
-
-    Attributes:
-        cells: $W_i, W_h, b_i, b_h$ of each recurrent layer, gates in the order r, z, n as in `nets.gru`.
-        layers: $W, b$ of each fully connected layer.
-        activation: Name of the activation between fully connected layers.
-        width: Size of a hidden state; 0 without recurrent layers.
-    """
+    """Gated recurrent layers followed by fully connected layers."""
 
     cells: tuple[tuple[Weight, ...], ...]
+    """$W_i, W_h, b_i, b_h$ of each recurrent layer, gates in the order r, z, n as in `nets.gru`."""
     layers: tuple[tuple[Weight, Weight], ...]
+    """$W, b$ of each fully connected layer."""
     activation: str
+    """Name of the activation between fully connected layers."""
     width: int = 0
+    """Size of a hidden state; 0 without recurrent layers."""
 
 
 def linear_weights(layer: nn.Linear | MemberLinear) -> tuple[Weight, Weight]:

@@ -19,16 +19,14 @@ class Normaliser(nn.Module):
 
     A dimension that was constant in the training set would be divided by $\sqrt\epsilon$, which amplifies any later
     change. With `drop_constant` it is mapped to zero instead, and the inverse returns its mean.
-
-    Attributes:
-        mean: Mean of the training set, shape [size].
-        std: sqrt(variance + eps) of the training set, shape [size].
-        gain: 1 / std, or zero for a dropped dimension, shape [size].
     """
 
     mean: Tensor
+    """Mean of the training set, shape [size]."""
     std: Tensor
+    """sqrt(variance + eps) of the training set, shape [size]."""
     gain: Tensor
+    """1 / std, or zero for a dropped dimension, shape [size]."""
     fitted: Tensor
 
     def __init__(self, size: int, *, eps: float = 1e-5, drop_constant: bool = True) -> None:

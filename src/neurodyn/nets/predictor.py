@@ -24,12 +24,10 @@ class Predictor(nn.Module):
 
     Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's. Members of a
     net share the statistics but have separate skip connections.
-
-    Attributes:
-        config: Configuration that it was built from; None if built directly.
     """
 
     config: NetConfig | None = None
+    """Configuration that it was built from; None if built directly."""
 
     def __init__(
         self,

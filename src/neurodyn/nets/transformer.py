@@ -70,21 +70,18 @@ def rotate_(x: Tensor, cos: Tensor, sin: Tensor) -> None:
 
 @dataclass(frozen=True)
 class AttentionFrame:
-    """State of a step that all layers share.
-
-    Attributes:
-        slot: Ring slot of this frame.
-        cos: Cosines of the frame's position, shape [channels / 2].
-        sin: Their sines.
-        valid: Slots of each world's history, including this frame, shape [window, worlds]; None if all are valid.
-        stale: Whether other slots may hold values from before a reset instead of zeros.
-    """
+    """State of a step that all layers share."""
 
     slot: int
+    """Ring slot of this frame."""
     cos: Tensor
+    """Cosines of the frame's position, shape [channels / 2]."""
     sin: Tensor
+    """Their sines."""
     valid: Tensor | None
+    """Slots of each world's history, including this frame, shape [window, worlds]; None if all are valid."""
     stale: bool
+    """Whether other slots may hold values from before a reset instead of zeros."""
 
 
 class SlidingAttention(nn.Module):
@@ -180,23 +177,20 @@ class SlidingAttention(nn.Module):
 
 @dataclass(frozen=True)
 class RingCarry:
-    """Keys and values of the last frames of a batch of worlds.
-
-    Attributes:
-        rings: One ring per layer, shape [window, 2, heads, channels, worlds] each.
-        filled: Number of frames of each world's history, at most `window`, shape [worlds].
-        frame: Number of the next frame; shared by all worlds, whatever their histories.
-        settled: Number of steps since the last reset of any world; from `window` on all slots are valid everywhere.
-        stale: Whether slots outside of a world's history may hold older values instead of zeros.
-        scratch: Memory for the products of the fast path, once it was used.
-    """
+    """Keys and values of the last frames of a batch of worlds."""
 
     rings: tuple[Tensor, ...]
+    """One ring per layer, shape [window, 2, heads, channels, worlds] each."""
     filled: Tensor
+    """Number of frames of each world's history, at most `window`, shape [worlds]."""
     frame: int = 0
+    """Number of the next frame; shared by all worlds, whatever their histories."""
     settled: int = 0
+    """Number of steps since the last reset of any world; from `window` on all slots are valid everywhere."""
     stale: bool = False
+    """Whether slots outside of a world's history may hold older values instead of zeros."""
     scratch: Tensor | None = None
+    """Memory for the products of the fast path, once it was used."""
 
 
 class TransformerBlock(nn.Module):

@@ -42,32 +42,29 @@ ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
 
 class Joint(Config, HasJointKind, frozen=True):
-    """One joint with degrees of freedom; fields that are None keep the asset's value.
-
-    Attributes:
-        name: Name of the joint in the asset.
-        kind: "revolute", "prismatic", "ball" or "free".
-        continuous: Whether the joint turns without limits; its position is compared modulo 2 pi.
-        lower: Lower position limit [rad or m]; None without limits.
-        upper: Upper position limit [rad or m]; None without limits.
-        limit_ke: Stiffness of the limits [N m/rad or N/m]; None for the asset's value, else the simulator's default.
-            MuJoCo's limits are far softer than a spring of this stiffness: see `neurodyn check`.
-        limit_kd: Damping of the limits [N m s/rad or N s/m]; None as for `limit_ke`.
-        armature: Rotor inertia [kg m^2 or kg].
-        damping: Viscous friction [N m s/rad or N s/m].
-        friction: Coulomb friction [N m or N].
-    """
+    """One joint with degrees of freedom; fields that are None keep the asset's value."""
 
     name: str
+    """Name of the joint in the asset."""
     kind: JointKind
+    """"revolute", "prismatic", "ball" or "free"."""
     continuous: bool = False
+    """Whether the joint turns without limits; its position is compared modulo 2 pi."""
     lower: float | None = None
+    """Lower position limit [rad or m]; None without limits."""
     upper: float | None = None
+    """Upper position limit [rad or m]; None without limits."""
     limit_ke: float | None = None
+    """Stiffness of the limits [N m/rad or N/m]; None for the asset's value, else the simulator's default. MuJoCo's
+    limits are far softer than a spring of this stiffness: see `neurodyn check`."""
     limit_kd: float | None = None
+    """Damping of the limits [N m s/rad or N s/m]; None as for `limit_ke`."""
     armature: float | None = None
+    """Rotor inertia [kg m^2 or kg]."""
     damping: float | None = None
+    """Viscous friction [N m s/rad or N s/m]."""
     friction: float | None = None
+    """Coulomb friction [N m or N]."""
 
     def __post_init__(self) -> None:
         if (self.lower is None) != (self.upper is None):
@@ -90,115 +87,109 @@ class Joint(Config, HasJointKind, frozen=True):
 
 
 class Robot(Config, frozen=True):
-    """A declared robot.
-
-    Attributes:
-        name: Name of the robot.
-        asset: File of bodies and joints (.urdf, .xml for MJCF, .usd), relative to the declaration, or to the robots of
-            `package`; empty for a robot known only from logs.
-        joints: Joints with degrees of freedom in the order of the built articulation.
-        actuated: Maximum torque or force of each driven joint, or actuator of `drives` [N m or N], in the order of the
-            control vector.
-        dt: Length of one frame [s].
-        drives: Drives between command and torque, by joint, and the robot's own actuators by name, with the joints of
-            their transmission; joints without one take torques.
-        description: One line on the robot and the source of its parameters.
-        package: "example-robot-data" or "newton" if that package provides the asset.
-        fixed_base: Whether the base is fixed to the world; otherwise the first joint is free.
-        locked: Joints of the asset that are held at zero, as if fixed.
-        simulator: The reference simulator.
-        gravity: Gravity in world axes, z up [m/s^2].
-        density: Density of links whose asset gives no mass [kg/m^3].
-        densities: Density of an MJCF's shapes by name or shell pattern [kg/m^3]; it determines masses and inertias. A
-            name precedes patterns; shapes without a match keep the asset's.
-        mass_scale: Factor on all masses and inertias of the asset except rotor inertias.
-        added_inertia: Inertia added to links about all axes through their centres of mass, by shell pattern of their
-            names [kg m^2]; links joined by fixed joints count as one, named after the first.
-        meshes: Whether meshes are loaded; a robot without contacts builds faster without them.
-        sampling: Ranges of random states and torques for data.
-        reset: Ranges of initial states for evaluation.
-        range: Bounds beyond which a trajectory is terminated.
-        frames: Length of a generated trajectory in frames.
-        passive_fraction: Share of generated trajectories without torque; with gains, the share that holds the nominal
-            pose.
-        reset_fraction: Share of generated trajectories that start from the ranges of `reset`, without torque (or held
-            at the nominal pose).
-        invariant: Joints whose absolute position affects nothing but their limits; None for the leading prismatic
-            joints of a fixed-base chain.
-        grounds: Grounds by name, for data and for evaluation.
-        ground: Name of the default ground of evaluation and simulation; None for free space.
-        ground_sampling: Random poses of the ground for data; None for the default ground as declared.
-        material: Contact material of robot and ground; None for the asset's.
-        colliders: Shell patterns of the labels of collision shapes, or of their bodies, that can touch anything; other
-            shapes do not collide.
-        self_contacts: Whether these shapes also touch each other, with the margins of the asset; only with solver
-            mujoco-c.
-        contacts: Bodies whose contact is observed: shell patterns of the labels of collision shapes, by name.
-        contact_points: Contact points whose distance to the ground is measured; None for none.
-        legs: Feet, standing height and swinging joints; None for a robot without legs.
-        end_effector: The robot's end effector; None without one.
-        body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
-        supports: Bodies that slide on a horizontal plane, in hybrid dynamics.
-        elements: Passive force elements (`core.description.elements`) that the asset lacks, in hybrid dynamics; unset
-            for none.
-        sensors: Sensors other than those of the joints (`core.description.sensors`), by name; `identify` compares
-            their readings if a log has them.
-        nominal: Positions of a nominal pose by joint [rad or m]; zero if not named.
-        gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
-        evaluation_horizon: Frames of a roll-out in evaluation.
-        tasks: Settings of tasks of this robot (`tasks.TASKS_OF_ROBOTS`) by name.
-        log: Column map of the robot's logs, relative to the declaration.
-        rows: Layout of headerless rows of the robot's logs (`data.row_layout`), relative to the declaration.
-        folder: Folder of the declaration, set when it is read.
-    """
+    """A declared robot."""
 
     aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points", "teacher": "simulator"}
 
     name: str
+    """Name of the robot."""
     joints: tuple[Joint, ...]
+    """Joints with degrees of freedom in the order of the built articulation."""
     actuated: dict[str, float]
+    """Maximum torque or force of each driven joint, or actuator of `drives` [N m or N], in the order of the control
+    vector."""
     dt: float
+    """Length of one frame [s]."""
     asset: str = ""
+    """File of bodies and joints (.urdf, .xml for MJCF, .usd), relative to the declaration, or to the robots of
+    `package`; empty for a robot known only from logs."""
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
+    """Drives between command and torque, by joint, and the robot's own actuators by name, with the joints of their
+    transmission; joints without one take torques."""
     description: str = ""
+    """One line on the robot and the source of its parameters."""
     package: Literal["example-robot-data", "newton"] | None = None
+    """"example-robot-data" or "newton" if that package provides the asset."""
     fixed_base: bool = True
+    """Whether the base is fixed to the world; otherwise the first joint is free."""
     locked: tuple[str, ...] = ()
+    """Joints of the asset that are held at zero, as if fixed."""
     simulator: SimulatorConfig = SimulatorConfig()
+    """The reference simulator."""
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    """Gravity in world axes, z up [m/s^2]."""
     density: float = 1000.0
+    """Density of links whose asset gives no mass [kg/m^3]."""
     densities: dict[str, float] = msgspec.field(default_factory=dict)
+    """Density of an MJCF's shapes by name or shell pattern [kg/m^3]; it determines masses and inertias. A name precedes
+    patterns; shapes without a match keep the asset's."""
     mass_scale: float = 1.0
+    """Factor on all masses and inertias of the asset except rotor inertias."""
     added_inertia: dict[str, float] = msgspec.field(default_factory=dict)
+    """Inertia added to links about all axes through their centres of mass, by shell pattern of their names [kg m^2];
+    links joined by fixed joints count as one, named after the first."""
     meshes: bool = True
+    """Whether meshes are loaded; a robot without contacts builds faster without them."""
     sampling: Ranges = msgspec.field(default_factory=Ranges)
+    """Ranges of random states and torques for data."""
     reset: Ranges = msgspec.field(default_factory=Ranges)
+    """Ranges of initial states for evaluation."""
     range: Ranges = msgspec.field(default_factory=Ranges)
+    """Bounds beyond which a trajectory is terminated."""
     frames: int = 100
+    """Length of a generated trajectory in frames."""
     passive_fraction: float = 0.0
+    """Share of generated trajectories without torque; with gains, the share that holds the nominal pose."""
     reset_fraction: float = 0.0
+    """Share of generated trajectories that start from the ranges of `reset`, without torque (or held at the nominal
+    pose)."""
     invariant: tuple[str, ...] | None = None
+    """Joints whose absolute position affects nothing but their limits; None for the leading prismatic joints of a
+    fixed-base chain."""
     grounds: dict[str, Scene] = msgspec.field(default_factory=dict)
+    """Grounds by name, for data and for evaluation."""
     ground: str | None = None
+    """Name of the default ground of evaluation and simulation; None for free space."""
     ground_sampling: GroundSampling | None = None
+    """Random poses of the ground for data; None for the default ground as declared."""
     material: ContactMaterial | None = None
+    """Contact material of robot and ground; None for the asset's."""
     colliders: tuple[str, ...] = ("*",)
+    """Shell patterns of the labels of collision shapes, or of their bodies, that can touch anything; other shapes do
+    not collide."""
     self_contacts: bool = False
+    """Whether these shapes also touch each other, with the margins of the asset; only with solver mujoco-c."""
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Bodies whose contact is observed: shell patterns of the labels of collision shapes, by name."""
     contact_points: ContactPointSelection | None = None
+    """Contact points whose distance to the ground is measured; None for none."""
     legs: Legs | None = None
+    """Feet, standing height and swinging joints; None for a robot without legs."""
     end_effector: EndEffector | None = None
+    """The robot's end effector; None without one."""
     body_contacts: tuple[BodyContact, ...] = ()
+    """Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics."""
     supports: tuple[Support, ...] = ()
+    """Bodies that slide on a horizontal plane, in hybrid dynamics."""
     elements: tuple[ForceElement, ...] | UnsetType = UNSET
+    """Passive force elements (`core.description.elements`) that the asset lacks, in hybrid dynamics; unset for none."""
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
+    """Sensors other than those of the joints (`core.description.sensors`), by name; `identify` compares their readings
+    if a log has them."""
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
+    """Positions of a nominal pose by joint [rad or m]; zero if not named."""
     gains: Gains | None = None
+    """PD controller that drives the robot in data and holds it in evaluation; None for torques alone."""
     evaluation_horizon: int = 1000
+    """Frames of a roll-out in evaluation."""
     tasks: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    """Settings of tasks of this robot (`tasks.TASKS_OF_ROBOTS`) by name."""
     log: str | None = None
+    """Column map of the robot's logs, relative to the declaration."""
     rows: str | None = None
+    """Layout of headerless rows of the robot's logs (`data.row_layout`), relative to the declaration."""
     folder: str = ""
+    """Folder of the declaration, set when it is read."""
 
     def __post_init__(self) -> None:
         self._check_scalars()

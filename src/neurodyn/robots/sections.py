@@ -27,15 +27,12 @@ MOST_SUBSTEPS = 10_000
 
 
 class Fluid(Config, frozen=True):
-    """A medium at rest that fills all space; MuJoCo's fluid forces on boxes with the links' inertias.
-
-    Attributes:
-        density: Density [kg/m^3].
-        viscosity: Dynamic viscosity [Pa s].
-    """
+    """A medium at rest that fills all space; MuJoCo's fluid forces on boxes with the links' inertias."""
 
     density: float
+    """Density [kg/m^3]."""
     viscosity: float
+    """Dynamic viscosity [Pa s]."""
 
     def __post_init__(self) -> None:
         for name in ("density", "viscosity"):
@@ -44,24 +41,21 @@ class Fluid(Config, frozen=True):
 
 
 class SimulatorConfig(Config, frozen=True):
-    """The reference simulator.
-
-    Attributes:
-        solver: "featherstone" (no contacts, no Coulomb friction), "mujoco" (MuJoCo Warp, in Newton), or "mujoco-c"
-            (plain MuJoCo, on a CPU).
-        substeps: Solver steps in one frame.
-        mass_matrix_interval: Featherstone: substeps between updates of the mass matrix; divides `substeps`.
-        iterations: MuJoCo: maximum number of iterations of the constraint solver; None for its default.
-        integrator: MuJoCo: integrator; None for its default.
-        fluid: MuJoCo: the medium around the robot; None for the asset's, if any.
-    """
+    """The reference simulator."""
 
     solver: Literal["featherstone", "mujoco", "mujoco-c"] = "featherstone"
+    """"featherstone" (no contacts, no Coulomb friction), "mujoco" (MuJoCo Warp, in Newton), or "mujoco-c" (plain
+    MuJoCo, on a CPU)."""
     substeps: int = 4
+    """Solver steps in one frame."""
     mass_matrix_interval: int = 1
+    """Featherstone: substeps between updates of the mass matrix; divides `substeps`."""
     iterations: int | None = None
+    """MuJoCo: maximum number of iterations of the constraint solver; None for its default."""
     integrator: Literal["euler", "implicitfast"] | None = None
+    """MuJoCo: integrator; None for its default."""
     fluid: Fluid | None = None
+    """MuJoCo: the medium around the robot; None for the asset's, if any."""
 
     def __post_init__(self) -> None:
         require(1 <= self.substeps <= MOST_SUBSTEPS, "substeps", self.substeps, f"1 to {MOST_SUBSTEPS:,}")
@@ -78,40 +72,34 @@ class SimulatorConfig(Config, frozen=True):
 
 
 class Ranges(Config, frozen=True):
-    """Intervals by joint name.
-
-    Attributes:
-        q: Positions [rad or m], except those of free and ball joints.
-        qd: Velocities [rad/s or m/s]; free and ball joints by coordinate, e.g. "root.vx" (zero if not given).
-        control: Torques or forces [N m or N]; only for sampling.
-        height: Height of a floating base's origin above the ground below it [m].
-        tilt: Maximum angle between a floating base's z axis and the vertical [rad]; the heading is uniform.
-        rotation: Maximum rotation angle of a floating base about a random axis [rad], instead of tilt and heading; None
-            for tilt and heading.
-    """
+    """Intervals by joint name."""
 
     q: dict[str, Interval] = msgspec.field(default_factory=dict)
+    """Positions [rad or m], except those of free and ball joints."""
     qd: dict[str, Interval] = msgspec.field(default_factory=dict)
+    """Velocities [rad/s or m/s]; free and ball joints by coordinate, e.g. "root.vx" (zero if not given)."""
     control: dict[str, Interval] = msgspec.field(default_factory=dict)
+    """Torques or forces [N m or N]; only for sampling."""
     height: Interval | None = None
+    """Height of a floating base's origin above the ground below it [m]."""
     tilt: float = 0.0
+    """Maximum angle between a floating base's z axis and the vertical [rad]; the heading is uniform."""
     rotation: float | None = None
+    """Maximum rotation angle of a floating base about a random axis [rad], instead of tilt and heading; None for tilt
+    and heading."""
 
 
 class Gains(Config, frozen=True):
-    """A PD controller: torques kp (target - q) - kd qd, evaluated at the start of a frame.
-
-    Attributes:
-        kp: Range of stiffnesses for data, one per trajectory [N m/rad or N/m].
-        kd: Range of dampings for data, one per trajectory [N m s/rad or N s/m].
-        spread: Maximum deviation of data targets from the nominal pose [rad or m].
-        hold: Stiffness and damping with which evaluation holds the nominal pose.
-    """
+    """A PD controller: torques kp (target - q) - kd qd, evaluated at the start of a frame."""
 
     kp: Interval
+    """Range of stiffnesses for data, one per trajectory [N m/rad or N/m]."""
     kd: Interval
+    """Range of dampings for data, one per trajectory [N m s/rad or N s/m]."""
     spread: float
+    """Maximum deviation of data targets from the nominal pose [rad or m]."""
     hold: tuple[float, float]
+    """Stiffness and damping with which evaluation holds the nominal pose."""
 
     def __post_init__(self) -> None:
         for name in ("kp", "kd"):
@@ -124,18 +112,14 @@ class Gains(Config, frozen=True):
 
 
 class ContactMaterial(Config, frozen=True):
-    """The contact material of robot and ground; fields that are None keep the asset's value.
-
-    Attributes:
-        friction: Coefficient of Coulomb friction between robot and ground.
-        stiffness: Contact stiffness over effective mass [1/s^2]; 2500 is MuJoCo's default.
-        damping: Contact damping over effective mass [1/s]; 100 is MuJoCo's default. Below 2 sqrt(stiffness), a body
-            bounces.
-    """
+    """The contact material of robot and ground; fields that are None keep the asset's value."""
 
     friction: float | None = None
+    """Coefficient of Coulomb friction between robot and ground."""
     stiffness: float | None = None
+    """Contact stiffness over effective mass [1/s^2]; 2500 is MuJoCo's default."""
     damping: float | None = None
+    """Contact damping over effective mass [1/s]; 100 is MuJoCo's default. Below 2 sqrt(stiffness), a body bounces."""
 
     def __post_init__(self) -> None:
         fits = self.friction is None or 0 <= self.friction < math.inf
@@ -145,21 +129,18 @@ class ContactMaterial(Config, frozen=True):
 
 
 class GroundSampling(Config, frozen=True):
-    """Sampling of grounds: a declared ground at a random pose for each trajectory.
-
-    Attributes:
-        ground: Name of the ground in `grounds`.
-        height: Range of its vertical offset [m].
-        tilt: Maximum tilt about a random horizontal axis [rad].
-        extent: Maximum shift along its x and y, so that robots stand on different parts of it [m].
-        absent: Share of trajectories with the ground far below.
-    """
+    """Sampling of grounds: a declared ground at a random pose for each trajectory."""
 
     ground: str
+    """Name of the ground in `grounds`."""
     height: Interval = (0.0, 0.0)
+    """Range of its vertical offset [m]."""
     tilt: float = 0.0
+    """Maximum tilt about a random horizontal axis [rad]."""
     extent: float = 0.0
+    """Maximum shift along its x and y, so that robots stand on different parts of it [m]."""
     absent: float = 0.0
+    """Share of trajectories with the ground far below."""
 
     def __post_init__(self) -> None:
         check_interval("ground_sampling: height", self.height)
@@ -169,18 +150,15 @@ class GroundSampling(Config, frozen=True):
 
 
 class EndEffector(Config, frozen=True):
-    """The end effector of a robot.
-
-    Attributes:
-        joint: Name of the joint whose child body carries the point.
-        point: Position in that body's frame [m].
-        joints: All moving joints of the robot as built, in the order of its coordinates, so that no simulator is
-            needed; empty for the joints of the contact points of the robot's dynamics.
-    """
+    """The end effector of a robot."""
 
     joint: str
+    """Name of the joint whose child body carries the point."""
     point: Vector3
+    """Position in that body's frame [m]."""
     joints: tuple[ChainJoint, ...] = ()
+    """All moving joints of the robot as built, in the order of its coordinates, so that no simulator is needed; empty
+    for the joints of the contact points of the robot's dynamics."""
 
     def __post_init__(self) -> None:
         names = [joint.name for joint in self.joints]
@@ -189,24 +167,20 @@ class EndEffector(Config, frozen=True):
 
 
 class ContactPointSelection(Config, frozen=True):
-    """The selection of contact points.
-
-    Attributes:
-        shapes: Shell patterns of the labels of collision shapes or of their bodies.
-        spacing: Maximum distance between points along a capsule's or cylinder's axis and a box's edges, in radii (half
-            edges for boxes); None for end points and corners alone.
-        vertices: Maximum number of points on one mesh.
-        margin: Distance below which a contact point enters the network's inputs [m]; None for four radii, at least
-            0.12 m.
-        distinct: Whether to leave out redundant contact points: a sphere inside another one of the same body, and a
-            sphere about the joint that connects it to an equal sphere of another body.
-    """
+    """The selection of contact points."""
 
     shapes: tuple[str, ...] = ("*",)
+    """Shell patterns of the labels of collision shapes or of their bodies."""
     spacing: float | None = None
+    """Maximum distance between points along a capsule's or cylinder's axis and a box's edges, in radii (half edges for
+    boxes); None for end points and corners alone."""
     vertices: int = 16
+    """Maximum number of points on one mesh."""
     margin: float | None = None
+    """Distance below which a contact point enters the network's inputs [m]; None for four radii, at least 0.12 m."""
     distinct: bool = False
+    """Whether to leave out redundant contact points: a sphere inside another one of the same body, and a sphere about
+    the joint that connects it to an equal sphere of another body."""
 
     def __post_init__(self) -> None:
         if not self.shapes:
@@ -222,17 +196,14 @@ def _require_positive(what: str, value: float | None) -> None:
 
 
 class Legs(Config, frozen=True):
-    """Feet, standing height and swinging joints of a robot with a floating base.
-
-    Attributes:
-        feet: Names, among `contacts`, of the bodies on which it stands.
-        height: Height of the base's origin above the ground in the nominal pose [m].
-        swing: Joints that move a foot forwards and backwards.
-    """
+    """Feet, standing height and swinging joints of a robot with a floating base."""
 
     feet: tuple[str, ...]
+    """Names, among `contacts`, of the bodies on which it stands."""
     height: float
+    """Height of the base's origin above the ground in the nominal pose [m]."""
     swing: tuple[str, ...] = ()
+    """Joints that move a foot forwards and backwards."""
 
     def __post_init__(self) -> None:
         require(bool(self.feet), "legs: feet", "empty", "names of at least one of `contacts`")
