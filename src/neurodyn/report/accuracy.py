@@ -5,6 +5,7 @@ Tables by horizon, ground and joint limit, error curves, energy drift, stability
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -36,24 +37,11 @@ from neurodyn.report.numbers import (
     span,
     times,
 )
-from neurodyn.report.page import Table, grid, paragraph, section, tables
+from neurodyn.report.page import Table, grid
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot
 
-CALIBRATION_LEAD = (
-    "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
-    "factors that were fitted on validation episodes."
-)
-LEAD = (
-    "Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
-    "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
-    "Better: error of the better of the two, over the model's."
-)
 _CHAOS = 0.1
 """Fraction of the model's error above which a perturbation of the starts by 1e-6 explains it."""
-_REFERENCES = (
-    "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
-    "discretisation error, and the limit of predictability."
-)
 
 
 def coverage(title: str, found: Mapping[str, Coverage], ranks: Mapping[str, RankCorrelation]) -> Table:
@@ -86,11 +74,6 @@ def member_tables(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Ta
     return found
 
 
-def member_section(parts: Mapping[str, MemberCalibration | UnsetType]) -> str:
-    """Return the calibration section; empty for models that are not ensembles."""
-    return section("Calibration", *tables(member_tables(parts)), lead=CALIBRATION_LEAD)
-
-
 def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Table]:
     """Return errors by a network's conditions, one table per metric: in thirds of their ranges, and beyond."""
     if found is UNSET or not found:
@@ -111,16 +94,6 @@ def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Ta
         tables.append(Table(title, ["Quantity and trained range", *map(capital, columns)], rows))
     return tables
 
-
-def condition_section(found: list[ConditionErrors] | UnsetType, dt: float) -> str:
-    """Return the section on errors by a network's conditions; empty for models without any."""
-    return section("By the robot's quantities", *tables(by_condition(found, dt)), lead=_CONDITIONS)
-
-
-_CONDITIONS = (
-    "Roll-outs in which all other quantities are in the range of the training data. Below and above it the network "
-    "extrapolates."
-)
 
 Parts = dict[str, tuple[int, RolloutComparison]]
 """Number of roll-outs and their errors, by description of the motion."""
@@ -172,14 +145,8 @@ def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
     )
 
 
-def references_lead(result: Simulated) -> str:
-    """Return an explanation of the reference errors; empty if there are none."""
-    found = result.reference_errors
-    return "" if found is None else f" {_REFERENCES.format(count(found.rollouts, 'roll-out'))}"
-
-
 def over_time(parts: Parts, dt: float) -> str:
-    """Return the section with error curves at single frames."""
+    """Return plots of errors at single frames."""
     plots = []
     for number, (words, (_, found)) in enumerate(parts.items()):
         for name, metric in shown(found.summary).items():
@@ -191,8 +158,7 @@ def over_time(parts: Parts, dt: float) -> str:
             ]
             caption, key = f"{metric.title}, {words}", f"curve-{number}-{name}"
             plots.append(plot(key, curves, unit=metric.unit, log=True, caption=caption))
-    lead = "Absolute error at a point of time, over the roll-outs; logarithmic."
-    return section("Errors over time", grid(plots), lead=lead)
+    return grid(plots)
 
 
 def grounds(result: Simulated) -> list[Table]:
@@ -248,17 +214,13 @@ def energy(result: Simulated) -> list[Table]:
     return [Table("Distance of the total energy from its start", head, rows)] if rows else []
 
 
-def energy_section(result: Simulated) -> str:
-    """Return the section on energy drift over time."""
-    frames = [] if result.energy is None else result.energy.frames
-    seconds = [frame * result.about.dt for frame in frames]
+def energy_plot(result: Simulated) -> str:
+    """Return a plot of the energy drift over time; empty if energy need not be conserved."""
+    seconds = [frame * result.about.dt for frame in (result.energy.frames if result.energy else ())]
     curves = [PlotCurve(name, seconds, drift.drift_curve, colour) for name, drift, colour in _energies(result)]
-    drawn = plot("energy", curves, unit="J", log=True, caption="Mean distance of the total energy from its start")
-    lead = (
-        "How far the total energy moves from its start without torque. Joint limits and friction take energy away, and "
-        "the simulator's own integrator drifts, so that the two are to be compared with each other."
+    return grid(
+        [plot("energy", curves, unit="J", log=True, caption="Mean distance of the total energy from its start")]
     )
-    return section("Energy", grid([drawn]), *(table.html() for table in energy(result)), lead=lead)
 
 
 def _energies(result: Simulated) -> list[tuple[str, Drift, str]]:
@@ -283,35 +245,24 @@ def speed(result: Simulated) -> Table:
     return Table(title, head, rows)
 
 
-def simulated_sections(result: Simulated, samples: str, training: str) -> list[str]:
-    """Return all sections of an evaluation against the simulator."""
-    parts, dt = simulated_parts(result), result.about.dt
-    errors = by_horizon(parts, dt, result.reference_errors)
-    impacts = (
-        "An impact magnifies whatever error precedes it, so that a few roll-outs with impacts can make up most of a "
-        "mean. Free: the simulator stays clear of all joint limits up to the horizon; touching: the others, with their "
-        "share."
-    )
-    deepest = "Above ground: no contact point is ever deeper than "
-    deepest += "" if result.stability is UNSET else f"{result.stability.deepest_allowed_m:g} m."
-    return [
-        section(
-            "Errors by horizon",
-            *tables(errors),
-            *map(paragraph, horizon_sentences(result)),
-            lead=LEAD + references_lead(result),
-        ),
-        section("By ground", *tables(grounds(result))),
-        over_time(parts, dt),
-        condition_section(result.conditions, dt),
-        member_section(member_parts(result)),
-        section("Roll-outs that touch a limit", *tables(limits(result)), lead=impacts),
-        samples,
-        energy_section(result),
-        section("Long roll-outs", *tables(stability(result)), lead=deepest),
-        training,
-        section("Throughput", *tables([speed(result)]), lead="Kernels are warm."),
-    ]
+def simulated_parts_of_page(result: Simulated) -> dict[str, Any]:
+    """Return the values of `templates/simulated.html`, without trajectories and training."""
+    parts, dt, references = simulated_parts(result), result.about.dt, result.reference_errors
+    return {
+        "errors": by_horizon(parts, dt, references),
+        "references": references and count(references.rollouts, "roll-out"),
+        "sentences": horizon_sentences(result),
+        "grounds": grounds(result),
+        "over_time": over_time(parts, dt),
+        "conditions": by_condition(result.conditions, dt),
+        "calibration": member_tables(member_parts(result)),
+        "limits": limits(result),
+        "energy": energy(result),
+        "energy_plot": energy_plot(result),
+        "stability": stability(result),
+        "deepest": "" if result.stability is UNSET else f"{result.stability.deepest_allowed_m:g} m.",
+        "speed": [speed(result)],
+    }
 
 
 def _row(

@@ -10,37 +10,24 @@ from neurodyn.evaluate.checks.motion import AtRest, StepConvergence
 from neurodyn.evaluate.checks.run import RobotCheck
 from neurodyn.evaluate.metrics import shown
 from neurodyn.report.numbers import MISSING, capital, digits, quantity, share, span
-from neurodyn.report.page import Table, header, page, paragraph, section, tables
+from neurodyn.report.page import Table, render_page
 
 _VERDICTS = {
     "ok": "can be learned from",
     "warning": "can be learned from, with warnings",
     "fails": "cannot be trusted",
 }
-_CONVERGENCE = (
-    "The simulator beside itself at a quarter of the step, under the same torques: medians over worlds of the mean "
-    "error up to a horizon. Motion: how far the robot moves. Beyond a few dozen frames contacts make any simulator "
-    "part from itself, so that the verdict is on the shortest horizon."
-)
-_LIMITS = (
-    "Each driven joint, pressed with its full effort for two seconds from the middle of its range, without gravity and "
-    "ground."
-)
 
 
 def write_check(path: Path, result: RobotCheck) -> Path:
     """Write the page of a check (`evaluate.check`), atomically, and return its path."""
     rows = [[*row(finding), finding.note, finding.advice] for finding in result.findings]
     head = ["Check", "Measured", "Bound", "Verdict", "Of", "What to change"]
-    body = [
-        header(f"Check of {result.robot}"),
-        paragraph(lead(result)),
-        section("Verdicts", Table("Verdicts", head, rows, strong=3).html()),
-        section("Convergence", *tables(_convergence(result)), lead=_CONVERGENCE),
-        section("Joint limits", *tables(_limits(result)), lead=_LIMITS),
-        section("At rest", *tables(_rest(result)), lead="Medians over worlds, in the last half second of three."),
-    ]
-    write_text(Path(path), page(f"{result.robot}: check", body))
+    html = render_page(
+        f"{result.robot}: check", "check.html", robot=result.robot, lead=lead(result), rest=_rest(result),
+        verdicts=Table("Verdicts", head, rows, strong=3), convergence=_convergence(result), limits=_limits(result),
+    )  # fmt: skip
+    write_text(Path(path), html)
     return Path(path)
 
 

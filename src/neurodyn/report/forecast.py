@@ -3,6 +3,7 @@
 
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import torch
 from msgspec import UNSET
@@ -12,10 +13,10 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.calibration import ColumnErrors, forecast_along
 from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
 from neurodyn.evaluate.rollouts import log_starts
-from neurodyn.report.accuracy import CALIBRATION_LEAD, coverage, out_of_distribution_table
+from neurodyn.report.accuracy import coverage, out_of_distribution_table
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import digits, digits_or_dash, share, span
-from neurodyn.report.page import Table, grid, heading, section, tables
+from neurodyn.report.page import Table, grid, heading, section
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
 _MEAN, _RECORDED, _BAND = "forecast, mean of the members", "recorded", "two sigma"
@@ -137,23 +138,21 @@ def failures(result: ForecastEvaluation) -> list[Table]:
     return [Table(f"Failures within {found.frames} frames of {found.starts} starts", ["", "Failed"], rows)]
 
 
-def forecast_sections(result: ForecastEvaluation, bands: str, training: str) -> list[str]:
-    """Return all sections of an evaluation of a world model."""
+def forecast_parts_of_page(result: ForecastEvaluation) -> dict[str, Any]:
+    """Return the values of `templates/forecast.html`, without sample forecasts and training."""
     seconds = [(k + 1) * result.about.dt for k in range(result.about.horizon)]
     curves = [
         PlotCurve(_label(name), seconds, values, colour)
         for (name, values), colour in zip(result.by_frame.items(), cycle(_COLOURS))
     ]
     caption = "Mean absolute error of all columns, each in units of its standard deviation over the training data"
-    found = tables([errors(result), *groups(result), by_column(result)])
-    return [
-        bands,
-        section("Errors by horizon", plot("by-frame", curves, log=True, caption=caption), *found),
-        section("Calibration", *tables(calibration(result)), lead=CALIBRATION_LEAD),
-        section("Contacts and termination", *tables([events(result), *failures(result)])),
-        recordings(result.notes),
-        training,
-    ]
+    return {
+        "by_frame": plot("by-frame", curves, log=True, caption=caption),
+        "errors": [errors(result), *groups(result), by_column(result)],
+        "calibration": calibration(result),
+        "events": [events(result), *failures(result)],
+        "notes": recordings(result.notes),
+    }
 
 
 def _models(result: ForecastEvaluation) -> list[str]:

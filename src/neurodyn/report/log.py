@@ -10,9 +10,9 @@ from msgspec import UNSET
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
 from neurodyn.identify.held_out import RunFit
-from neurodyn.report.accuracy import condition_section, member_section
+from neurodyn.report.accuracy import by_condition, member_tables
 from neurodyn.report.numbers import BASELINES, MISSING, count, digits, interval, member_parts, quantity, span, times
-from neurodyn.report.page import Table, facts, folded, grid, heading, section, tables
+from neurodyn.report.page import Table, grid, heading, section
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
 _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
@@ -71,37 +71,26 @@ def by_group(result: Logged) -> list[Table]:
     return [Table("Mean joint position error at the longest horizon", head, rows, strong=3)] if rows else []
 
 
-def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
-    """Return the sections of an evaluation against the log of a fixed-base robot."""
-    begin = "a state estimated from past positions" if result.start == "past" else "a recorded state"
-    lead = (
-        f"Open loop: from {begin}, under recorded torques, without any later look at the recording. Absolute "
-        "errors of joints at the horizon itself, mean over joints and starts; percentiles over starts. Better: error "
-        "of the better baseline over the model's."
-    )
-    each = [folded(name, _summary(name, found, result.units).html()) for name, found in result.groups.items()]
-    groups = tables(by_group(result))
-    return [
-        section(
-            "Errors on recorded trajectories", *tables([*at_horizons(result), *beside_declared(result)]), lead=lead
-        ),
-        samples,
-        section("By group", *groups, *(each if groups else [])),
-        section("By joint", *tables(by_joint(result))),
-        condition_section(result.conditions, result.about.dt),
-        member_section(member_parts(result)),
-        recordings(result.notes),
-        training,
-    ]
+def logged_parts_of_page(result: Logged) -> dict[str, Any]:
+    """Return the values of `templates/logged.html`, without trajectories and training."""
+    return {
+        "begin": "a state estimated from past positions" if result.start == "past" else "a recorded state",
+        "errors": [*at_horizons(result), *beside_declared(result)],
+        "groups": by_group(result),
+        "each": [_summary(name, group, result.units) for name, group in result.groups.items()],
+        "joints": by_joint(result),
+        "conditions": by_condition(result.conditions, result.about.dt),
+        "calibration": member_tables(member_parts(result)),
+        "notes": recordings(result.notes),
+    }
 
 
-def recordings(notes: dict[str, Any]) -> str:
-    """Return the section on the notes of the log's reader, with the delay between control and motion."""
+def recordings(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return the notes of the log's reader as facts, with a plot of the delay between control and motion."""
     if not notes:
-        return ""
-    alignment = notes.get("alignment", {})
-    rates = notes.get("rates_hz", {})
-    entries = [
+        return {}
+    alignment, rates = notes.get("alignment", {}), notes.get("rates_hz", {})
+    facts = [
         ("Files", ", ".join(notes.get("files", []))),
         ("Rows", f"{notes['rows']:,}" if "rows" in notes else ""),
         ("Velocities", str(notes.get("velocity", ""))),
@@ -110,7 +99,7 @@ def recordings(notes: dict[str, Any]) -> str:
         ("Gaps", str(notes.get("gaps", {}).get("count", ""))),
         ("Delay applied", f"{1e3 * alignment['chosen']:.3g} ms ({alignment['reason']})" if alignment else ""),
     ]
-    return section("The recordings", facts(entries), grid([_alignment(alignment)]))
+    return {"facts": facts, "alignment": grid([_alignment(alignment)])}
 
 
 def _alignment(alignment: dict[str, Any]) -> str:

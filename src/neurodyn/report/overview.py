@@ -2,6 +2,7 @@
 """Top of a report: the model, headline figures, and how it was made."""
 
 from functools import singledispatch
+from typing import Any
 
 from msgspec import UNSET
 
@@ -20,30 +21,26 @@ from neurodyn.report.numbers import (
     span,
     times,
 )
-from neurodyn.report.page import cards, facts, paragraph, section
-from neurodyn.report.page import header as page_header
 
 _MOST_LIMITS = 4
 
 
-def header(material: ReportMaterial) -> str:
-    """Return title and summary."""
-    about, robot = material.result.about, material.robot
-    beside = "its analytic simulator" if isinstance(material.result, Simulated) else "recorded trajectories"
-    described = [] if robot is None or not robot.description else [f"{robot.description}."]
-    title = f"{about.robot}: {about.kind} dynamics beside {beside}"
-    return page_header(title, *described, eyebrow=f"neurodyn · {material.name}")
-
-
-def headline(material: ReportMaterial) -> str:
-    """Return the headline figures and the verdict."""
-    result = material.result
+def overview_parts_of_page(material: ReportMaterial) -> dict[str, Any]:
+    """Return the values of `templates/evaluation.html` on the model and its evaluation."""
+    result, robot = material.result, material.robot
+    beside = "its analytic simulator" if isinstance(result, Simulated) else "recorded trajectories"
     entries = _cards(result, material)
     if _finite(result) < 1:
         entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
-    told = "" if result.verdict is UNSET else paragraph(f"Verdict: {result.verdict}")
-    told = (paragraph(f"Note: {result.about.caveat}.") if result.about.caveat else "") + told
-    return told + cards(entries)
+    return {
+        "material": material,
+        "about": result.about,
+        "title": f"{result.about.robot}: {result.about.kind} dynamics beside {beside}",
+        "described": [] if robot is None or not robot.description else [f"{robot.description}."],
+        "verdict": "" if result.verdict is UNSET else result.verdict,
+        "cards": entries,
+        "facts": _facts(material),
+    }
 
 
 def in_a_sentence(result: Evaluation) -> str:
@@ -58,15 +55,15 @@ def in_a_sentence(result: Evaluation) -> str:
     return f"{found.robot}: {network}; {_evaluated(result)}{where}; truth: {_truth(result)}; finite {finite}"
 
 
-def about(material: ReportMaterial) -> str:
-    """Return the facts: robot, network, data, seeds, times, versions."""
+def _facts(material: ReportMaterial) -> list[tuple[str, str]]:
+    """Return robot, network, data, seeds, times, versions."""
     result, config = material.result, material.config
     found, last = result.about, material.metrics[-1] if material.metrics else {}
     history = "" if isinstance(result, Simulated) else f"{result.context_frames} frames"
     trained = ""
     if "cpu_seconds" in last:
         trained = f"{last['step']:,} steps, {span(last['seconds'])} ({span(last['cpu_seconds'])} of CPU time)"
-    entries = [
+    return [
         ("Robot", _robot(material)),
         ("Frame", f"{digits(1e3 * found.dt)} ms ({digits(1 / found.dt)} Hz)"),
         ("Network", f"{network_name(found.network)}, {found.parameters:,} parameters"),
@@ -82,8 +79,6 @@ def about(material: ReportMaterial) -> str:
         ("Limits of joints", _limits(material)),
         ("Versions", ", ".join(f"{k} {v}" for k, v in config.versions.items()) if config else ""),
     ]
-    remarks = [paragraph(f"Left out: {remark}", "note") for remark in material.remarks]
-    return section("What this is", facts(entries), *remarks)
 
 
 Cards = list[tuple[str, str, str]]

@@ -16,12 +16,25 @@ _FOLDER = Path(__file__).resolve().parent
 _TEMPLATES = Environment(
     loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
+
+
+def place_of(title: str) -> str:
+    """Return the anchor of a section."""
+    return "".join(c if c.isalnum() else "-" for c in title.lower())
+
+
+_TEMPLATES.filters["place"] = place_of
 _ELEMENTS: Any = _TEMPLATES.get_template("elements.html").module
 
 
 def element(name: str, *values: Any) -> str:
     """Return an element of `templates/elements.html` with its values."""
     return str(getattr(_ELEMENTS, name)(*values))
+
+
+def render_page(title: str, template: str, /, **values: Any) -> str:
+    """Return a complete page whose body is a template of `templates/` with its values."""
+    return page(title, [_TEMPLATES.get_template(template).render(**values)])
 
 
 def page(title: str, body: Iterable[str], script: str = "") -> str:
@@ -41,8 +54,8 @@ def header(title: str, *paragraphs: str, eyebrow: str = "") -> str:
 
 def section(title: str, *parts: str, lead: str = "") -> str:
     """Return a section with a heading and an introduction; empty without parts."""
-    place, content = "".join(c if c.isalnum() else "-" for c in title.lower()), list(filter(None, parts))
-    return element("section", title, place, content, lead) if content else ""
+    content = list(filter(None, parts))
+    return element("section", title, place_of(title), content, lead) if content else ""
 
 
 def paragraph(text: str, kind: str = "") -> str:

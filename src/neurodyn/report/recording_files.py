@@ -100,7 +100,7 @@ def _part(name: str) -> str:
 
 
 def moving(material: ReportMaterial) -> str:
-    """Return the section with the animation; empty without one."""
+    """Return the animation; empty without one."""
     if material.frames is None:
         return ""
     recording, frames = material.recordings[0], material.frames
@@ -108,7 +108,7 @@ def moving(material: ReportMaterial) -> str:
         f"{material.result.about.robot}, {recording.title}: {recording.predicted_label} beside "
         f"{recording.truth_label}, {recording.worlds[0]}, in real time"
     )
-    return section("In motion", film(frames, material.interval, caption))
+    return film(frames, material.interval, caption)
 
 
 def trajectories(material: ReportMaterial) -> str:

@@ -9,7 +9,7 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.core.verdict import grade_of
 from neurodyn.evaluate.run_comparison import LEVEL, Family, Mean, RunComparison, RunGroup
 from neurodyn.report.numbers import MISSING, count, digits, plus_minus, quantity, span
-from neurodyn.report.page import Table, facts, figure, folded, grid, header, page, paragraph, section, tables
+from neurodyn.report.page import Table, figure, grid, render_page
 from neurodyn.report.plots import PlotCurve, curve_style, plot
 
 LEAD = (
@@ -29,12 +29,11 @@ def write_comparison(path: Path, result: RunComparison, *, title: str = "Runs co
 def render_comparison(result: RunComparison, *, title: str = "Runs compared") -> str:
     """Return the page as HTML."""
     runs = sum(len(group.runs) for family in result.families for group in family.groups)
-    body = [
-        header(title, f"{count(runs, 'run')}. {LEAD}"),
-        section("What cannot be compared", *(paragraph(line, "note") for line in broken_lines(result))),
-        *(_section(family, number) for number, family in enumerate(result.families)),
-    ]
-    return page(title, body)
+    families = [_family(family, number) for number, family in enumerate(result.families)]
+    return render_page(
+        title, "comparison.html", title=title, lead=f"{count(runs, 'run')}. {LEAD}", broken=broken_lines(result),
+        families=families,
+    )  # fmt: skip
 
 
 def comparison_tables(result: RunComparison) -> list[Table]:
@@ -98,15 +97,17 @@ def single_runs(family: Family) -> Table:
     return Table("Each run", ["Run", "Seed", *names], rows)
 
 
-def _section(family: Family, number: int) -> str:
-    verdicts = [paragraph(f"{group.name}: {group.verdict}", "note") for group in family.groups if group.verdict != "ok"]
-    several = any(len(group.runs) > 1 for group in family.groups)
-    more = [*([single_runs(family)] * several), settings(family), costs(family)]
-    shared = [(name, _setting(value)) for name, value in family.common.items()]
-    return section(
-        family.of, figures(family).html(), *verdicts, grid(_plots(family, number)), *tables(more),
-        *([folded("Settings that all share", facts(shared))] if shared else []),
-    )  # fmt: skip
+def _family(family: Family, number: int) -> dict[str, Any]:
+    """Return the values of a family's section."""
+    single = [single_runs(family)] if any(len(group.runs) > 1 for group in family.groups) else []
+    return {
+        "of": family.of,
+        "figures": figures(family),
+        "verdicts": [f"{group.name}: {group.verdict}" for group in family.groups if group.verdict != "ok"],
+        "plots": grid(_plots(family, number)),
+        "tables": [*single, settings(family), costs(family)],
+        "shared": [(name, _setting(value)) for name, value in family.common.items()],
+    }
 
 
 def _plots(family: Family, number: int) -> list[str]:

@@ -17,12 +17,12 @@ from neurodyn.core.provenance import __version__
 from neurodyn.dynamics.artifact import ROBOT
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
 from neurodyn.learn.neural.settings import Settings, load_settings
-from neurodyn.report import accuracy, forecast, log, overview
+from neurodyn.report import accuracy, forecast, log
 from neurodyn.report import recording_files as samples
-from neurodyn.report.accuracy import member_section
 from neurodyn.report.gather import ReportMaterial, gather
 from neurodyn.report.numbers import member_parts, network_name, tossed_parts
-from neurodyn.report.page import code, folded, grid, page, paragraph, section, tables
+from neurodyn.report.overview import overview_parts_of_page
+from neurodyn.report.page import grid, render_page, section
 from neurodyn.report.plots import PlotCurve, Span, curve_style, plot
 
 _STANDARD_WORLDS = 512
@@ -96,13 +96,6 @@ def _phases(material: ReportMaterial, lines: list[dict[str, Any]]) -> list[Span]
     return spans
 
 
-def reproduce(material: ReportMaterial) -> str:
-    """Return the section with commands and configuration."""
-    lines = [*_generate(material), *_train(material), *_evaluate(material)]
-    config = folded("Configuration (config.yaml)", code(material.config_text)) if material.config_text else ""
-    return section("How to repeat this", code("\n".join(lines)), *_remarks(material), config)
-
-
 def _generate(material: ReportMaterial) -> list[str]:
     header, config = material.header, material.config
     if header is None or config is None:
@@ -174,6 +167,7 @@ def _evaluate(material: ReportMaterial) -> list[str]:
 
 
 def _remarks(material: ReportMaterial) -> list[str]:
+    """Return what the commands do not say."""
     config, found = material.config, []
     if config is None:
         return []
@@ -189,7 +183,7 @@ def _remarks(material: ReportMaterial) -> list[str]:
         found.append(
             f"The training data ({', '.join(config.files)}) no longer lie where they were; their seed is not shown."
         )
-    return [paragraph(text, "note") for text in found]
+    return found
 
 
 def _command(*words: object) -> str:
@@ -231,59 +225,39 @@ def report_path(run: Path, flags: tuple[str, ...] = ()) -> Path:
 
 def render_report(material: ReportMaterial) -> str:
     """Return the report as HTML."""
-    body = [
-        overview.header(material),
-        overview.headline(material),
-        samples.moving(material),
-        overview.about(material),
-        *_measured(material.result, material),
-        reproduce(material),
-        _footer(),
-    ]
-    about = material.result.about
-    return page(f"{about.robot}: {about.kind} dynamics", body)
+    about, (template, measured) = material.result.about, _measured(material.result, material)
+    return render_page(
+        f"{about.robot}: {about.kind} dynamics", "evaluation.html", template=template, version=__version__,
+        moving=samples.moving(material), training=training(material), trajectories=samples.trajectories(material),
+        commands="\n".join([*_generate(material), *_train(material), *_evaluate(material)]),
+        remarks=_remarks(material), **overview_parts_of_page(material), **measured,
+    )  # fmt: skip
 
 
 @singledispatch
-def _measured(result: Simulated, material: ReportMaterial) -> list[str]:
-    """Return the sections on the evaluation, and on the training."""
-    return accuracy.simulated_sections(result, samples.trajectories(material), training(material))
+def _measured(result: Simulated, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
+    """Return the template of the sections on an evaluation, and its values."""
+    return "simulated.html", accuracy.simulated_parts_of_page(result)
 
 
 @_measured.register
-def _(result: Tossed, material: ReportMaterial) -> list[str]:
+def _(result: Tossed, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
     parts, dt = tossed_parts(result), result.about.dt
-    stride = "each one" if result.stride == 1 else f"one in {result.stride}"
-    lead = (
-        "Open loop: the model gets one recorded state, nothing before it and nothing after it. A roll-out begins at "
-        f"every recorded state ({stride}) that has enough frames behind it; first states are those of episodes. "
-    )
-    return [
-        section(
-            "Errors on recorded trajectories",
-            *tables([*accuracy.by_horizon(parts, dt), *log.beside_declared(result)]),
-            lead=lead + accuracy.LEAD,
-        ),
-        accuracy.over_time(parts, dt),
-        accuracy.condition_section(result.conditions, dt),
-        member_section(member_parts(result)),
-        samples.trajectories(material),
-        log.recordings(result.notes),
-        training(material),
-    ]
+    return "tossed.html", {
+        "stride": "each one" if result.stride == 1 else f"one in {result.stride}",
+        "errors": [*accuracy.by_horizon(parts, dt), *log.beside_declared(result)],
+        "over_time": accuracy.over_time(parts, dt),
+        "conditions": accuracy.by_condition(result.conditions, dt),
+        "calibration": accuracy.member_tables(member_parts(result)),
+        "notes": log.recordings(result.notes),
+    }
 
 
 @_measured.register
-def _(result: Logged, material: ReportMaterial) -> list[str]:
-    pictures = samples.trajectories(material) + log.whole_runs(material.whole)
-    return log.logged_sections(result, pictures, training(material))
+def _(result: Logged, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
+    return "logged.html", {**log.logged_parts_of_page(result), "whole_runs": log.whole_runs(material.whole)}
 
 
 @_measured.register
-def _(result: ForecastEvaluation, material: ReportMaterial) -> list[str]:
-    return forecast.forecast_sections(result, material.bands, training(material))
-
-
-def _footer() -> str:
-    words = "Every figure on this page comes from the run and its evaluation."
-    return f"<footer>neurodyn {__version__}. {words}</footer>"
+def _(result: ForecastEvaluation, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
+    return "forecast.html", {**forecast.forecast_parts_of_page(result), "bands": material.bands}
