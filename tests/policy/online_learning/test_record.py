@@ -5,9 +5,11 @@ import json
 
 import msgspec
 import pytest
+import torch
 
 from neurodyn.control.returns import Returns
 from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
 from neurodyn.policy.online_learning.loop import line
 from neurodyn.policy.online_learning.record import (
     FittedModel,
@@ -17,11 +19,13 @@ from neurodyn.policy.online_learning.record import (
     TrainedPolicy,
     best_of,
     has_settled,
+    model_error,
     read_round,
     verdict,
 )
 from neurodyn.policy.online_learning.rounds import EarlierRounds
 from neurodyn.policy.support import PolicySupport
+from tests import plant
 
 
 def returns(mean: float, failed: float = 0.0) -> Returns:
@@ -115,3 +119,15 @@ def test_shares_of_random_data_and_of_logs():
     assert EarlierRounds((), three).shares(0.3) == pytest.approx((0.25, 0.25, 0.5))
     assert EarlierRounds((), three).shares(0.3, 0.4) == pytest.approx((0.3, 0.3, 0.4))
     assert EarlierRounds((), three).shares(0.3, 0.1) == pytest.approx((1 / 3,) * 3)  # never less than an earlier one
+
+
+def test_forecasts_that_are_not_finite_are_counted_and_left_out(plant_store: Store):
+    def spoil(q, qd):
+        qd[: len(qd) // 4] = torch.inf
+        return q, 0.5 * qd
+
+    error, finite = model_error(plant.PlantDynamics(spoil), plant_store)
+    assert 0.7 < finite < 0.8
+    sound, _ = model_error(plant.PlantDynamics(lambda q, qd: (q, 0.5 * qd)), plant_store)
+    assert error == pytest.approx(sound, rel=0.3)
+    assert model_error(plant.PlantDynamics(lambda q, qd: (q, qd * torch.nan)), plant_store) == (None, 0.0)

@@ -325,6 +325,8 @@ def line(round_: Round, frames: int) -> str:
     if round_.uncalibrated is not None:
         remark += f" (before calibration {round_.uncalibrated.mean:.4g})"
     error = "not known" if round_.model_error is None else f"{round_.model_error:.3g}"
+    if round_.measured is not None and round_.measured.finite_fraction is not UNSET:
+        error += f" ({round_.measured.finite_fraction:.0%} of its forecasts are finite)"
     return (
         f"round {round_.number}: return {round_.imagined.mean:.4g} in the model{remark}, {round_.real.mean:.4g} in "
         f"{round_.real.dynamics} ({round_.gap:.1%} apart; failed {round_.imagined.failed:.0%}, "

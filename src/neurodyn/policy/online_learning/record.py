@@ -4,7 +4,6 @@
 Returns, the model's error on the policy's log, and the verdict from both.
 """
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +69,15 @@ class LoggedPolicy(Record, frozen=True):
 class PolicyComparison(Record, frozen=True):
     """Returns of the policy in its model, without noise, and `model_error` on the policy's log, unseen in training.
 
+    `finite_fraction` is the share of the model's forecasts along the log that are finite; UNSET if all are.
+
     If a calibrated copy judges, `returns` are those in the copy, and `uncalibrated` those in the model itself.
     """
 
     returns: Returns
     model_error: float | None
     uncalibrated: Returns | UnsetType = UNSET
+    finite_fraction: float | UnsetType = UNSET
 
 
 class Round(Record, frozen=True):
@@ -211,24 +213,28 @@ _MOST = 1024
 
 
 @torch.no_grad()
-def model_error(model: Dynamics, log: Store) -> float | None:
+def model_error(model: Dynamics, log: Store) -> tuple[float | None, float]:
     """Return the error of a model's forecasts of `SECONDS` along a log, relative to persistence.
 
     Mean over velocities of the mean absolute error at the end of a forecast, each divided by that of the persistence
     baseline: 0 for a perfect model, 1 for one no better than constant velocities.
 
-    None if no episode is long enough or a forecast is not finite.
+    Returns:
+        The error of the finite forecasts, and their share; (None, 1.0) if no episode is long enough or nothing moves,
+        and (None, 0.0) if no forecast is finite.
     """
     frames, context = max(1, round(SECONDS / model.spec.dt)), model.spec.context
     if int(log.lengths.max()) < context + frames:
-        return None
-    environments, errors, still = recorded_environments(log, model), [], []
+        return None, 1.0
+    environments, errors, still, finite = recorded_environments(log, model), [], [], []
     for batch in all_windows(log, context + frames, stride=max(1, log.transitions // _MOST)):
         windows = batch.after(context)
         compared = RolloutErrors(model.spec, roll_along(model, windows, environments), truth_of(windows))
-        errors.append(compared.velocities[:, -1].abs())
+        finite.append(compared.finite)
+        errors.append(compared.velocities[compared.finite, -1].abs())
         still.append(compared.persistence.velocities[:, -1].abs())
-    error, baseline = torch.cat(errors).double().mean(0), torch.cat(still).double().mean(0)
+    share, baseline = float(torch.cat(finite).double().mean()), torch.cat(still).double().mean(0)
     moves = baseline > 0
-    relative = float((error[moves] / baseline[moves]).mean()) if bool(moves.any()) else float("nan")
-    return relative if math.isfinite(relative) else None
+    if not share or not bool(moves.any()):
+        return None, share
+    return float((torch.cat(errors).double().mean(0)[moves] / baseline[moves]).mean()), share

@@ -20,11 +20,12 @@ from neurodyn.core.progress import Progress, showing
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
-from neurodyn.dynamics.batch import State, Window, device_generator
+from neurodyn.dynamics.batch import State, device_generator
 from neurodyn.dynamics.capture import detach
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
+from neurodyn.dynamics.rollouts import context_of
 from neurodyn.learn.neural.policy_rollouts import LoggedActor
 from neurodyn.policy.artifact import ActingPolicy, Behaviour, PolicyNetwork, acting, behaviour, load_policy
 from neurodyn.policy.logs import record_log
@@ -383,8 +384,8 @@ class PolicyInModel:
                 action = act(task.observe(now, memory))
                 now = frames.quantities(after, None, frames.no_torque(after))
                 memory = task.advance(memory, now, action, drawing)
-        past = Window(windows.q[:, : lead + 1], windows.qd[:, : lead + 1], windows.control[:, :lead])
-        current = frames.begin(past if dynamics.spec.context else logged[lead], drawing, memory=memory)
+        past = context_of(windows.after(lead)) if dynamics.spec.context else logged[lead]
+        current = frames.begin(past, drawing, memory=memory)
         for number, truth in enumerate(logged[lead + 1 :], 1):
             action = act(task.observe(current.now, current.memory)).clamp(-task.limit, task.limit)
             current, _ = frames.advance(current, action, drawing, tracked=True)

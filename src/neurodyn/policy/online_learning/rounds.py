@@ -190,9 +190,10 @@ class RoundInProgress:
             judged = None
             if copy:
                 judged = self._returns_in(replace(model, name=copy, dynamics=load(copy, device=problem.device)))
+        error, finite = model_error(model.dynamics, log)
         return PolicyComparison(
-            returns=judged or returns, model_error=model_error(model.dynamics, log),
-            uncalibrated=UNSET if judged is None else returns,
+            returns=judged or returns, model_error=error, uncalibrated=UNSET if judged is None else returns,
+            finite_fraction=UNSET if finite == 1.0 else finite,
         )  # fmt: skip
 
     def _returns_in(self, model: "ModelOfRound") -> Returns:
