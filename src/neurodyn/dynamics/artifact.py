@@ -87,9 +87,9 @@ class Artifact(Generic[C, S, M]):
         run = artifacts.resolve_run(run)
         folder = run / "model"
         given = artifacts.read_json(folder / "config.json")
-        found = given.get("kind") if isinstance(given, dict) else None
-        if isinstance(found, str) and found in KINDS:
-            require_kind(found, (self.kind,), folder)
+        kind = given.get("kind") if isinstance(given, dict) else None
+        if isinstance(kind, str) and kind in KINDS:
+            require_kind(kind, (self.kind,), folder)
         carried = _robot_of_run(run)
         if carried is not None and isinstance(given, dict):
             given = given | {"robot": str(carried)}

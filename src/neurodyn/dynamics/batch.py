@@ -161,8 +161,8 @@ class Batched:
                 shapes.append(f"{name} {list(value.shape)}")
             elif value is not None:
                 others.append(f"{name}={value!r}")
-        found = next((value for value in self.__dict__.values() if isinstance(value, Tensor)), None)
-        where = "" if found is None else f"; {str(found.dtype).removeprefix('torch.')} on {found.device}"
+        tensor = next((value for value in self.__dict__.values() if isinstance(value, Tensor)), None)
+        where = "" if tensor is None else f"; {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
         return f"{type(self).__name__}({', '.join([*others, *shapes])}{where})"
 
     def _repr_html_(self) -> str:
@@ -180,15 +180,15 @@ class Batched:
 @cache
 def _fields(kind: type) -> tuple[list[tuple[str, dict[int, tuple[Axis, ...]]]], dict[str, int]]:
     """Return the layouts of each array field by number of axes (empty: any), and the axes of fixed size."""
-    found, fixed = [], {}
+    fields, fixed = [], {}
     for name, hint in get_type_hints(kind).items():
         texts = [part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str")]
         if not texts:
             continue
         layouts = [] if "..." in texts else [tuple(_axis(word) for word in text.split()) for text in texts]
         fixed |= {axis: int(axis) for layout in layouts for axis, _ in layout if axis.isdigit()}
-        found.append((name, {len(layout): layout for layout in layouts}))
-    return found, fixed
+        fields.append((name, {len(layout): layout for layout in layouts}))
+    return fields, fixed
 
 
 def _axis(word: str) -> Axis:
@@ -235,13 +235,13 @@ def _worlds(owner: Batched) -> int | None:
 
 def _arrays(owner: Batched) -> list[tuple[str, Tensor, tuple[str, ...]]]:
     """Return name, values and axis names of all arrays, nested batches first."""
-    found = [array for value in owner.__dict__.values() if isinstance(value, Batched) for array in _arrays(value)]
+    arrays = [array for value in owner.__dict__.values() if isinstance(value, Batched) for array in _arrays(value)]
     for name, layouts in _fields(type(owner))[0]:
         value = getattr(owner, name)
         if value is not None:
             axes = layouts.get(value.ndim)
-            found.append((name, value, tuple(axis for axis, _ in axes) if axes else ("",) * value.ndim))
-    return found
+            arrays.append((name, value, tuple(axis for axis, _ in axes) if axes else ("",) * value.ndim))
+    return arrays
 
 
 def _draw(axes: "Axes", name: str, value: Tensor, names: tuple[str, ...], spec: StateSpec | None, worlds: int) -> None:
@@ -515,10 +515,10 @@ class RecordedEnvironments:
     @classmethod
     def like(cls, environment: Environment) -> "RecordedEnvironments":
         """Return environments with gravity and scene of another environment, and other poses of the scene."""
-        found = cls.__new__(cls)
-        found._ground, found._gravity, found._device = environment.ground, environment.gravity, "cpu"
-        found._names, found._columns = (), []
-        return found
+        made = cls.__new__(cls)
+        made._ground, made._gravity, made._device = environment.ground, environment.gravity, "cpu"
+        made._names, made._columns = (), []
+        return made
 
     def of(self, windows: "Windows") -> Environment:
         """Return the environment of windows, one world each."""

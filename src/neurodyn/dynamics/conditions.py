@@ -122,13 +122,13 @@ def fitted_conditions(mixture: "Mixture") -> tuple[Condition, ...]:
         return ()
     own = [(store.parameters, episodes_of(store, Split.TRAIN)) for store in mixture.stores]
     values = np.concatenate([numbers[episodes] for numbers, episodes in own if numbers is not None])
-    found = []
+    conditions = []
     for (name, declared), column in zip(mixture.header.parameters.items(), values.T, strict=True):
         lower, upper = float(column.min()), float(column.max())
         if not lower < upper:
             raise InputError(f"condition {name!r} is {lower:g} in all training episodes; valid: one that differs")
-        found.append(Condition(name=name, value=declared, lower=lower, upper=upper))
-    return tuple(found)
+        conditions.append(Condition(name=name, value=declared, lower=lower, upper=upper))
+    return tuple(conditions)
 
 
 def with_values(conditions: Sequence[Condition], values: Mapping[str, float], owner: str) -> tuple[Condition, ...]:

@@ -59,15 +59,15 @@ def _scalar_difference(spec: StateSpec, difference: Tensor, first: int, last: in
 @lru_cache(maxsize=64)
 def _blocks(spec: StateSpec) -> tuple[tuple[str, int, int], ...]:
     """Return runs of scalar joints, and each free or ball joint, as (kind, first, last) in position coordinates."""
-    found: list[tuple[str, int, int]] = []
+    blocks: list[tuple[str, int, int]] = []
     for joint, place in zip(spec.joints, spec.places, strict=True):
         if not joint.scalar:
-            found.append((joint.kind, place.q.start, place.q.stop))
-        elif found and found[-1][0] == "scalar":
-            found[-1] = ("scalar", found[-1][1], place.q.stop)
+            blocks.append((joint.kind, place.q.start, place.q.stop))
+        elif blocks and blocks[-1][0] == "scalar":
+            blocks[-1] = ("scalar", blocks[-1][1], place.q.stop)
         else:
-            found.append(("scalar", place.q.start, place.q.stop))
-    return tuple(found)
+            blocks.append(("scalar", place.q.start, place.q.stop))
+    return tuple(blocks)
 
 
 @lru_cache(maxsize=64)
@@ -148,13 +148,13 @@ class Coordinates(nn.Module):
 
         They are in base axes, from the base's origin, if the base floats; else in world axes.
         """
-        found = []
+        poses = []
         for place in self.objects:
             start = place.q.start
             at, matrix = q[..., start : start + 3], rotation.matrix(q[..., place.quaternion])
             rows = torch.stack([at if base is None else at - q[..., :3], matrix[..., 0], matrix[..., 1]], -2)
-            found.append((rows if base is None else rotation.rotate_rows(rows, base)).flatten(-2))
-        return found
+            poses.append((rows if base is None else rotation.rotate_rows(rows, base)).flatten(-2))
+        return poses
 
     def change(
         self, q: Positions, qd: Velocities, q_next: Positions, qd_next: Velocities

@@ -78,13 +78,13 @@ class Fault(Record, frozen=True):
     @property
     def words(self) -> str:
         """Description of the fault in one line."""
-        found = "is not finite"
+        state = "is not finite"
         if self.value is not None:
             low, high = ("" if bound is None else f"{bound:.4g}" for bound in (self.lower, self.upper))
-            found = f"is {self.value:.4g} (plausible: {low} to {high})"
+            state = f"is {self.value:.4g} (plausible: {low} to {high})"
         others = f"; {self.worlds} of {self.of} worlds in all" if self.worlds > 1 else ""
         kept = f"; the states before it: {self.states}" if self.states else ""
-        return f"{self.where}: world {self.world}, frame {self.frame}: {self.quantity} {found}{others}{kept}"
+        return f"{self.where}: world {self.world}, frame {self.frame}: {self.quantity} {state}{others}{kept}"
 
 
 class DivergedError(InputError):
@@ -142,8 +142,8 @@ def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: in
     assert at[0] is not None
     assert at[1] is not None
     state = State.unchecked(q=at[0], qd=at[1], channels=at[2])
-    found = state_fault(bounds, state, where, frame=first + frame)
-    return msgspec.structs.replace(found, world=world, worlds=int(outside.any(1).sum()), of=len(outside))
+    fault = state_fault(bounds, state, where, frame=first + frame)
+    return msgspec.structs.replace(fault, world=world, worlds=int(outside.any(1).sum()), of=len(outside))
 
 
 @torch.no_grad()

@@ -290,8 +290,8 @@ class Dynamics(ABC):
         """
         robot, known = robot or self.robot, self.training_range
         bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
-        found = bounds.of_spec(self.spec)
-        return found if known is None else found.tightened(widen(known.qd, margin), widen(known.channels, margin))
+        bounds = bounds.of_spec(self.spec)
+        return bounds if known is None else bounds.tightened(widen(known.qd, margin), widen(known.channels, margin))
 
     @property
     def rollout_bounds(self) -> PlausibleBounds:

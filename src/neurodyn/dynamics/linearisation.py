@@ -93,8 +93,8 @@ def _by_autograd(
         _, step = dynamics.step(carry, State(given[0], given[1], wide.channels), Control(torque=given[2]))
     after = State(step.state.q.detach(), step.state.qd.detach()).rows(slice(0, None, size))
     seeds = _seeds(spec, after.q).flatten(0, 1).split((spec.nq, spec.nv), -1)
-    found = torch.autograd.grad([step.state.q, step.state.qd], given, seeds, materialize_grads=True)
-    by_q, by_qd, by_torque = (x.view(now.worlds, size, -1) for x in found)
+    gradients = torch.autograd.grad([step.state.q, step.state.qd], given, seeds, materialize_grads=True)
+    by_q, by_qd, by_torque = (x.view(now.worlds, size, -1) for x in gradients)
     return after, torch.cat([by_q, by_qd], -1), by_torque
 
 
@@ -112,11 +112,11 @@ def _seeds(spec: StateSpec, q: Tensor) -> Tensor:
 def _along_freedoms(spec: StateSpec, q: Tensor, gradient: Tensor) -> Tensor:
     """Convert gradients in q and qd [worlds, rows, nq + nv] to degrees of freedom [worlds, rows, 2 nv]."""
     columns, turning = _columns(spec)
-    found = gradient[..., columns.to(q.device)]
+    rows = gradient[..., columns.to(q.device)]
     for place, freedom in turning:
         turns = 0.5 * _turns(q[:, place : place + 4])
-        found[..., freedom : freedom + 3] = gradient[..., place : place + 4] @ turns.mT
-    return found
+        rows[..., freedom : freedom + 3] = gradient[..., place : place + 4] @ turns.mT
+    return rows
 
 
 @lru_cache(maxsize=64)

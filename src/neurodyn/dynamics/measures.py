@@ -87,11 +87,11 @@ def joint_distance(spec: StateSpec, q: Positions, reference: Positions) -> Float
 
 def _kinds(spec: StateSpec) -> list[tuple[str, str]]:
     """Return the joint and the kind of each error."""
-    found = []
+    kinds_of_errors = []
     for joint in spec.joints:
         kinds = ("position", "orientation") if joint.kind == "free" else (joint.kind,)
-        found += [(joint.name, kind) for kind in kinds]
-    return found
+        kinds_of_errors += [(joint.name, kind) for kind in kinds]
+    return kinds_of_errors
 
 
 def _unit(spec: StateSpec, q: Tensor) -> Tensor:

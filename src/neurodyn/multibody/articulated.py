@@ -265,14 +265,14 @@ class Tree:
 
         Empty unless `SoftConstraints.free_point` is "origin" and the reference point lies elsewhere.
         """
-        found: dict[int, Any] = {}
+        result: dict[int, Any] = {}
         if self.mechanism.constraints.free_point != "origin":
-            return found
+            return result
         for index, link in enumerate(self.links):
             if link.joint.kind == "free" and any(self.reference(index)):
                 spin, arm = array(self.v_of(index, qd)[3:]), self.arm(index, q)
-                found |= zip(range(len(qd))[self._places[index].qd], cross(spin, cross(spin, arm)), strict=False)
-        return found
+                result |= zip(range(len(qd))[self._places[index].qd], cross(spin, cross(spin, arm)), strict=False)
+        return result
 
     def arm(self, index: int, q: list[Any]) -> Vector:
         """Return the reference point of a free joint relative to the origin of its link, in the axes of its `qd`."""
@@ -378,18 +378,18 @@ class Tree:
         `rates` is the time derivative of `qd` in Newton's convention.
         """
         gravity = self.vector("gravity")
-        found: list[tuple[Vector, Vector]] = []
+        accelerations: list[tuple[Vector, Vector]] = []
         for index, motion in enumerate(motions):
             parent = self.links[index].joint.parent
             if parent < 0:
                 spin, linear = ZERO, -1.0 * (motion.rotation.T @ gravity)
             else:
-                spin = motion.rotation.T @ found[parent][0] + motion.spin_bias
-                linear = motion.rotation.T @ (found[parent][1] + cross(found[parent][0], motion.offset))
+                spin = motion.rotation.T @ accelerations[parent][0] + motion.spin_bias
+                linear = motion.rotation.T @ (accelerations[parent][1] + cross(accelerations[parent][0], motion.offset))
                 linear = linear + motion.velocity_bias
             own_spin, own_linear = self._own_acceleration(index, motion, self.v_of(index, rates))
-            found.append((spin + own_spin, linear + own_linear))
-        return found
+            accelerations.append((spin + own_spin, linear + own_linear))
+        return accelerations
 
     def _own_acceleration(self, index: int, motion: RelativeMotion, rates: list[Any]) -> tuple[Vector, Vector]:
         """Transform accelerations from Newton's coordinates to those of the dynamics; the inverse of `_rates`."""

@@ -91,12 +91,12 @@ def element_forces(elements: Sequence[ForceElement], motion: ElementMotion) -> t
     wrenches: Wrenches = {}
     for element in elements:
         step = ElementStep(element, motion)
-        found: ElementForces = FORCE_ELEMENTS[element.kind].forces(step)
+        forces: ElementForces = FORCE_ELEMENTS[element.kind].forces(step)
         name = f"{QUANTITY}{element.name}"
-        for joint, given in found.torques.items():
+        for joint, given in forces.torques.items():
             dof, value = motion.tree.dofs[joint], motion.scope.define(f"{name}.torque.{joint}", given)
             torques[dof] = torques[dof] + value if dof in torques else value
-        for number, (at, given) in enumerate(found.pulls):
+        for number, (at, given) in enumerate(forces.pulls):
             if not at.joint:
                 continue
             index = motion.tree.index_of[at.joint]

@@ -142,12 +142,12 @@ def _ellipsoid(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> l
 
 def gravity_compensation_forces(links: Kinematics, qd: list[Any], quantity: Quantity) -> SparseRow:
     """Return the generalised forces that compensate gravity on the links' `carried` mass."""
-    attached, found = AttachedMotion(links, qd), dict[int, Any]()
+    attached, forces = AttachedMotion(links, qd), dict[int, Any]()
     for link in links.tree.links:
         if not link.carried:
             continue
         name = link.joint.name
         force = -1.0 * quantity(f"{name}.carried") * links.tree.vector("gravity")
         for dof, x in sparse(attached.row(attached.point(name, array(link.carried_at)), force)).items():
-            found[dof] = found[dof] + x if dof in found else x
-    return found
+            forces[dof] = forces[dof] + x if dof in forces else x
+    return forces

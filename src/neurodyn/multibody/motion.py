@@ -200,15 +200,15 @@ class ContactMotion:
         def plane(ground: Ground | None) -> Tensor | None:
             return None if self._ground is None else self._ground(ground, state[:, :nq], state[:, nq:], "plane")
 
-        found = plane(ground)
-        held = None if found is None else found.contiguous().clone()
+        start = plane(ground)
+        held = None if start is None else start.contiguous().clone()
         parameters = self._parameters(gravity)
 
         def write(ground: Ground | None) -> None:
             parameters.copy_(self._parameters(gravity))
-            found = plane(ground)
-            if held is not None and found is not None:
-                held.copy_(found)
+            held_now = plane(ground)
+            if held is not None and held_now is not None:
+                held.copy_(held_now)
 
         return *self._frame("plane").bound(state, torque, held=held, parameters=parameters), write
 

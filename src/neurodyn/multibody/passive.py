@@ -62,13 +62,13 @@ def ball_free_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = 
 
     With `slope`, c is minus the derivative of the force along a row with respect to its rate.
     """
-    found = []
+    rows = []
     for row, value, link in _weighted_rows(tree, q, "damping", ("free", "ball")):
         if curved(link):
             rate = absolute(along(row, qd))
             value = polynomial(link, tree.quantity, link.joint.name, "damping", rate, slope=slope)
-        found.append((row, value))
-    return found
+        rows.append((row, value))
+    return rows
 
 
 def free_armature(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
@@ -77,13 +77,13 @@ def free_armature(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
 
 
 def _weighted_rows(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any, Link]]:
-    found = []
+    weighted = []
     for index, link in enumerate(tree.links):
         given = getattr(link, what) or (what == "damping" and curved(link))
         if link.joint.kind in kinds and given:
             value = tree.quantity(f"{link.joint.name}.{what}") if getattr(link, what) else 0.0
-            found += [(row, value, link) for rows in ball_free_rows(tree, index, q) for row in rows]
-    return found
+            weighted += [(row, value, link) for rows in ball_free_rows(tree, index, q) for row in rows]
+    return weighted
 
 
 def along(row: SparseRow, velocities: list[Any]) -> Any:

@@ -41,8 +41,8 @@ class PointContact:
     @property
     def sides(self) -> list[tuple[int, Vector, float]]:
         """Link, point of application and sign of the force for each body it acts on."""
-        found = [(self.link, self.arm, 1.0)]
-        return found if self.other is None or self.other_arm is None else [*found, (self.other, self.other_arm, -1.0)]
+        sides = [(self.link, self.arm, 1.0)]
+        return sides if self.other is None or self.other_arm is None else [*sides, (self.other, self.other_arm, -1.0)]
 
 
 def link_poses(tree: Tree, motions: Sequence[RelativeMotion]) -> list[LinkPose]:

@@ -36,12 +36,12 @@ class Instant(Kinematics):
     @cached_property
     def pushes(self) -> Wrenches:
         """Moment (about the frame's origin) and force of all contacts on each touching link, in its frame."""
-        found = dict(self.touching)
+        pushes = dict(self.touching)
         for push in self.contacts.pushes or ():
             rotation = self.poses[push.link].rotation
-            moment, force = found.get(push.link, (ZERO, ZERO))
-            found[push.link] = (moment + rotation.T @ cross(push.arm, push.force), force + rotation.T @ push.force)
-        return found
+            moment, force = pushes.get(push.link, (ZERO, ZERO))
+            pushes[push.link] = (moment + rotation.T @ cross(push.arm, push.force), force + rotation.T @ push.force)
+        return pushes
 
     @cached_property
     def transmitted(self) -> list[Wrench]:

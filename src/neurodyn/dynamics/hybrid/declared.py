@@ -122,8 +122,8 @@ class Quantity(Config, frozen=True):
 def list_quantities(dynamics: HybridDynamics) -> list[Quantity]:
     """Return the quantities of a robot's dynamics in the order of their use in a step."""
     values = nominal(dynamics.mechanism, dynamics.config.contact)
-    found = []
+    quantities = []
     for name in dynamics.names:
         role: Role = "parameter" if name in values else "seen" if name.split(".")[0] in _SEEN else "computed"
-        found.append(Quantity(name=name, role=role, value=float(values[name]) if name in values else None))
-    return found
+        quantities.append(Quantity(name=name, role=role, value=float(values[name]) if name in values else None))
+    return quantities

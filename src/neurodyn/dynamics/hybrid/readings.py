@@ -122,8 +122,8 @@ class SensorModel:
             joined, frames=1, control=torque[:, None], held=held, parameters=torch.cat([given, values], -1),
             weights=weights,
         )  # fmt: skip
-        found = after[:, 1, -self.width :]
-        return found.to(here) if away else found
+        observation = after[:, 1, -self.width :]
+        return observation.to(here) if away else observation
 
     def _program(self, engine: Engine) -> TracedProgram:
         if engine.remembers:
@@ -149,13 +149,13 @@ class SensorModel:
         parameters: dict[str, Scalar] = dict(zip(names, inputs.parameters, strict=True))
         constants: dict[str, Scalar] = {**engine.constants, **self.constants, **parameters}
         _, _, instant = engine.instant(inputs, constants, engine.config.blueprint, observed=True)
-        found: list[Scalar] = []
+        readings: list[Scalar] = []
         for one, link in zip(self.mounted, self._links, strict=True):
             at = SensorFrame(one.name, one.sensor, one.stream.joints, link, instant)
             function = SENSOR_KINDS[one.sensor.kind].function
             assert function is not None  # of `multibody.sensors`, or of a plug-in
-            found += function(instant, at)
-        return [*inputs.state[: -self.width], *found]
+            readings += function(instant, at)
+        return [*inputs.state[: -self.width], *readings]
 
 
 def _link_of(dynamics: HybridDynamics, one: MountedSensor) -> int:

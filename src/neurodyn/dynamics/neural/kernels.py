@@ -156,12 +156,12 @@ class CompiledNetwork:
 
     def refresh(self) -> bool:
         """Update the addresses of the weights, which change when modules are moved; False without a compiled form."""
-        found = self._addresses()
-        if found == self._found:
+        addresses = self._addresses()
+        if addresses == self._found:
             return True
         if not is_plain(self._predictor, self.hidden):
             return False
-        self._found = found
+        self._found = addresses
         for member, launch in enumerate(self._launches):
             launch.update(self._words(member))
         return True

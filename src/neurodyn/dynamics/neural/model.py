@@ -157,8 +157,8 @@ class NeuralDynamics(EnsembleDynamics):
             InputError: A name is not among the conditions.
         """
         config, spec = describe(self)
-        found = with_values(self.conditions, values, self._owner)
-        other = build_model(replaced(config, encoding=replaced(config.encoding, conditions=found)), spec)
+        conditions = with_values(self.conditions, values, self._owner)
+        other = build_model(replaced(config, encoding=replaced(config.encoding, conditions=conditions)), spec)
         other.load_state_dict(self.state_dict())
         return other.to(self.encoding.dt).requires_grad_(False).eval()
 
@@ -178,10 +178,10 @@ class NeuralDynamics(EnsembleDynamics):
 
     def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
         """Hold out the last of three or more members; with fewer on a complete base, the base judges."""
-        found = super().held_out()
-        if found is None and self.encoding.base_is_whole and not self.predictor.silent:
+        halves = super().held_out()
+        if halves is None and self.encoding.base_is_whole and not self.predictor.silent:
             return self, self.base_alone(), "the base alone"
-        return found
+        return halves
 
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
         """Return the normalised inputs of a frame, shape [worlds, inputs]; None for a silent network."""
@@ -256,11 +256,11 @@ class NeuralDynamics(EnsembleDynamics):
             return self._outputs(y, carry), memory
 
         spread = self.members if carry.groups is None and self.members > 1 else 0
-        found = self._frames.step(
+        compiled = self._frames.step(
             state, torque, carry.memory, environment, predict, spread=spread, mean=carry.member is None
         )
-        if found is not None:
-            after, members, memory = found
+        if compiled is not None:
+            after, members, memory = compiled
         else:
             base_prediction, inputs = self._inputs(state.q, state.qd, torque, environment)
             outputs, memory = predict(inputs, carry.memory)

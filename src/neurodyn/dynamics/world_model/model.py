@@ -305,16 +305,16 @@ class WorldModel(EnsembleDynamics):
         controls = self.conditioned_controls(self.observation.require_controls(controls), environment)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (x, controls, *self.parameters()))
         with torch.set_grad_enabled(tracked):
-            found = self.follow(self._history(context, environment), x[None], controls[None])
-            path = torch.cat([x[:, None], found.states.mean(0)], 1)
+            forecasts = self.follow(self._history(context, environment), x[None], controls[None])
+            path = torch.cat([x[:, None], forecasts.states.mean(0)], 1)
             scales = between_marks(self.calibration_scales, controls.shape[1])
             q, qd, channels = self.observation.split(path)
             return Trajectory(
                 q,
                 qd,
                 channels,
-                aleatoric=self.std(found.log_std).square().mean(0).sqrt() * scales,
-                epistemic=deviation(found.states) * scales,
+                aleatoric=self.std(forecasts.log_std).square().mean(0).sqrt() * scales,
+                epistemic=deviation(forecasts.states) * scales,
             )
 
     def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> MemberForecasts:
@@ -337,8 +337,8 @@ class WorldModel(EnsembleDynamics):
         top, frames = torch.cat(tops, 1), (len(states), x.shape[1])
         logits = self.net.event_logits(top)
         log_std = self.net.log_stds(top.detach() if isolate else top)
-        found = None if logits is None else logits.unflatten(1, frames).transpose(1, 2)
-        return MemberForecasts(torch.stack(states, 2), log_std.unflatten(1, frames).transpose(1, 2), found)
+        by_frame = None if logits is None else logits.unflatten(1, frames).transpose(1, 2)
+        return MemberForecasts(torch.stack(states, 2), log_std.unflatten(1, frames).transpose(1, 2), by_frame)
 
     def read(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Hidden]:
         """Read measured frames from an empty history (teacher forcing).

@@ -62,11 +62,11 @@ class WorldObservation(nn.Module):
         """Return states as vectors, shape [..., nq + nv + nx]; an `InputError` if a part is missing or too wide."""
         spec = self.spec
         channels = q.new_empty(*q.shape[:-1], 0) if channels is None else channels
-        found, wanted = (q.shape[-1], qd.shape[-1], channels.shape[-1]), (spec.nq, spec.nv, spec.nx)
-        if found != wanted:
+        sizes, wanted = (q.shape[-1], qd.shape[-1], channels.shape[-1]), (spec.nq, spec.nv, spec.nx)
+        if sizes != wanted:
             raise InputError(
-                f"states for the world model of {spec.robot!r} have {found[0]} positions, {found[1]} velocities and "
-                f"{found[2]} channels; valid: {wanted[0]}, {wanted[1]} and {wanted[2]}"
+                f"states for the world model of {spec.robot!r} have {sizes[0]} positions, {sizes[1]} velocities and "
+                f"{sizes[2]} channels; valid: {wanted[0]}, {wanted[1]} and {wanted[2]}"
             )
         return torch.cat([q, qd, channels], -1)
 

@@ -47,23 +47,23 @@ class ConstraintRows:
     @property
     def inputs(self) -> list[Any]:
         """The inputs of the solver (`layout.RowGroup`)."""
-        dofs, found = self.group.dofs, []
+        dofs, numbers = self.group.dofs, []
         for row, weight, rest in zip(self.rows, self.weights, self.rests, strict=True):
-            found += [*(row.get(dof, 0.0) for dof in dofs), weight, rest, *self.extra]
-        return found
+            numbers += [*(row.get(dof, 0.0) for dof in dofs), weight, rest, *self.extra]
+        return numbers
 
 
 def coupling_rows(contacts: Contacts, weights: InverseWeights) -> list[ConstraintRows]:
     """Return the rows of all equalities and tendons, except those that move nothing."""
-    found = []
+    constraints = []
     for equality in contacts.tree.mechanism.equalities or ():
         if equality.kind in ("joint", "tendon"):
-            found.append(_scalar_rows(contacts, equality, weights))
+            constraints.append(_scalar_rows(contacts, equality, weights))
         else:
-            found.append(_frame_rows(contacts, equality, weights))
+            constraints.append(_frame_rows(contacts, equality, weights))
     for motion in contacts.tendons.values():
-        found += _tendon_rows(contacts, motion, weights.tendon(motion.tendon.name))
-    return [rows for rows in found if rows.group.dofs]
+        constraints += _tendon_rows(contacts, motion, weights.tendon(motion.tendon.name))
+    return [rows for rows in constraints if rows.group.dofs]
 
 
 def _along(row: SparseRow, velocities: Sequence[Any]) -> Any:
@@ -168,20 +168,20 @@ def _difference(one: Sequence[Any], other: Sequence[Any]) -> SparseRow:
 # --- tendons -------------------------------------------------------------------------------------------------------
 def _tendon_rows(contacts: Contacts, motion: TendonMotion, weight: Any) -> list[ConstraintRows]:
     """Return the rows of the nearer limit of a tendon and of its friction."""
-    scope, name, found = contacts.scope, motion.name, []
+    scope, name, rows = contacts.scope, motion.name, []
     if motion.tendon.limited:
         room, side = _nearer_limit(contacts, motion)
         compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
         violation = scope(f"{name}.margin") - room
         rest = compliance.damping * side * motion.velocity + compliance.reference(violation)
         row = {dof: side * x for dof, x in motion.row.items()}
-        found.append(ConstraintRows("limit", [row], [compliance.weight(violation, weight)], [rest], [violation]))
+        rows.append(ConstraintRows("limit", [row], [compliance.weight(violation, weight)], [rest], [violation]))
     most = scope(f"{name}.friction")
     if not is_zero(most):
         compliance = compliance_of(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
         rest = compliance.damping * motion.velocity
-        found.append(ConstraintRows("friction", [dict(motion.row)], [compliance.weight(0.0, weight)], [rest], [most]))
-    return found
+        rows.append(ConstraintRows("friction", [dict(motion.row)], [compliance.weight(0.0, weight)], [rest], [most]))
+    return rows
 
 
 def _nearer_limit(contacts: Contacts, motion: TendonMotion) -> tuple[Any, Any]:

@@ -111,14 +111,14 @@ def _eliminate(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
 
 def ball_free_constraints(contacts: Contacts, inverse: InverseWeights) -> list[ConstraintRows]:
     """Return the rows of limits of ball joints, and of dry friction of free and ball joints."""
-    tree, found = contacts.tree, list[ConstraintRows]()
+    tree, rows = contacts.tree, list[ConstraintRows]()
     for index, link in enumerate(tree.links):
         if link.joint.kind == "ball" and link.upper is not None:
-            found.append(_limit(contacts, inverse, index))
+            rows.append(_limit(contacts, inverse, index))
     for index, link in enumerate(tree.links):
         if not link.joint.scalar and link.friction:
-            found += _frictions(contacts, inverse, index)
-    return found
+            rows += _frictions(contacts, inverse, index)
+    return rows
 
 
 def _limit(contacts: Contacts, inverse: InverseWeights, index: int) -> ConstraintRows:
@@ -140,12 +140,12 @@ def _limit(contacts: Contacts, inverse: InverseWeights, index: int) -> Constrain
 
 
 def _frictions(contacts: Contacts, inverse: InverseWeights, index: int) -> list[ConstraintRows]:
-    name, found = contacts.tree.links[index].joint.name, list[ConstraintRows]()
+    name, constraints = contacts.tree.links[index].joint.name, list[ConstraintRows]()
     most: Any = contacts.scope(f"{name}.friction")
     compliance = compliance_of(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
     parts = zip(ball_free_rows(contacts.tree, index, contacts.q), inverse.ball_free_joint(index), strict=True)
     for rows, weight in parts:
         for row in rows:
             rest = compliance.damping * along(row, contacts.qd)
-            found.append(ConstraintRows("friction", [row], [compliance.weight(0.0, weight)], [rest], [most]))
-    return found
+            constraints.append(ConstraintRows("friction", [row], [compliance.weight(0.0, weight)], [rest], [most]))
+    return constraints

@@ -47,10 +47,10 @@ def add_solution(structure: ConstraintStructure, nodes: OnnxNodes, given: str) -
     each = nodes("Shape", nodes.part(problem.free, 0, 1))
     one, zero = (nodes("Expand", nodes.reals([[[x]]]), each) for x in (1.0, 0.0))
     start = [problem.free, one, zero]
-    found = nodes.repeat(
+    results = nodes.repeat(
         _ITERATIONS, start, problem.iteration, lambda inner, x: inner("Greater", _greatest(inner, x[1]), _zero(inner))
     )
-    return nodes.shaped(found[0], -1, problem.nv), problem.nv
+    return nodes.shaped(results[0], -1, problem.nv), problem.nv
 
 
 def _zero(nodes: OnnxNodes) -> str:

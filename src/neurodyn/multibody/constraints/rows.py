@@ -91,7 +91,7 @@ class RowWriter:
 
         def lines(group: RowGroup) -> list[str]:
             n = len(group.dofs)
-            found = [
+            code = [
                 "real z = (real)0;",
                 self._sum("z", "s"),
                 "const real y = ry[r];",
@@ -101,11 +101,11 @@ class RowWriter:
                 f"back[{n + 1}] -= z * W;",
             ]
             if group.kind == "equality":
-                return [*found, f"back[{n}] -= z * y;"]
+                return [*code, f"back[{n}] -= z * y;"]
             if group.kind == "limit":
-                return [*found, f"back[{n}] -= SELECT(W > (real)0, z * y, (real)0);"]
+                return [*code, f"back[{n}] -= SELECT(W > (real)0, z * y, (real)0);"]
             return [
-                *found,
+                *code,
                 f"back[{n}] -= SELECT(under | over, (real)0, z * y);",
                 f"back[{n + 2}] += SELECT(under, -z, SELECT(over, z, (real)0));",
             ]
@@ -114,15 +114,15 @@ class RowWriter:
 
     def _each(self, lines: Callable[[RowGroup], list[str]], *, joints: bool = True) -> str:
         """Return loops over the rows of all groups; `lines` returns the code of a row of a group."""
-        found = []
+        code = []
         for g, group in enumerate(self._groups):
-            found.append(f"for (int row = 0; row < {group.rows}; ++row) {{ const int r = {self._numbers[g]} + row;")
-            found.append(f"const real* J = in + {self._starts[g]} + {group.width} * row; (void)J;")
+            code.append(f"for (int row = 0; row < {group.rows}; ++row) {{ const int r = {self._numbers[g]} + row;")
+            code.append(f"const real* J = in + {self._starts[g]} + {group.width} * row; (void)J;")
             if joints:
                 tables = f"const int* rd = rd{g}; const int* rh = rh{g}; (void)rh;"
-                found.append(f"const int n = {len(group.dofs)}; {tables}")
-            found += [*lines(group), "}"]
-        return "\n".join(found)
+                code.append(f"const int n = {len(group.dofs)}; {tables}")
+            code += [*lines(group), "}"]
+        return "\n".join(code)
 
     @staticmethod
     def _sum(name: str, x: str) -> str:

@@ -44,7 +44,7 @@ _PLANE = TouchingShape(name="", link="", kind="plane", size=(0.0, 0.0, 0.0))
 def _flat(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contacts of two shapes with flat sides or straight edges."""
     (single,) = convex(first, second, margin)
-    return flat_touches(first, second, single, second.found[FOUND:])
+    return flat_touches(first, second, single, second.search_result[FOUND:])
 
 
 _SEARCHED: dict[tuple[str, ...], tuple[Collider, int]] = {_CONVEX: (convex, 1), _FLAT: (_flat, CONTACTS)}
@@ -101,7 +101,7 @@ class SurfaceContacts:
 
     def of_points(self, touched: Sequence[tuple[ContactPoint, PointContact]], axes: Sequence[Any]) -> list[Cones]:
         """Return the contacts of points with the ground; `axes` holds those of capsules, None for other shapes."""
-        found: dict[tuple[int, str], Cones] = {}
+        cones: dict[tuple[int, str], Cones] = {}
         always = bool(self._mechanism.constraints.follows_capsules)
         for (point, touch), axis in zip(touched, axes, strict=True):
             own = (self._mechanism.ground_shapes or {})[point.shape]
@@ -109,18 +109,18 @@ class SurfaceContacts:
                 continue
             surface = self._surfaces[own.surface]
             key = touch.link, surface.name
-            if key not in found:
-                found[key] = self._group(-1, touch.link, surface)
+            if key not in cones:
+                cones[key] = self._group(-1, touch.link, surface)
             depth = touch.depth + self._number(surface, "margin")
             compliance = self._compliance(surface)
             weight = self._weight(surface, touch.link, own.centre or None)
             position = self._inertia.from_first(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
             first = tangent(touch.normal, axis, always=always)
-            found[key].names.append(touch.name)
-            found[key].contacts.append(
+            cones[key].names.append(touch.name)
+            cones[key].contacts.append(
                 [*position, *touch.normal, *first, depth, compliance.weight(depth, weight), compliance.reference(depth)]
             )
-        return list(found.values())
+        return list(cones.values())
 
     def _alike(self, kinds: tuple[str, ...], pairs: list[_Pair]) -> list[Cones]:
         """Return the contacts of pairs with the same collider, computed in a loop."""
@@ -169,8 +169,8 @@ class SurfaceContacts:
             return reach - safe_sqrt(dot(apart, apart))
 
         name = f"contacts: {' and '.join(kinds)}"
-        found = mapped(graph, name, row, numbers.common, blocks.all, items, near)
-        for number, made in zip(of_group, found, strict=True):
+        results = mapped(graph, name, row, numbers.common, blocks.all, items, near)
+        for number, made in zip(of_group, results, strict=True):
             groups[number].contacts += [made[_SLOT * k : _SLOT * (k + 1)] for k in range(slots)]
         return groups
 
@@ -185,14 +185,14 @@ class SurfaceContacts:
     ) -> list[tuple[list[int], list[Any]]]:
         """Return the items with the results of the search in the program for each pair."""
         margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
-        hulls, found = self._mechanism.hulls or {}, []
+        hulls, results = self._mechanism.hulls or {}, []
         given = [((at[0], at[1]), values[0], (values[1:16], values[16:31])) for at, values in items]
         if pairs[0].first.kind == "plane":
             meshes = [
                 HullOnPlane(at, own[1][3:12], own[1][:3], one.second.bounding_radius, one.second.hull or "")
                 for one, (at, _, own) in zip(pairs, given, strict=True)
             ]
-            found = lowest_corners(graph, hulls, meshes, blocks, margins)
+            results = lowest_corners(graph, hulls, meshes, blocks, margins)
         else:
             shapes = [
                 ConvexPair(
@@ -200,8 +200,8 @@ class SurfaceContacts:
                 )
                 for one, (at, reach, own) in zip(pairs, given, strict=True)
             ]
-            found = nearest_points(graph, hulls, shapes, blocks, margins, flat=flat)
-        return [(at, [*values, *own]) for (at, values), own in zip(items, found, strict=True)]
+            results = nearest_points(graph, hulls, shapes, blocks, margins, flat=flat)
+        return [(at, [*values, *own]) for (at, values), own in zip(items, results, strict=True)]
 
     def _group(self, first: int, second: int, surface: ContactSurface) -> Cones:
         """Return a group without contacts, of two links, -1 for the world."""

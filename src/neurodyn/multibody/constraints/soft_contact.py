@@ -236,10 +236,10 @@ def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights)
     if contacts.prism_contacts:
         weights = {link: surfaces.weight(link, shapes[link]) for link in sorted(shapes)}
         rows = prism_rows(contacts, inertia, weights, shapes)
-        found = [_Contact(link, [*row, surfaces.friction(shapes[link])]) for link, row in rows]
+        possible = [_Contact(link, [*row, surfaces.friction(shapes[link])]) for link, row in rows]
     else:
-        found = _of_points(contacts, inertia, surfaces)
-    return found, damping
+        possible = _of_points(contacts, inertia, surfaces)
+    return possible, damping
 
 
 def contact_origin(contacts: Contacts, inertia: TreeInertia, link: int) -> Vector:
@@ -260,11 +260,11 @@ def _surface_contacts(contacts: Contacts, inertia: TreeInertia, weights: Inverse
     if not _by_surface(contacts):
         return []
     surfaces = SurfaceContacts(contacts, inertia, weights)
-    found = surfaces.of_shapes()
+    cones = surfaces.of_shapes()
     if contacts.tree.mechanism.grounded and contacts.points and not contacts.prism_contacts:
         touched = list(zip(contacts.points, contacts.touched, strict=True))
-        found += surfaces.of_points(touched, [_axis(contacts, *one) for one in touched])
-    return found
+        cones += surfaces.of_points(touched, [_axis(contacts, *one) for one in touched])
+    return cones
 
 
 def _axis(contacts: Contacts, point: ContactPoint, touch: PointContact) -> Vector | None:
@@ -278,7 +278,7 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _PointSurface
     for point in sorted(contacts.points, key=lambda point: point.joint):
         surfaces.weight(point.joint, point.shape)
     both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
-    found, always = [], bool(contacts.tree.mechanism.constraints.follows_capsules)
+    possible, always = [], bool(contacts.tree.mechanism.constraints.follows_capsules)
     for point, touch in both:
         axis = _axis(contacts, point, touch)
         position = contact_origin(contacts, inertia, touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
@@ -286,13 +286,13 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _PointSurface
         weight = compliance.weight(touch.depth, surfaces.weight(touch.link, point.shape))
         reference, first = compliance.reference(touch.depth), tangent(touch.normal, axis, always=always)
         inputs = [*position, *touch.normal, *first, touch.depth, weight, reference, surfaces.friction(point.shape)]
-        found.append(_Contact(touch.link, inputs, touch.name))
-    return found
+        possible.append(_Contact(touch.link, inputs, touch.name))
+    return possible
 
 
 def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
     """Return the inputs (`layout.PER_LIMIT`) of the nearer limit of each joint with limits, by velocity coordinate."""
-    found, scope, tree = {}, contacts.scope, contacts.tree
+    inputs, scope, tree = {}, contacts.scope, contacts.tree
     margins = tree.mechanism.constraints.limit_margins or {}
     for name, dof in tree.dofs.items():
         index = tree.index_of[name]
@@ -303,8 +303,8 @@ def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]
         compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
         violation = margins.get(name, 0.0) - room
         rest = compliance.damping * side * contacts.qd[dof] + compliance.reference(violation)
-        found[dof] = [violation, side, compliance.weight(violation, inverse.joint(dof)), rest]
-    return found
+        inputs[dof] = [violation, side, compliance.weight(violation, inverse.joint(dof)), rest]
+    return inputs
 
 
 def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
@@ -321,15 +321,15 @@ def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
 
 def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
     """Return the inputs (`layout.PER_FRICTION`) of each joint with dry friction, by velocity coordinate."""
-    found, scope = {}, contacts.scope
+    inputs, scope = {}, contacts.scope
     for name, dof in contacts.tree.dofs.items():
         most = scope(f"{name}.friction")
         if is_zero(most):
             continue
         compliance = compliance_of(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
         rest = compliance.damping * contacts.qd[dof]
-        found[dof] = [compliance.weight(0.0, inverse.joint(dof)), rest, most]
-    return found
+        inputs[dof] = [compliance.weight(0.0, inverse.joint(dof)), rest, most]
+    return inputs
 
 
 def _adhering(
@@ -388,13 +388,13 @@ def _solve(
 
 def _named(cones: Sequence[Cones], forces: Sequence[Any]) -> tuple[list[_Contact], list[Any]]:
     """Return the contacts of points among contacts by surface, and their forces."""
-    found, own, first = [], [], 0
+    of_points, own, first = [], [], 0
     for group in cones:
         for number, name in enumerate(group.names):
-            found.append(_Contact(group.links[1], group.contacts[number], name))
+            of_points.append(_Contact(group.links[1], group.contacts[number], name))
             own += forces[first + 3 * number : first + 3 * number + 3]
         first += 3 * len(group.contacts)
-    return found, own
+    return of_points, own
 
 
 def _note_pushes(contacts: Contacts, inertia: TreeInertia, cones: Sequence[Cones], forces: Sequence[Any]) -> None:

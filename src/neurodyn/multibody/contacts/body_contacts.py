@@ -141,11 +141,11 @@ def _touch(
 
 def support_wrenches(links: Kinematics, scope: Scope) -> Wrenches:
     """Return moment and force of the friction under all supported bodies, in the frames of their links."""
-    found: Wrenches = {}
+    wrenches: Wrenches = {}
     for support in links.tree.mechanism.supports:
         index = links.tree.index_of[support.link]
-        add_wrench(found, index, *_wrench(support, index, links, scope))
-    return found
+        add_wrench(wrenches, index, *_wrench(support, index, links, scope))
+    return wrenches
 
 
 def _wrench(support: Support, index: int, links: Kinematics, scope: Scope) -> tuple[Vector, Vector]:

@@ -62,16 +62,16 @@ def plane_ellipsoid(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
 def plane_mesh(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contacts of a plane, whose normal is its z axis, with the corners found on the hull of a mesh.
 
-    `second.found` holds the lowest corner and three others of the face that faces the plane most, in the frame of the
-    mesh, and 1 for each of the three that exists.
+    `second.search_result` holds the lowest corner and three others of the face that faces the plane most, in the frame
+    of the mesh, and 1 for each of the three that exists.
     """
-    normal, found = first.rotation[:, 2], second.found
-    offsets = [second.rotation @ array(found[3 * k : 3 * k + 3]) for k in range(4)]
+    normal, result = first.rotation[:, 2], second.search_result
+    offsets = [second.rotation @ array(result[3 * k : 3 * k + 3]) for k in range(4)]
     touches = [_on_plane(first, second.centre + offset) for offset in offsets]
     away = below(margin, touches[0].distance)
     for k, (touch, offset) in enumerate(zip(touches, offsets, strict=True)):
         above = below(0.0, dot(normal, offset)) if k else 0.0
-        there = (1.0 - away) * (1.0 - above) * (found[11 + k] if k else 1.0)
+        there = (1.0 - away) * (1.0 - above) * (result[11 + k] if k else 1.0)
         touch.distance = where(there, touch.distance, FAR)
     return touches
 
@@ -83,7 +83,7 @@ def _on_plane(plane: PlacedShape, position: Vector) -> Touch:
 
 
 def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
-    r"""Return the contact of two convex shapes from the result of `convex_search` in `second.found`.
+    r"""Return the contact of two convex shapes from the result of `convex_search` in `second.search_result`.
 
     With the points $p_i$ found, which move with their shapes, and the normals $n_i$ there, the outermost points along a
     normal n are $x_1 = p_1 + L_1 (n - n_1)$ and $x_2 = p_2 - L_2 (n - n_2)$. Their difference is along n. One step
@@ -91,9 +91,9 @@ def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
 
     $$(L_1 + L_2 - h P)\,\delta = -P\,(p_1 - p_2 + L_1 (n_0 - n_1) + L_2 (n_0 - n_2))$$
     """
-    found = second.found
-    start = array(found[:3])
-    (one, p1, l1), (two, p2, l2) = (_surface(shape, found[at : at + 12]) for shape, at in ((first, 3), (second, 15)))
+    result = second.search_result
+    start = array(result[:3])
+    (one, p1, l1), (two, p2, l2) = (_surface(shape, result[at : at + 12]) for shape, at in ((first, 3), (second, 15)))
     depth = dot(start, p1 - p2)
     off = p1 - p2 + l1 @ (start - one) + l2 @ (start - two)
     outer = array([[a * b for b in start] for a in start])
@@ -101,20 +101,20 @@ def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     normal = normalise(start - symmetric_inverse(stiff) @ (off - dot(start, off) * start))
     ahead, behind = normal - one, normal - two
     moved, pulled = l1 @ ahead, l2 @ behind
-    radii = found[27], found[28]
+    radii = result[27], result[28]
     overlap = dot(normal, p1 - p2) + 0.5 * (dot(ahead, moved) + dot(behind, pulled)) + radii[0] + radii[1]
     position = 0.5 * (p1 + moved + p2 - pulled + (radii[0] - radii[1]) * normal)
-    return [Touch(position, normal, where(found[29], -overlap, FAR))]
+    return [Touch(position, normal, where(result[29], -overlap, FAR))]
 
 
 _TINY = 1e-9
 
 
-def _surface(shape: PlacedShape, found: Any) -> tuple[Vector, Vector, Matrix]:
+def _surface(shape: PlacedShape, result: Any) -> tuple[Vector, Vector, Matrix]:
     """Return normal, point and radii of curvature in world axes."""
-    a, b, c, d, e, f = found[6:]
+    a, b, c, d, e, f = result[6:]
     own = shape.rotation @ array([[a, b, c], [b, d, e], [c, e, f]]) @ shape.rotation.T
-    return shape.rotation @ array(found[:3]), shape.centre + shape.rotation @ array(found[3:6]), own
+    return shape.rotation @ array(result[:3]), shape.centre + shape.rotation @ array(result[3:6]), own
 
 
 COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {

@@ -71,13 +71,13 @@ class ContactRows:
 
     def pushes(self, impulses: Sequence[Any], dt: Any) -> list[ContactPush]:
         """Return the mean force of each point over a step of dt [s]."""
-        found, first = [], 0
+        pushes, first = [], 0
         for touch, count in zip(self.touched, self.tangents, strict=True):
             rows = range(first, first + 1 + count)
             force = [sum((impulses[i] * self.directions[i][x] for i in rows), start=0.0) / dt for x in range(3)]
-            found += [ContactPush(link, arm, sign * array(force)) for link, arm, sign in touch.sides]
+            pushes += [ContactPush(link, arm, sign * array(force)) for link, arm, sign in touch.sides]
             first += 1 + count
-        return found
+        return pushes
 
 
 def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[PointContact]) -> ContactRows:

@@ -73,7 +73,7 @@ static const number own[] = {{{list_of(x for one, end in ends for x in one.numbe
 static const number reach[] = {{{list_of(one.reach for one in pairs)}}};
 {_SEARCH}{TEXT if flat else ""}}};
 for (int k = 0; k < {len(pairs)}; ++k) {{
-real* found = out + {count} * k; for (int i = 0; i < {count}; ++i) found[i] = (real)0;
+real* results = out + {count} * k; for (int i = 0; i < {count}; ++i) results[i] = (real)0;
 real square = (real)0;
 for (int i = 0; i < 3; ++i) {{
 real apart = (real)0;
@@ -105,7 +105,7 @@ double result[{count}]; for (int i = 0; i < {count}; ++i) result[i] = 0;
 int ids[8]; const double margin = LANE(in[{len(given)} + k], lane); (void)margin;
 const int ends = Convex::find(shapes[0], shapes[1], sizeof(number) == 8 ? 1e6 : 1e2, result, ids); (void)ends;
 {lying}
-for (int i = 0; i < {count}; ++i) LANE(found[i], lane) = (number)result[i];
+for (int i = 0; i < {count}; ++i) LANE(results[i], lane) = (number)result[i];
 }}
 }}"""
     inputs, outputs = len(given) + len(pairs), count * len(pairs)
@@ -113,8 +113,8 @@ for (int i = 0; i < {count}; ++i) LANE(found[i], lane) = (number)result[i];
         name="nearest points of convex shapes", inputs=inputs, outputs=outputs, saved=0, forward=forward, adjoint="",
         sufficient=outputs, fixed=inputs,
     )  # fmt: skip
-    found = apply_loop(graph, loop, [*given, *margins])
-    return [found[count * k : count * (k + 1)] for k in range(len(pairs))]
+    results = apply_loop(graph, loop, [*given, *margins])
+    return [results[count * k : count * (k + 1)] for k in range(len(pairs))]
 
 
 _SEARCH = """

@@ -34,10 +34,10 @@ SIDED = ("capsule", "cylinder", "box", "mesh")
 """Kinds of shapes with flat sides or straight edges."""
 
 
-def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, found: Any) -> list[Touch]:
-    """Return the contacts found, or else the single one; `found` holds `FOUND` numbers."""
-    several, of_second, prism, rounding = found[3:_HEAD]
-    normal = where(of_second, first.rotation @ array(found[:3]), second.rotation @ array(found[:3]))
+def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, result: Any) -> list[Touch]:
+    """Return the contacts found, or else the single one; `result` holds `FOUND` numbers."""
+    several, of_second, prism, rounding = result[3:_HEAD]
+    normal = where(of_second, first.rotation @ array(result[:3]), second.rotation @ array(result[:3]))
     rotation = _either(prism, second.rotation, first.rotation)
     axis, outward = (
         where(of_second, second.rotation[:, 2], first.rotation[:, 2]),
@@ -48,7 +48,7 @@ def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, found: 
     rim = far * where(below(1.5, rounding), 1.0 / safe_sqrt(dot(across, across)), 1.0) * across
     touches = []
     for k in range(CONTACTS):
-        own = found[_HEAD + 16 * k : _HEAD + 16 * (k + 1)]
+        own = result[_HEAD + 16 * k : _HEAD + 16 * (k + 1)]
         mine, theirs = (
             shape.centre + shape.rotation @ array(own[at : at + 3]) for shape, at in ((first, 0), (second, 3))
         )

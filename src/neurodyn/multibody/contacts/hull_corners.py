@@ -60,7 +60,7 @@ static const int hull_of[] = {{{list_of(used.index(one.hull) for one in meshes)}
 static const number own[] = {{{list_of(x for one in meshes for x in (*one.rotation, *one.position, one.reach))}}};
 for (int k = 0; k < {count}; ++k) {{
 const real* plane = in + of[2 * k]; const real* link = in + of[2 * k + 1]; const number* mine = own + 13 * k;
-real* found = out + {FOUND} * k; for (int i = 0; i < {FOUND}; ++i) found[i] = (real)0;
+real* results = out + {FOUND} * k; for (int i = 0; i < {FOUND}; ++i) results[i] = (real)0;
 real height = (real)0; real b[3]; real d[3];
 for (int i = 0; i < 3; ++i) {{
 const real centre = link[9 + i] + link[3 * i] * mine[9] + link[3 * i + 1] * mine[10] + link[3 * i + 2] * mine[11];
@@ -91,8 +91,8 @@ if (down > least) {{ least = down; face = f; }}
 }}
 for (int c = 0; c < 4; ++c) {{
 const int at = c == 0 ? best : face < 0 ? -1 : others[3 * face + c - 1];
-for (int i = 0; i < 3; ++i) LANE(found[3 * c + i], lane) = at < 0 ? (number)0 : corners[3 * at + i];
-if (c) LANE(found[11 + c], lane) = at < 0 ? (number)0 : (number)1;
+for (int i = 0; i < 3; ++i) LANE(results[3 * c + i], lane) = at < 0 ? (number)0 : corners[3 * at + i];
+if (c) LANE(results[11 + c], lane) = at < 0 ? (number)0 : (number)1;
 }}
 }}
 }}"""
@@ -101,8 +101,8 @@ if (c) LANE(found[11 + c], lane) = at < 0 ? (number)0 : (number)1;
         name="corners of meshes on a plane", inputs=inputs, outputs=outputs, saved=0, forward=forward, adjoint="",
         sufficient=outputs, fixed=inputs,
     )  # fmt: skip
-    found = apply_loop(graph, loop, [*given, *margins])
-    return [found[FOUND * k : FOUND * (k + 1)] for k in range(count)]
+    results = apply_loop(graph, loop, [*given, *margins])
+    return [results[FOUND * k : FOUND * (k + 1)] for k in range(count)]
 
 
 def list_of(values: Iterable[float]) -> str:

@@ -30,13 +30,13 @@ class PlacedShape:
         centre: Its centre [m].
         rotation: Its axes, in columns.
         size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges. Ellipsoid: radii [m].
-        found: Result of the search on the shape (`hull_corners`, `convex_search`); empty if there was none.
+        search_result: Of the search on the shape (`hull_corners`, `convex_search`); empty if there was none.
     """
 
     centre: Vector
     rotation: Matrix
     size: Vector
-    found: Sequence[Any] = ()
+    search_result: Sequence[Any] = ()
 
 
 @dataclass
@@ -111,11 +111,11 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     nearest, next_one = general, Touch(general.position, general.normal, FAR)
     nearest = _choose(parallel, next_one, general)
     for ends in pairs:  # the two deepest of parallel capsules
-        found = touch(*ends)
-        first_of_all = parallel * below(found.distance, nearest.distance)
-        second_of_all = parallel * (1.0 - first_of_all) * below(found.distance, next_one.distance)
-        next_one = _choose(first_of_all, nearest, _choose(second_of_all, found, next_one))
-        nearest = _choose(first_of_all, found, nearest)
+        at_ends = touch(*ends)
+        first_of_all = parallel * below(at_ends.distance, nearest.distance)
+        second_of_all = parallel * (1.0 - first_of_all) * below(at_ends.distance, next_one.distance)
+        next_one = _choose(first_of_all, nearest, _choose(second_of_all, at_ends, next_one))
+        nearest = _choose(first_of_all, at_ends, nearest)
     return [nearest, next_one]
 
 
@@ -307,8 +307,8 @@ def capsule_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[To
     near = _ends_on_faces(centre, half, size)
     for k in range(3):
         for sides in ((-1.0, -1.0), (1.0, -1.0), (-1.0, 1.0), (1.0, 1.0)):
-            found, crossing = _nearest_on_edge(centre, half, size, k, sides)
-            near = near.or_better(crossing * below(found.squared, near.squared - LEAST), found)
+            nearest, crossing = _nearest_on_edge(centre, half, size, k, sides)
+            near = near.or_better(crossing * below(nearest.squared, near.squared - LEAST), nearest)
     upwards = [below(0.0, x) for x in half]
     unequal = [a + b - 2.0 * a * b for a, b in zip(upwards, near.corner, strict=True)]
     at_corner = _second_at_corner(near, unequal, half, size)
@@ -394,13 +394,13 @@ def box_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]
     """Return the contacts of two boxes: corners of the overlap of two faces, or where two edges cross."""
     axes = _axes(second.centre - first.centre, first, second, margin)
     edges = sum(axes.hot[7:], start=axes.hot[6])
-    found = _faces(axes.hot, first, second)
-    found[0] = _choose(edges, _edges(axes, first, second), found[0])
-    for touch in found[1:]:
+    of_faces = _faces(axes.hot, first, second)
+    of_faces[0] = _choose(edges, _edges(axes, first, second), of_faces[0])
+    for touch in of_faces[1:]:
         touch.distance = where(edges, FAR, touch.distance)
-    for touch in found:
+    for touch in of_faces:
         touch.distance = where(axes.apart, FAR, touch.distance)
-    return found
+    return of_faces
 
 
 def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
@@ -471,7 +471,7 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
 
 def _clip(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[tuple[Vector, Any]]:
     """Return the corners of the part of a parallelogram above a rectangle: positions, and whether they exist."""
-    found = []
+    corners = []
     for start, edge in (
         (centre - u - v, u),
         (centre + u - v, v),
@@ -486,9 +486,9 @@ def _clip(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[t
             low, high = (-half[k] - start[k]) * inverse, (half[k] - start[k]) * inverse
             enter, leave = maximum(enter, minimum(low, high)), minimum(leave, maximum(low, high))
         crosses = (1.0 - below(leave, enter)) * (1.0 - below(leave, 0.0)) * (1.0 - below(1.0, enter))
-        found.append((start + 2.0 * minimum(maximum(enter, 0.0), 1.0) * edge, crosses * below(enter, 1.0)))
+        corners.append((start + 2.0 * minimum(maximum(enter, 0.0), 1.0) * edge, crosses * below(enter, 1.0)))
         leaves = crosses * below(leave, 1.0) * below(maximum(enter, 0.0), leave)
-        found.append((start + 2.0 * minimum(maximum(leave, 0.0), 1.0) * edge, leaves))
+        corners.append((start + 2.0 * minimum(maximum(leave, 0.0), 1.0) * edge, leaves))
     area = u[0] * v[1] - v[0] * u[1]
     inverse = 1.0 / where(below(absolute(area), LEAST), 1.0, area)
     for sx in (-1.0, 1.0):
@@ -496,5 +496,5 @@ def _clip(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[t
             px, py = sx * half[0] - centre[0], sy * half[1] - centre[1]
             a, b = (px * v[1] - py * v[0]) * inverse, (py * u[0] - px * u[1]) * inverse
             under = below(absolute(a), 1.0) * below(absolute(b), 1.0)
-            found.append((array([sx * half[0], sy * half[1], centre[2] + a * u[2] + b * v[2]]), under))
-    return found
+            corners.append((array([sx * half[0], sy * half[1], centre[2] + a * u[2] + b * v[2]]), under))
+    return corners

@@ -103,11 +103,11 @@ def _rollout(
     state: Tensor, control: Tensor, given: Tensor, parameters: Tensor, weights: Tensor, program: int, frames: int,
     substeps: int,
 ) -> Tensor:  # fmt: skip
-    found = object_of_handle(program)
-    run = found.run(
+    native = object_of_handle(program)
+    run = native.run(
         state, frames=frames, substeps=substeps, control=control, held=given, parameters=parameters, weights=weights
     )
-    return found.forward(run, state)
+    return native.forward(run, state)
 
 
 def _fake(

@@ -212,6 +212,6 @@ class _OnnxFrameWriter:
             loop, *given = self._graph.nodes[index][1:]
             if loop.onnx is None:
                 raise InputError(f"{loop.name} have no ONNX graph; valid: soft constraints, or a base `free`")
-            found: tuple[str, int] = loop.onnx(self._nodes, self._side_by_side(given))
-            self._loops[index] = _split(self._nodes, *found)
+            result: tuple[str, int] = loop.onnx(self._nodes, self._side_by_side(given))
+            self._loops[index] = _split(self._nodes, *result)
         return self._loops[index][number]

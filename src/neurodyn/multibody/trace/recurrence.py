@@ -342,11 +342,11 @@ def _inner(graph: Graph, after: Sequence[Scalar]) -> list[Expression]:
     """Return the outputs that determine the other outputs, if little else is needed for those; otherwise all."""
     outputs = sorted({x.index for x in map(graph.lift, after) if graph.nodes[x.index][0] not in {"constant", "input"}})
     needed = {j: set(live_nodes(graph, [j])) for j in outputs}
-    found = [i for i in outputs if any(i in needed[j] for j in outputs if j != i)]
-    rest = live_nodes(graph, outputs, found)
-    if not found or len(rest) > len(live_nodes(graph, outputs)) / 4:
-        found = outputs
-    return [Expression(graph, i) for i in found]
+    inner = [i for i in outputs if any(i in needed[j] for j in outputs if j != i)]
+    rest = live_nodes(graph, outputs, inner)
+    if not inner or len(rest) > len(live_nodes(graph, outputs)) / 4:
+        inner = outputs
+    return [Expression(graph, i) for i in inner]
 
 
 def _around(
@@ -380,30 +380,30 @@ def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> l
     roots = [graph.lift(x).index for x in adjoint]
     present = set(forward)
     needed = live_nodes(graph, roots, slow | set(still))
-    ends = [x for i, found in _sufficient(graph, present).items() if i in needed for x in found]
+    ends = [x for i, inputs in _sufficient(graph, present).items() if i in needed for x in inputs]
     needed = live_nodes(graph, roots, slow | set(still) | set(ends))
     return sorted({*(i for i in needed if i in slow), *ends})
 
 
 def _in_a_row(graph: Graph, taped: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """Return the loops whose leading outputs are contiguous on the tape, with the first position and their number."""
-    found = {}
+    runs = {}
     for index, results in _sufficient(graph, taped).items():
         first = taped[results[0]]
         if [taped[x] for x in results] == list(range(first, first + len(results))):
-            found[index] = first, len(results)
-    return found
+            runs[index] = first, len(results)
+    return runs
 
 
 def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:
     """Return the loops whose adjoints need only their leading outputs, if these are all among the given nodes."""
-    found: dict[int, list[int]] = {}
+    sufficient: dict[int, list[int]] = {}
     for index, (kind, *rest) in enumerate(list(graph.nodes)):
         if kind == "loop" and rest[0].sufficient:
             results = [graph.node("result", index, number) for number in range(rest[0].sufficient)]
             if all(x in among for x in results):
-                found[index] = results
-    return found
+                sufficient[index] = results
+    return sufficient
 
 
 def _frontier(graph: Graph, outputs: Sequence[Scalar]) -> list[Expression]:
@@ -412,12 +412,12 @@ def _frontier(graph: Graph, outputs: Sequence[Scalar]) -> list[Expression]:
     fixed: set[int] = set()  # values that depend only on parameters, and constants
     for index, (kind, *rest) in enumerate(graph.nodes):
         if kind == "input":
-            found = rest[0] == "p"
+            at_frontier = rest[0] == "p"
         else:
-            found = kind not in {"constant", "loop", "reverse"} and fixed.issuperset(graph.arguments(index))
-        if found:
+            at_frontier = kind not in {"constant", "loop", "reverse"} and fixed.issuperset(graph.arguments(index))
+        if at_frontier:
             still.add(index)
-        if found or kind == "constant":
+        if at_frontier or kind == "constant":
             fixed.add(index)
     roots = [graph.lift(x).index for x in outputs]
     users = [i for i in live_nodes(graph, roots) if i not in still]

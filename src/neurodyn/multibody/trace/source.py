@@ -124,15 +124,15 @@ class _Runs:
 
     def _runs(self, index: int) -> list[tuple[int, int]]:
         """Return first index and last index + 1 of each run among the inputs of a loop."""
-        given, found, start = self._given(index), [], 0
+        given, runs, start = self._given(index), [], 0
         while start < len(given):
             end = start + 1
             while end < len(given) and self._follows(given[end - 1], given[end]):
                 end += 1
             if end - start >= _RUN:
-                found.append((start, end))
+                runs.append((start, end))
             start = end
-        return found
+        return runs
 
     def _follows(self, one: int, other: int) -> bool:
         a, b = self._graph.nodes[one], self._graph.nodes[other]
@@ -196,7 +196,7 @@ class _EarlyInputs:
     def _found(self, fresh: Sequence[int], targets: Collection[int]) -> dict[int, tuple[int, int]]:
         """Return, for each node that is only used behind one gate, the loop and that gate."""
         users: dict[int, set[tuple[int, int] | None]] = {index: {None} for index in targets}
-        found: dict[int, tuple[int, int]] = {}
+        places: dict[int, tuple[int, int]] = {}
         for index in reversed(fresh):  # users of a node come after it
             node = self._graph.nodes[index]
             if node[0] == "loop":
@@ -208,10 +208,10 @@ class _EarlyInputs:
                 continue
             (own, *more) = users.get(index, {None})
             if own is not None and not more and node[0] != "reverse":
-                found[index] = own
+                places[index] = own
             for argument in self._graph.arguments(index):
-                users.setdefault(argument, set()).add(found.get(index))
-        return found
+                users.setdefault(argument, set()).add(places.get(index))
+        return places
 
     def declared(self) -> list[str]:
         """Return code that declares the arrays, with the constants in them."""
@@ -374,5 +374,5 @@ real passes; {{ {statements(inner, [("passes =", passes)], arrays)} }}
         name=name, inputs=starts[-1] + len(own), outputs=len(results) * len(items), saved=0, forward=forward,
         adjoint=adjoint, fixed=len(own),
     )  # fmt: skip
-    found = apply_loop(graph, loop, [*traced, *(x for values in blocks for x in values), *own])
-    return [found[len(results) * k : len(results) * (k + 1)] for k in range(len(items))]
+    values = apply_loop(graph, loop, [*traced, *(x for values in blocks for x in values), *own])
+    return [values[len(results) * k : len(results) * (k + 1)] for k in range(len(items))]
