@@ -14,17 +14,13 @@ from neurodyn.policy.evaluation import evaluate as evaluate_policy
 from neurodyn.policy.requests import DistillPolicyRequest, TrainPolicyRequest
 from neurodyn.policy.training import open_training
 from neurodyn.policy.training import train as train_policy
+from tests.policy.worlds import train_briefly
 
 RANGES = ("hinge.mass=x.3:3", "actuator.slider.gain=.5:1.5")
 
 
-def taught(out, iterations=2, **more):
-    asked = TrainPolicyRequest(
-        "cartpole-swingup", "hybrid", out, iterations=iterations, worlds=32, reference="none", randomise=RANGES,
-        privileged=True, **more,
-    )  # fmt: skip
-    train_policy(open_training(asked))
-    return out
+def taught(out, **more):
+    return train_briefly(out, randomise=RANGES, privileged=True, **more)
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +111,9 @@ def test_what_does_not_fit_is_one_line(tmp_path, teachers):
         student(remembers, tmp_path / "f")
     goes_on = open_training(
         TrainPolicyRequest(
-            "cartpole-swingup",
-            "hybrid",
-            tmp_path / "g",
-            policy=str(remembers),
-            iterations=1,
-            worlds=8,
+            "cartpole-swingup", "hybrid", tmp_path / "g", policy=str(remembers), iterations=1, worlds=8,
             reference="none",
         )
-    )
+    )  # fmt: skip
     assert goes_on.settings.network.history == 2
     train_policy(goes_on)  # PPO goes on with a student, whose critic is new

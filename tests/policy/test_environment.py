@@ -14,13 +14,11 @@ from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.neural.model import NEURAL, build_model
-from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.world_reset import world_reset_in
 from neurodyn.tasks import load as load_task
 from tests.dynamics.test_capture import Again
-from tests.policy.worlds import SPEC, Fixed, Hold, Mass
+from tests.policy.worlds import SPEC, Fixed, Hold, Mass, world_model
 
 
 def world(places, dynamics=None, **options):
@@ -147,16 +145,8 @@ def test_a_failure_has_a_value_for_the_learner_alone():
 
 
 class TestImagination:
-    def model(self, spec=SPEC, fitted=True):
-        torch.manual_seed(0)
-        model = WorldModel(spec.with_context(4), EnsembleConfig(kind="mlp", members=3)).requires_grad_(False)
-        for weights in model.parameters():  # unlike fresh ones, so that members disagree
-            weights.normal_(0.0, 0.3)
-        model.fitted.fill_(fitted)
-        return model
-
     def test_uncertainty_is_subtracted_in_units_of_the_data(self):
-        model = self.model()
+        model = world_model(context=4)
         model.state_scale.copy_(torch.tensor([2.0, 0.5]))
         plain, careful = (world([0.2, 0.4], model, penalty=penalty) for penalty in (0.0, 3.0))
         action = torch.tensor([[0.5], [-0.5]])
@@ -169,7 +159,7 @@ class TestImagination:
         assert (paid > 0).all()
 
     def test_only_what_is_more_than_usual_is_paid_for(self):
-        model, action = self.model(), torch.tensor([[0.5], [-0.5]])
+        model, action = world_model(context=4), torch.tensor([[0.5], [-0.5]])
         careful, centred = (world([0.2, 0.4], model, penalty=3.0, penalty_offset=offset) for offset in (0.0, 0.7))
         gained = centred.step(action)[1] - careful.step(action)[1]
         torch.testing.assert_close(gained, torch.full_like(gained, 3.0 * 0.7))
@@ -185,13 +175,13 @@ class Tall(Hold):
 
 REFUSALS = [
     (lambda: world([]), "worlds is 0; valid: at least 1"),
-    *((lambda penalty=penalty: world([0.0], TestImagination().model(), penalty=penalty),
+    *((lambda penalty=penalty: world([0.0], world_model(context=4), penalty=penalty),
        r"lambda.*valid: a finite number of at least 0") for penalty in (-0.1, float("nan"), float("inf"))),
     (lambda: world([0.0], penalty=1.0), r"do not know how uncertain.*--members 5"),
     (lambda: TestMembers().environment(TestMembers().model(1), penalty=1.0),
      r"penalty is 1, but these neural dynamics of 'cartpole'.*--members 5"),
-    (lambda: world([0.0], TestImagination().model(fitted=False)), "never fitted"),
-    (lambda: world([0.0], TestImagination().model(msgspec.structs.replace(SPEC, dt=0.05))),
+    (lambda: world([0.0], world_model(context=4, fitted=False)), "never fitted"),
+    (lambda: world([0.0], world_model(msgspec.structs.replace(SPEC, dt=0.05), 4)),
      r"dt is 0\.05 s instead of 0\.1 s"),
     (lambda: world([0.0], Mass(msgspec.structs.replace(SPEC, controls=()))),
      r"controls are \[\] instead of \['line'\]"),
@@ -351,7 +341,7 @@ class TestCapture:
         torch.testing.assert_close(replayed.now["joint_position"], called.now["joint_position"])
 
     def test_imagination_is_replayed(self):
-        model = TestImagination().model()
+        model = world_model(context=4)
         model.state_scale.copy_(torch.tensor([2.0, 0.5]))
         places = [0.2, 1.9, 0.4, 1.0]
         replayed = world(places, model, penalty=3.0, capture=Again)

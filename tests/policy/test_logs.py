@@ -49,14 +49,16 @@ def _rolling_over(observation: torch.Tensor) -> torch.Tensor:
     return action
 
 
+def log_of(task, behaviours, out, dynamics=None, **more):
+    """Record a log, by default in the simulator, and return its summary and its store."""
+    dynamics = dynamics or AnalyticDynamics(task.declaration())
+    return record_log(task, dynamics, behaviours, out, **more), Store.open(out)
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[LogSummary, Store]:
-    out = tmp_path_factory.mktemp("log") / "log.h5"
-    task = _Short()
-    dynamics = AnalyticDynamics(task.declaration())
     behaviours = [Behaviour("still", _still), Behaviour("rolling", _rolling_over)]
-    summary = record_log(task, dynamics, behaviours, out, transitions=400, worlds=8, noise=0.2)
-    return summary, Store.open(out)
+    return log_of(_Short(), behaviours, tmp_path_factory.mktemp("log") / "log.h5", transitions=400, worlds=8, noise=0.2)
 
 
 def test_rows_are_what_a_robot_measures(recorded: tuple[LogSummary, Store]) -> None:
@@ -124,8 +126,7 @@ def test_a_bolted_robot_logs_joints_and_the_torques_that_moved_them(tmp_path: Pa
     task = Brief()
     dynamics = AnalyticDynamics(task.declaration())
     push = Behaviour("push", lambda observation: torch.full((len(observation), 1), 0.3))
-    summary = record_log(task, dynamics, [push], tmp_path / "log.h5", transitions=40, worlds=4, noise=0.5)
-    store = Store.open(tmp_path / "log.h5")
+    summary, store = log_of(task, [push], tmp_path / "log.h5", dynamics, transitions=40, worlds=4, noise=0.5)
     assert summary.transitions == store.transitions
     assert store.header.spec == dynamics.spec
     assert store.header.source == "teacher"
@@ -150,12 +151,10 @@ def test_measurements_are_noisy_and_another_robot_than_declared_makes_a_log(tmp_
 
     stores = {}
     for name, noise in (("exact", None), ("noisy", MeasurementNoise(0.01, 0.2))):
-        out = tmp_path / f"{name}.h5"
-        record_log(
-            Brief(), heavy, [Behaviour("push", push)], out, transitions=800, worlds=20, noise=0.0, seed=1,
-            measurement=noise, declared=False,
+        _, stores[name] = log_of(
+            Brief(), [Behaviour("push", push)], tmp_path / f"{name}.h5", heavy, transitions=800, worlds=20, noise=0.0,
+            seed=1, measurement=noise, declared=False,
         )  # fmt: skip
-        stores[name] = Store.open(out)
     exact, noisy = stores["exact"], stores["noisy"]
     assert (noisy.header.source, noisy.header.fingerprint) == ("log", None)
     assert noisy.header.notes["measurement_noise"] == {"position": 0.01, "velocity": 0.2}
@@ -172,13 +171,8 @@ class _Brief(AnymalVelocity):
 
 @pytest.fixture(scope="module")
 def coordinates(tmp_path_factory: pytest.TempPathFactory) -> tuple[LogSummary, Store]:
-    out, task = tmp_path_factory.mktemp("coordinates") / "log.h5", _Brief()
-    behaviours = [Behaviour("still", _still), Behaviour("random")]
-    summary = record_log(
-        task, AnalyticDynamics(task.declaration()), behaviours, out, transitions=40, worlds=4, noise=0.0,
-        coordinates=True,
-    )  # fmt: skip
-    return summary, Store.open(out)
+    behaviours, out = [Behaviour("still", _still), Behaviour("random")], tmp_path_factory.mktemp("coordinates")
+    return log_of(_Brief(), behaviours, out / "log.h5", transitions=40, worlds=4, noise=0.0, coordinates=True)
 
 
 def test_coordinates_are_what_the_simulator_computes_from_the_torques(coordinates: tuple[LogSummary, Store]) -> None:
@@ -225,28 +219,20 @@ def test_what_breaks_down_is_not_logged_and_has_its_own_end(tmp_path: Path) -> N
         def declaration(self):
             return msgspec.structs.replace(super().declaration(), range=Ranges(qd={"slider": (-2.0, 2.0)}))
 
-    task = Bounded()
     push = Behaviour("push", lambda seen: torch.ones(len(seen), 1))
-    out = tmp_path / "log.h5"
-    summary = record_log(
-        task, AnalyticDynamics(task.declaration()), [push], out, transitions=8, worlds=4, noise=0.0
-    )  # fmt: skip
-    store = Store.open(out)
+    summary, store = log_of(Bounded(), [push], tmp_path / "log.h5", transitions=8, worlds=4, noise=0.0)
     assert summary.implausible == summary.failed == 1.0
     assert set(store.status.tolist()) == {Status.OUT_OF_RANGE}
     assert np.abs(store.qd[:, 0]).max() <= 2.0 * (1 + 1e-5)
 
 
 def test_a_log_is_data_like_those_that_are_generated(tmp_path: Path) -> None:
-    task = load_task("cartpole-swingup")
     out, run = tmp_path / "log.h5", tmp_path / "run"
-    record_log(
-        task, AnalyticDynamics(task.declaration()), [Behaviour("random")], out, transitions=1200, worlds=4, noise=0.0
-    )  # fmt: skip
+    _, store = log_of(load_task("cartpole-swingup"), [Behaviour("random")], out, transitions=1200, worlds=4, noise=0.0)
     train("cartpole", out, run, steps=20, seed=0)
     result = evaluate(run, data=str(out), horizon=5, rollouts=8)
     assert 0 < result.about.rollouts <= 16
-    rewards = inspect_store(Store.open(out))["rewards"]
+    rewards = inspect_store(store)["rewards"]
     assert rewards["groups"]["random"] == pytest.approx(rewards["return"]["mean"])
     assert load_model(run).training_range is not None
 
@@ -261,13 +247,8 @@ def test_a_floating_robot_without_rows_logs_what_it_measures_and_a_world_model_o
     class Short(AntRun):
         frames = 12
 
-    task = Short()
-    dynamics = AnalyticDynamics(task.declaration())
-    record_log(
-        task, dynamics, [Behaviour("still", lambda seen: torch.zeros(len(seen), 8))], tmp_path / "log.h5",
-        transitions=60, worlds=5, noise=0.3, coordinates=False,
-    )  # fmt: skip
-    store = Store.open(tmp_path / "log.h5")
+    task, still = Short(), Behaviour("still", lambda seen: torch.zeros(len(seen), 8))
+    _, store = log_of(task, [still], tmp_path / "log.h5", transitions=60, worlds=5, noise=0.3, coordinates=False)
     spec = store.header.spec
     assert [joint.name for joint in spec.joints] == list(task.actions)
     assert spec.control_kind == "torque"

@@ -14,22 +14,15 @@ from neurodyn.policy.artifact import ActingPolicy, acting, load_policy, policy_c
 from neurodyn.policy.evaluation import evaluate as evaluate_policy
 from neurodyn.policy.logs import log_policies
 from neurodyn.policy.play import record_policy
-from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.policy.training import open_training
-from neurodyn.policy.training import train as train_policy
 from neurodyn.tasks import load
+from tests.policy.worlds import train_briefly
 
 TASK = "cartpole-swingup"
 
 
-def trained(out, iterations=3, resume=False, **more):
-    asked = TrainPolicyRequest(
-        TASK, "hybrid", out, iterations=iterations, worlds=16, reference="none", resume=resume, **more
-    )
-    job = open_training(asked)
-    train_policy(job)
-    return out
+def trained(out, iterations=3, **more):
+    return train_briefly(out, iterations=iterations, worlds=16, **more)
 
 
 def written(folder, **network):

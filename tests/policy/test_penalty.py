@@ -13,26 +13,18 @@ pytest.importorskip("rsl_rl")
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control, State
-from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.artifact import policy_config, read_weights
 from neurodyn.policy.learner import CRITIC_UPDATES
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
 from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.training import train as train_policy
-from tests.policy.worlds import SPEC, Here, Hold, Mass, log
+from tests.policy.worlds import Here, Hold, Mass, log, world_model
 
 
-def model() -> WorldModel:
-    torch.manual_seed(0)
-    made = WorldModel(SPEC.with_context(0), EnsembleConfig(kind="mlp", members=3, width=8, head=8)).requires_grad_(
-        False
-    )
-    for weights in made.parameters():
-        weights.normal_(0.0, 0.3)
-    made.fitted.fill_(True)
+def model():
+    made = world_model(width=8, head=8)
     made.state_scale.copy_(torch.tensor([2.0, 0.5]))
     return made
 

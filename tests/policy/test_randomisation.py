@@ -16,12 +16,10 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play, policy_figures
 from neurodyn.policy.randomisation import open_randomisation, robust
-from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.training import open_training
-from neurodyn.policy.training import train as train_policy
 from neurodyn.sim.draws import POSTERIOR, IndependentDraws, SampledDraws, read_posterior
 from neurodyn.tasks import load
 from tests import plant
+from tests.policy.worlds import train_briefly
 
 TEXTS = ("slider.mass=+0:2", "hinge.mass=x.5:2:log", "actuator.slider.gain=.6:1")
 WORLDS = 64
@@ -101,23 +99,18 @@ def test_what_the_return_depends_on_is_found(task, opened):
 
 
 def test_the_critic_sees_the_robot_and_the_policy_does_not(tmp_path):
-    asked = {"task": "cartpole-swingup", "dynamics": "hybrid", "worlds": 32, "iterations": 2, "reference": "none"}
-
-    def trained(**more):
-        train_policy(open_training(TrainPolicyRequest(**asked, **more)))
-
-    trained(out=tmp_path / "a", randomise=TEXTS)
+    train_briefly(tmp_path / "a", randomise=TEXTS)
     weights = artifacts.read_tree(tmp_path / "a" / "state", "training")["learner"]
     policy, critic = (weights[f"{name}_state_dict"]["mlp.0.weight"].shape[1] for name in ("actor", "critic"))
     assert critic == policy + len(TEXTS)
     assert read_plain(tmp_path / "a" / "config.yaml")["settings"]["randomise"] == list(TEXTS)
     (tmp_path / "run").mkdir()
     artifacts.write_tensors(tmp_path / "run" / POSTERIOR, {"hinge.mass": 1.0 + 0.1 * torch.rand(50)})
-    trained(out=tmp_path / "of-posterior", randomise=(str(tmp_path / "run"),))
+    train_briefly(tmp_path / "of-posterior", randomise=(str(tmp_path / "run"),))
     weights = artifacts.read_tree(tmp_path / "of-posterior" / "state", "training")["learner"]
     assert weights["critic_state_dict"]["mlp.0.weight"].shape[1] == policy  # robots that are nearly alike
-    trained(out=tmp_path / "b", policy=str(tmp_path / "a"))  # its critic has other inputs: begun anew
-    trained(out=tmp_path / "c", policy=str(tmp_path / "b"), randomise=TEXTS)
+    train_briefly(tmp_path / "b", policy=str(tmp_path / "a"))  # its critic has other inputs: begun anew
+    train_briefly(tmp_path / "c", policy=str(tmp_path / "b"), randomise=TEXTS)
 
 
 def test_the_posterior_of_a_run(tmp_path):

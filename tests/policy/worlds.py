@@ -15,7 +15,12 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
+from neurodyn.policy.training import open_training
+from neurodyn.policy.training import train as train_policy
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.tasks import Memory, ObservationTerm, Task
 
@@ -138,3 +143,20 @@ TINY = PolicySettings(
     network=NetworkSettings(hidden=(8,)), rate=5e-3,
 )  # fmt: skip
 """Settings of a training of a second."""
+
+
+def world_model(spec: StateSpec = SPEC, context: int = 0, *, fitted: bool = True, **config) -> WorldModel:
+    """Return a world model of the mass whose members disagree, unlike fresh ones."""
+    torch.manual_seed(0)
+    model = WorldModel(spec.with_context(context), EnsembleConfig(kind="mlp", members=3, **config))
+    for weights in model.requires_grad_(False).parameters():
+        weights.normal_(0.0, 0.3)
+    model.fitted.fill_(fitted)
+    return model
+
+
+def train_briefly(out, task="cartpole-swingup", **more):
+    """Train a policy in the hybrid model for some updates, as the command line does, and return its folder."""
+    asked = {"iterations": 2, "worlds": 32, "reference": "none", **more}
+    train_policy(open_training(TrainPolicyRequest(task, "hybrid", out, **asked)))
+    return out
