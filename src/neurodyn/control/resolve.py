@@ -29,17 +29,13 @@ TASK = "task"
 
 @dataclass(frozen=True)
 class ResolvedDynamics:
-    """Dynamics that a policy can act in.
-
-    Attributes:
-        name: Name given by the user.
-        dynamics: The dynamics.
-        log: Training log of a world model, or the log or logs given for starts; None for simulators.
-    """
+    """Dynamics that a policy can act in."""
 
     name: str
+    """Name given by the user."""
     dynamics: Dynamics
     log: Store | Mixture | None = None
+    """Training log of a world model, or the log or logs given for starts; None for simulators."""
 
     def drawn_by(self, task: Task) -> bool:
         """Return whether a task can draw the states: generalised coordinates, without a history."""

@@ -25,88 +25,77 @@ _KEYS = {
 
 
 class QuantitySensitivity(Record, frozen=True):
-    """Sensitivity of the return to a randomised quantity.
-
-    Attributes:
-        name: The quantity.
-        low: Mean of its lowest third of values.
-        high: Mean of its highest third.
-        return_low: Mean return of the episodes with the lowest third.
-        return_high: Mean return of the episodes with the highest third.
-        correlation: Rank correlation (Spearman's) of returns with it.
-    """
+    """Sensitivity of the return to a randomised quantity."""
 
     name: str
     low: float
+    """Mean of its lowest third of values."""
     high: float
+    """Mean of its highest third."""
     return_low: float
+    """Mean return of the episodes with the lowest third."""
     return_high: float
+    """Mean return of the episodes with the highest third."""
     correlation: float
+    """Rank correlation (Spearman's) of returns with it."""
 
 
 class Returns(Record, frozen=True, rename=_KEYS):
-    """Returns of one or several policies in some dynamics.
-
-    Attributes:
-        dynamics: Name given by the user.
-        mean: Mean return of the episodes of all policies.
-        std: Its standard deviation between episodes.
-        length: Mean length [frames].
-        episodes: Number of episodes.
-        failed: Share of episodes that end in a failure.
-        implausible: Share of episodes that fail because their state is implausible (`control.task_frames`).
-        success: Share of episodes that end in success; UNSET for tasks without such an end.
-        terms: Mean return of each reward term; with implausible ends, if the task charges for them.
-        least: Lowest mean return of a policy; UNSET for one policy.
-        greatest: Highest mean return of a policy; UNSET for one policy.
-        worst_tenth: Mean return of the worst tenth of the episodes, if robots were randomised; else UNSET.
-        sensitivity: Sensitivities of the return, strongest first; UNSET without randomisation.
-        drawn: Values drawn for each episode, by name; UNSET without randomisation.
-        returns: Return of each of these episodes, in the same order.
-    """
+    """Returns of one or several policies in some dynamics."""
 
     dynamics: str
+    """Name given by the user."""
     mean: float
+    """Mean return of the episodes of all policies."""
     std: float
+    """Its standard deviation between episodes."""
     length: float
+    """Mean length [frames]."""
     episodes: int
     failed: float
+    """Share of episodes that end in a failure."""
     implausible: float = 0.0
+    """Share of episodes that fail because their state is implausible (`control.task_frames`)."""
     success: float | UnsetType = UNSET
+    """Share of episodes that end in success; UNSET for tasks without such an end."""
     terms: dict[str, float] | UnsetType = UNSET
+    """Mean return of each reward term; with implausible ends, if the task charges for them."""
     least: float | UnsetType = UNSET
+    """Lowest mean return of a policy; UNSET for one policy."""
     greatest: float | UnsetType = UNSET
+    """Highest mean return of a policy; UNSET for one policy."""
     worst_tenth: float | UnsetType = UNSET
+    """Mean return of the worst tenth of the episodes, if robots were randomised; else UNSET."""
     sensitivity: list[QuantitySensitivity] | UnsetType = UNSET
+    """Sensitivities of the return, strongest first; UNSET without randomisation."""
     drawn: dict[str, list[float]] | UnsetType = UNSET
+    """Values drawn for each episode, by name; UNSET without randomisation."""
     returns: list[float] | UnsetType = UNSET
+    """Return of each of these episodes, in the same order."""
 
 
 @dataclass(frozen=True)
 class EpisodeOutcomes:
-    """Episodes of a policy, the first of each world.
-
-    Attributes:
-        returns: Sum of the rewards, without penalty, shape [episodes].
-        penalised: The same less the penalty, shape [episodes].
-        lengths: Frames until the end, shape [episodes].
-        failed: Whether the end was a failure, shape [episodes].
-        implausible: Whether it failed because the state was implausible, shape [episodes].
-        succeeded: Whether the task was accomplished, shape [episodes]; None for tasks without success.
-        terms: Sum of each term of the reward, shape [episodes].
-        robots: Values drawn for the episodes, shape [episodes, drawn]; None for one robot.
-        drawn: Names of these values.
-    """
+    """Episodes of a policy, the first of each world."""
 
     returns: Tensor
+    """Sum of the rewards, without penalty, shape [episodes]."""
     penalised: Tensor
+    """The same less the penalty, shape [episodes]."""
     lengths: Tensor
+    """Frames until the end, shape [episodes]."""
     failed: Tensor
+    """Whether the end was a failure, shape [episodes]."""
     implausible: Tensor
+    """Whether it failed because the state was implausible, shape [episodes]."""
     succeeded: Tensor | None
+    """Whether the task was accomplished, shape [episodes]; None for tasks without success."""
     terms: dict[str, Tensor] = field(default_factory=dict)
+    """Sum of each term of the reward, shape [episodes]."""
     robots: Tensor | None = None
+    """Values drawn for the episodes, shape [episodes, drawn]; None for one robot."""
     drawn: tuple[str, ...] = ()
+    """Names of these values."""
 
     @classmethod
     def concatenate(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":
@@ -154,24 +143,20 @@ def returns_in(dynamics: str, policies: Sequence[EpisodeOutcomes]) -> Returns:
 
 @dataclass
 class Episodes:
-    """Episodes that ended since the last call of `policy.environment.PolicyEnvironment.collect`.
-
-    Attributes:
-        returns: Return of each episode, without penalty and scale.
-        penalised: Return of each episode, less the penalty.
-        lengths: Length of each episode [frames].
-        failed: Whether each episode failed.
-        implausible: Whether each episode failed because its state was implausible (`control.task_frames`).
-        terms: Sum of each reward term over these episodes, by name. The terms add up to the sum of `returns`.
-            "implausible" holds the task's `implausible_reward`, if it has one.
-    """
+    """Episodes that ended since the last call of `policy.environment.PolicyEnvironment.collect`."""
 
     returns: list[float] = field(default_factory=list)
+    """Return of each episode, without penalty and scale."""
     penalised: list[float] = field(default_factory=list)
+    """Return of each episode, less the penalty."""
     lengths: list[float] = field(default_factory=list)
+    """Length of each episode [frames]."""
     failed: list[bool] = field(default_factory=list)
     implausible: list[bool] = field(default_factory=list)
+    """Whether each episode failed because its state was implausible (`control.task_frames`)."""
     terms: dict[str, float] = field(default_factory=dict)
+    """Sum of each reward term over these episodes, by name. The terms add up to the sum of `returns`. "implausible"
+    holds the task's `implausible_reward`, if it has one."""
 
     @classmethod
     def concatenate(cls, parts: "Sequence[Episodes]") -> "Episodes":
@@ -186,21 +171,18 @@ class Episodes:
 
 @dataclass(frozen=True)
 class EpisodeSums:
-    """Running sums over the current episodes, and totals over all.
-
-    Attributes:
-        length: Length of the current episodes so far [frames], shape [worlds].
-        returns: Return, penalised return and length of the current episodes, shape [3, worlds].
-        uncertain: Epistemic uncertainty, averaged over worlds and summed over all frames so far, shape [].
-        terms: Sum of each reward term over the current episodes, shape [terms, worlds].
-        earned: Sum of each reward term over all episodes that have ended, shape [terms].
-    """
+    """Running sums over the current episodes, and totals over all."""
 
     length: Tensor
+    """Length of the current episodes so far [frames], shape [worlds]."""
     returns: Tensor
+    """Return, penalised return and length of the current episodes, shape [3, worlds]."""
     uncertain: Tensor
+    """Epistemic uncertainty, averaged over worlds and summed over all frames so far, shape []."""
     terms: Tensor
+    """Sum of each reward term over the current episodes, shape [terms, worlds]."""
     earned: Tensor
+    """Sum of each reward term over all episodes that have ended, shape [terms]."""
 
     def restart(self) -> "EpisodeSums":
         """Return the sums of new episodes in all worlds."""

@@ -38,30 +38,23 @@ def episode_bounds(task: Task, dynamics: Dynamics) -> PlausibleBounds:
 
 @dataclass(frozen=True)
 class Ending:
-    """Failures of a frame.
-
-    Attributes:
-        failed: Whether the episode failed, shape [worlds], bool.
-        implausible: Whether it failed because its state is implausible or not finite, shape [worlds], bool.
-    """
+    """Failures of a frame."""
 
     failed: Tensor
+    """Whether the episode failed, shape [worlds], bool."""
     implausible: Tensor
+    """Whether it failed because its state is implausible or not finite, shape [worlds], bool."""
 
 
 @dataclass(frozen=True)
 class FrameEnd(Ending):
-    """Failures and rewards of a frame.
-
-    Attributes:
-        reward: Rewards, shape [worlds].
-        names: Names of the reward terms.
-        parts: Reward terms, shape [terms, worlds].
-    """
+    """Failures and rewards of a frame."""
 
     reward: Tensor
+    """Rewards, shape [worlds]."""
     names: tuple[str, ...]
     parts: Tensor
+    """Reward terms, shape [terms, worlds]."""
 
 
 def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
@@ -116,19 +109,12 @@ def judge_later(
 
 @dataclass(frozen=True)
 class WorldsState:
-    """State of the worlds between two frames.
-
-    Attributes:
-        carry: History of the dynamics.
-        state: States.
-        torque: Torques of the last frame [N m or N], shape [worlds, nu]; None if targets drive the robot.
-        memory: Task memory.
-        now: Quantities of the states.
-    """
+    """State of the worlds between two frames."""
 
     carry: Carry
     state: State
     torque: Tensor | None
+    """Torques of the last frame [N m or N], shape [worlds, nu]; None if targets drive the robot."""
     memory: Memory
     now: Quantities
 
@@ -343,15 +329,12 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"]
 
 
 class MeasurementNoise(Config, frozen=True):
-    """Standard deviations of measurement noise.
-
-    Attributes:
-        position: Of positions and rotations [rad or m].
-        velocity: Of velocities [rad/s or m/s].
-    """
+    """Standard deviations of measurement noise."""
 
     position: float = 0.0
+    """Of positions and rotations [rad or m]."""
     velocity: float = 0.0
+    """Of velocities [rad/s or m/s]."""
 
     def __post_init__(self) -> None:
         require_fields(self, "noise", least=("position", "velocity"))

@@ -169,19 +169,16 @@ class _Body(NamedTuple):
 
 
 class PointsOverGround(NamedTuple):
-    """Contact points over the ground, in world axes.
-
-    Attributes:
-        distance: Distance of the points from the ground [m], shape [..., points].
-        normal: Normal of the ground, shape [..., points, 3].
-        position: Positions [m], shape [..., points, 3].
-        velocity: Velocities [m/s], shape [..., points, 3].
-    """
+    """Contact points over the ground, in world axes."""
 
     distance: Tensor
+    """Distance of the points from the ground [m], shape [..., points]."""
     normal: Tensor
+    """Normal of the ground, shape [..., points, 3]."""
     position: Tensor
+    """Positions [m], shape [..., points, 3]."""
     velocity: Tensor
+    """Velocities [m/s], shape [..., points, 3]."""
 
 
 class PlaneContacts(nn.Module):

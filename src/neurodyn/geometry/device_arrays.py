@@ -22,24 +22,21 @@ from neurodyn.geometry.solids import Solid, block_ranges, pseudo_normals, solids
 
 @dataclass(frozen=True)
 class Precision:
-    """Warp types of one floating-point precision.
-
-    Attributes:
-        scalar: A number; `vec2` to `transform` are of such numbers.
-        joint: A joint of a chain: its kind, the indices of its first coordinates in q and qd, `anchor` and `frame` in
-            the parent, rotation `turn` from its frame to the child, its `axis`, `offset` of its frame in the child, and
-            `centre` of mass of a free joint's child, and `slide` of a screw per angle.
-        shape: A shape of a scene: kind, origin, rotation, size (the third of a heightfield is its lowest height),
-            bounding `ball`, Warp `mesh` with the row of its `first_face` among the normals, and `grid` of a
-            heightfield (first height, rows, columns, first block).
-    """
+    """Warp types of one floating-point precision."""
 
     scalar: Any
+    """A number; `vec2` to `transform` are of such numbers."""
     vec2: Any
     vec3: Any
     transform: Any
     joint: Any
+    """A joint of a chain: its kind, the indices of its first coordinates in q and qd, `anchor` and `frame` in the
+    parent, rotation `turn` from its frame to the child, its `axis`, `offset` of its frame in the child, and `centre` of
+    mass of a free joint's child, and `slide` of a screw per angle."""
     shape: Any
+    """A shape of a scene: kind, origin, rotation, size (the third of a heightfield is its lowest height), bounding
+    `ball`, Warp `mesh` with the row of its `first_face` among the normals, and `grid` of a heightfield (first height,
+    rows, columns, first block)."""
 
     @classmethod
     def of(cls, scalar: Any, vec2: Any, vec3: Any, vec4: Any, quat: Any, mat33: Any, transform: Any) -> "Precision":

@@ -22,20 +22,17 @@ _IDENTITY = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0),)
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """Shapes around a batch of worlds.
-
-    Attributes:
-        scene: Shapes that all worlds share.
-        pose: Pose of the scene in each world [x y z, qx qy qz qw], shape [worlds, 7], or [1, 7] for one pose in all
-            worlds; None for the identity.
-        shared: Further shapes that all worlds share, e.g. from a simulator's model.
-        own: Further shapes of each world; empty if there are none.
-    """
+    """Shapes around a batch of worlds."""
 
     scene: Scene = _FREE_SPACE
+    """Shapes that all worlds share."""
     pose: Tensor | None = None
+    """Pose of the scene in each world [x y z, qx qy qz qw], shape [worlds, 7], or [1, 7] for one pose in all worlds;
+    None for the identity."""
     shared: tuple[Solid, ...] = ()
+    """Further shapes that all worlds share, e.g. from a simulator's model."""
     own: tuple[tuple[Solid, ...], ...] = ()
+    """Further shapes of each world; empty if there are none."""
     _compiled: "list[CompiledShapes]" = field(default_factory=list, repr=False)
 
     def __repr__(self) -> str:

@@ -27,25 +27,22 @@ from neurodyn.geometry.launching import (
 
 
 class Readings(NamedTuple):
-    """Readings of contact points, in the world or in base axes (positions relative to the base's origin).
-
-    Attributes:
-        distance: Signed distance of each contact point to the nearest ground, negative inside [m]. The point's radius
-            is not subtracted. Shape [worlds, contact points].
-        normal: Unit gradient of the distance, shape [worlds, contact points, 3].
-        point: Nearest point of the ground [m], shape [worlds, contact points, 3].
-        position: Contact point [m], shape [worlds, contact points, 3].
-        velocity: Velocity of the contact point relative to the world [m/s], shape [worlds, contact points, 3].
-        valid: Whether there is any ground, shape [worlds, contact points]. Without ground the distance is 1000 m, and
-            normal and ground point are zero.
-    """
+    """Readings of contact points, in the world or in base axes (positions relative to the base's origin)."""
 
     distance: Tensor
+    """Signed distance of each contact point to the nearest ground, negative inside [m]. The point's radius is not
+    subtracted. Shape [worlds, contact points]."""
     normal: Tensor
+    """Unit gradient of the distance, shape [worlds, contact points, 3]."""
     point: Tensor
+    """Nearest point of the ground [m], shape [worlds, contact points, 3]."""
     position: Tensor
+    """Contact point [m], shape [worlds, contact points, 3]."""
     velocity: Tensor
+    """Velocity of the contact point relative to the world [m/s], shape [worlds, contact points, 3]."""
     valid: Tensor
+    """Whether there is any ground, shape [worlds, contact points]. Without ground the distance is 1000 m, and normal
+    and ground point are zero."""
 
 
 class Sight(OperatorHandle):

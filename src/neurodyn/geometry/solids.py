@@ -88,15 +88,12 @@ def _read_stl(content: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class TriangleMesh:
-    """A closed surface with outward normals.
-
-    Attributes:
-        vertices: Vertices [m], shape [vertices, 3].
-        faces: Vertex indices of each triangle, counter-clockwise from outside, shape [faces, 3].
-    """
+    """A closed surface with outward normals."""
 
     vertices: np.ndarray
+    """Vertices [m], shape [vertices, 3]."""
     faces: np.ndarray
+    """Vertex indices of each triangle, counter-clockwise from outside, shape [faces, 3]."""
 
 
 def read_mesh(path: Path, scale: float = 1.0) -> TriangleMesh:

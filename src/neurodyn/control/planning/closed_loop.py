@@ -50,57 +50,47 @@ _WORTH_COMPARING = 64
 
 
 class ModelError(Record, frozen=True):
-    """Prediction error of the model along the executed trajectory, under the executed controls.
-
-    Attributes:
-        frames: Prediction horizon [frames].
-        position: Mean absolute error of positions [rad or m].
-        velocity: Mean absolute error of velocities [rad/s or m/s].
-    """
+    """Prediction error of the model along the executed trajectory, under the executed controls."""
 
     frames: int
+    """Prediction horizon [frames]."""
     position: float
+    """Mean absolute error of positions [rad or m]."""
     velocity: float
+    """Mean absolute error of velocities [rad/s or m/s]."""
 
 
 class ControlResult(Record, frozen=True):
-    """Result of episodes of a planner on a plant.
-
-    Attributes:
-        task: Name of the task.
-        planner: Name of the planner.
-        settings: Settings of the planner.
-        model: Name of the dynamics in which it plans.
-        plant: Name of the dynamics in which it acts.
-        seed: Seed of starts and commands.
-        delay: Frames between a decision and its effect.
-        noise: Standard deviations of the measurement noise.
-        result: Returns of the episodes.
-        decision_ms: Mean CPU time of a decision [ms], divided by the number of worlds.
-        decision_ms_95: 95 % quantile of this CPU time [ms].
-        frame_ms: Length of a frame [ms], the real-time limit of a decision.
-        model_frames: Frames that the model predicts per decision.
-        gradient_frames: Frames that are differentiated per decision.
-        fallbacks: Decisions without a finite plan, for which the last plan was continued.
-        model_error: Prediction errors of the model; UNSET for models with memory or driven by targets.
-    """
+    """Result of episodes of a planner on a plant."""
 
     task: str
     planner: str
     settings: dict[str, object]
     model: str
+    """Name of the dynamics in which it plans."""
     plant: str
+    """Name of the dynamics in which it acts."""
     seed: int
+    """Seed of starts and commands."""
     delay: int
+    """Frames between a decision and its effect."""
     noise: dict[str, float]
+    """Standard deviations of the measurement noise."""
     result: Returns
     decision_ms: float
+    """Mean CPU time of a decision [ms], divided by the number of worlds."""
     decision_ms_95: float
+    """95 % quantile of this CPU time [ms]."""
     frame_ms: float
+    """Length of a frame [ms], the real-time limit of a decision."""
     model_frames: float
+    """Frames that the model predicts per decision."""
     gradient_frames: float
+    """Frames that are differentiated per decision."""
     fallbacks: int
+    """Decisions without a finite plan, for which the last plan was continued."""
     model_error: list[ModelError] | UnsetType = UNSET
+    """Prediction errors of the model; UNSET for models with memory or driven by targets."""
 
     @property
     def verdict(self) -> Verdict:
@@ -123,17 +113,13 @@ class ControlResult(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Path:
-    """Executed trajectories of all worlds; a world stands still after its episode ended.
-
-    Attributes:
-        trajectory: States.
-        control: Torques or targets of each frame [N m or N, or rad or m], shape [worlds, frames, nu].
-        running: Whether the episode was running at the start of each frame, shape [worlds, frames], bool.
-    """
+    """Executed trajectories of all worlds; a world stands still after its episode ended."""
 
     trajectory: Trajectory
     control: Tensor
+    """Torques or targets of each frame [N m or N, or rad or m], shape [worlds, frames, nu]."""
     running: Tensor
+    """Whether the episode was running at the start of each frame, shape [worlds, frames], bool."""
 
 
 @torch.no_grad()

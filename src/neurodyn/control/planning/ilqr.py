@@ -31,43 +31,35 @@ from neurodyn.tasks import Memory
 
 @dataclass(frozen=True)
 class Expansion:
-    """Expansion of dynamics and rewards around a plan; z has n = 2 nv + a entries, for a actions.
-
-    Attributes:
-        motion: F, shape [frames, rows, n, n + a].
-        gradient: g, shape [frames, rows, n + a].
-        curvature: C, shape [frames, rows, n + a, n + a].
-        end_gradient: Gradient with respect to z of the critic's value at the end, shape [rows, n]; zero without
-            a critic.
-        end_curvature: Hessian with respect to z of minus that value, shape [rows, n, n].
-    """
+    """Expansion of dynamics and rewards around a plan; z has n = 2 nv + a entries, for a actions."""
 
     motion: Tensor
+    """F, shape [frames, rows, n, n + a]."""
     gradient: Tensor
+    """g, shape [frames, rows, n + a]."""
     curvature: Tensor
+    """C, shape [frames, rows, n + a, n + a]."""
     end_gradient: Tensor
+    """Gradient with respect to z of the critic's value at the end, shape [rows, n]; zero without a critic."""
     end_curvature: Tensor
+    """Hessian with respect to z of minus that value, shape [rows, n, n]."""
 
 
 @dataclass(frozen=True)
 class ExpandedFrame:
-    """A frame of the nominal rollout.
-
-    Attributes:
-        begin: Worlds at the start of the frame.
-        action: Actions, shape [rows, actions].
-        end: Worlds at the end of the frame.
-        weight: Discount of the reward.
-        rest: Discount of all later rewards.
-        counts: Whether the episode had not ended, shape [rows], bool.
-    """
+    """A frame of the nominal rollout."""
 
     begin: WorldsState
+    """Worlds at the start of the frame."""
     action: Tensor
+    """Actions, shape [rows, actions]."""
     end: WorldsState
+    """Worlds at the end of the frame."""
     weight: float
     rest: float
+    """Discount of all later rewards."""
     counts: Tensor
+    """Whether the episode had not ended, shape [rows], bool."""
 
 
 def expand(frames: TaskFrames, path: list[ExpandedFrame], value: Callable[[Tensor], Tensor] | None = None) -> Expansion:

@@ -26,15 +26,12 @@ _JUDGED = 1 << 15
 
 @dataclass
 class PlanningCost:
-    """Cost of planning.
-
-    Attributes:
-        frames: Frames predicted by the model, over all worlds and candidates.
-        gradients: Number of them that were differentiated.
-    """
+    """Cost of planning."""
 
     frames: int = 0
+    """Frames predicted by the model, over all worlds and candidates."""
     gradients: int = 0
+    """Number of them that were differentiated."""
 
 
 class Imagination:
@@ -205,15 +202,11 @@ class Roll:
 
 
 class PlanOptimiser(ABC):
-    """Improves plans in a model.
-
-    Attributes:
-        settings_type: Its settings.
-        needs_gradients: Whether it differentiates the model.
-    """
+    """Improves plans in a model."""
 
     settings_type: ClassVar[type[PlannerSettings]]
     needs_gradients: ClassVar[bool] = False
+    """Whether it differentiates the model."""
 
     def __init__(self, settings: Any, generator: torch.Generator) -> None:
         """Prepare the planner.

@@ -166,17 +166,13 @@ _LONG = 1.5
 
 @dataclass(frozen=True)
 class RobotLimits:
-    """Limits of a robot's commands and states, from its declaration.
-
-    Attributes:
-        command: Lower and upper bounds of torques [N m or N] or targets [rad or m], shape [nu, 2]; commands are
-            clipped.
-        bounds: States beyond which the robot is stopped and the episode fails: the declared `range`, and joint limits
-            widen_rows by half (`robots.plausible`).
-    """
+    """Limits of a robot's commands and states, from its declaration."""
 
     command: Tensor
+    """Lower and upper bounds of torques [N m or N] or targets [rad or m], shape [nu, 2]; commands are clipped."""
     bounds: PlausibleBounds
+    """States beyond which the robot is stopped and the episode fails: the declared `range`, and joint limits widen_rows
+    by half (`robots.plausible`)."""
 
     @classmethod
     def of(cls, robot: Robot, control: str, bounds: PlausibleBounds) -> "RobotLimits":

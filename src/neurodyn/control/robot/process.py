@@ -40,17 +40,14 @@ class RobotSettings:
 
 @dataclass(frozen=True)
 class Observation:
-    """A measurement of a robot.
-
-    Attributes:
-        values: Measured values by name, each a list.
-        clock: Time on a monotonic clock [s].
-        late: Frames of this episode so far that started late, because the command before them came late.
-    """
+    """A measurement of a robot."""
 
     values: dict[str, list[float]]
+    """Measured values by name, each a list."""
     clock: float
+    """Time on a monotonic clock [s]."""
     late: int
+    """Frames of this episode so far that started late, because the command before them came late."""
 
 
 class RobotProcess:

@@ -41,24 +41,22 @@ class RobotInterface(Protocol):
     Positions and velocities have the order, units and frames of the declared robot (`neurodyn robots ROBOT`): for a
     floating base the position of its origin [m], a quaternion x, y, z, w, the velocity of its centre of mass [m/s] and
     its angular velocity [rad/s], all in world axes.
-
-    Attributes:
-        rate: Frames per second [Hz]: that of the task's robot, or a multiple, at which commands are repeated.
-        realtime: Whether time passes by itself. If not, `command` lasts until a frame has passed in the simulation.
-        control: Whether commands are torques [N m or N], target positions for the robot's own controller [rad or m], or
-            "command" for inputs of the declared actuators; then `stop` is needed.
-        patience: Longest time that `observe` or `command` may take, and that a robot in real time moves on without a
-            new command [s]; by default five frames, at least 0.2 s, and 30 s if not `realtime`.
-        reset_seconds: Longest time that `reset` may take [s]; by default 60.
-        velocity_filter: Time constant of the filter of velocities that `observe` leaves out [s]; by default a frame.
     """
 
     rate: float
+    """Frames per second [Hz]: that of the task's robot, or a multiple, at which commands are repeated."""
     realtime: bool = True
+    """Whether time passes by itself. If not, `command` lasts until a frame has passed in the simulation."""
     control: Literal["torque", "target", "command"] = "torque"
+    """Whether commands are torques [N m or N], target positions for the robot's own controller [rad or m], or "command"
+    for inputs of the declared actuators; then `stop` is needed."""
     patience: float | None = None
+    """Longest time that `observe` or `command` may take, and that a robot in real time moves on without a new command
+    [s]; by default five frames, at least 0.2 s, and 30 s if not `realtime`."""
     reset_seconds: float = 60.0
+    """Longest time that `reset` may take [s]; by default 60."""
     velocity_filter: float | None = None
+    """Time constant of the filter of velocities that `observe` leaves out [s]; by default a frame."""
 
     def reset(self) -> None:
         """Move the robot to the start of an episode, and return once it is there."""

@@ -15,25 +15,22 @@ from neurodyn.core.errors import require
 
 
 class DriveState(Config, HasQuantities, frozen=True):
-    """State between an actuator's command and its force, like MuJoCo's activation; it starts at zero.
-
-    Attributes:
-        kind: "integrator" (the state is the integral of the command), "filter" (a first-order lag by Euler steps),
-            "filterexact" (a first-order lag, integrated exactly), or "muscle" (a lag whose time constant depends on
-            state and command, Millard et al. 2013, doi:10.1115/1.4023390).
-        time_constant: Time constant of a lag, or of a muscle's activation [s].
-        release: Time constant of a muscle's deactivation [s].
-        smoothing: Range of command minus state over which activation and deactivation blend; 0 for a hard switch.
-        range: Limits of the state; None for none.
-        early: Whether the force uses the state at the end of a step instead of its start.
-    """
+    """State between an actuator's command and its force, like MuJoCo's activation; it starts at zero."""
 
     kind: Literal["integrator", "filter", "filterexact", "muscle"]
+    """"integrator" (the state is the integral of the command), "filter" (a first-order lag by Euler steps),
+    "filterexact" (a first-order lag, integrated exactly), or "muscle" (a lag whose time constant depends on state and
+    command, Millard et al. 2013, doi:10.1115/1.4023390)."""
     time_constant: float | None = None
+    """Time constant of a lag, or of a muscle's activation [s]."""
     release: float | None = None
+    """Time constant of a muscle's deactivation [s]."""
     smoothing: float = 0.0
+    """Range of command minus state over which activation and deactivation blend; 0 for a hard switch."""
     range: tuple[float, float] | None = None
+    """Limits of the state; None for none."""
     early: bool = False
+    """Whether the force uses the state at the end of a step instead of its start."""
 
     def __post_init__(self) -> None:
         takes = {"integrator": (), "muscle": ("time_constant", "release")}.get(self.kind, ("time_constant",))
@@ -62,26 +59,24 @@ class Muscle(Config, HasQuantities, frozen=True):
     L is the length over the optimal one $L_0$, V the rate over $v_{max} L_0$. $f_l$ is 1 at the optimum and 0 outside
     of `shortest` to `longest`; $f_v$ is 0 at V = -1, 1 at rest and `eccentric` from V = `eccentric` - 1 on; $f_p$ is 0
     below the optimum, and `passive` / 2 halfway between the optimum and `longest`.
-
-    Attributes:
-        force: Peak force F at rest [N].
-        lengths: Shortest and longest length of muscle and tendon [m].
-        spans: L at these two lengths.
-        shortest: Least L with an active force.
-        longest: Greatest L with an active force.
-        speed: Maximum contraction rate $v_{max}$, in optimal lengths [1/s].
-        passive: Passive force at `longest`, as a multiple of F.
-        eccentric: Active force while lengthening, as a multiple of F.
     """
 
     force: float
+    """Peak force F at rest [N]."""
     lengths: tuple[float, float]
+    """Shortest and longest length of muscle and tendon [m]."""
     spans: tuple[float, float] = (0.75, 1.05)
+    """L at these two lengths."""
     shortest: float = 0.5
+    """Least L with an active force."""
     longest: float = 1.6
+    """Greatest L with an active force."""
     speed: float = 1.5
+    """Maximum contraction rate $v_{max}$, in optimal lengths [1/s]."""
     passive: float = 1.3
+    """Passive force at `longest`, as a multiple of F."""
     eccentric: float = 1.2
+    """Active force while lengthening, as a multiple of F."""
 
     def __post_init__(self) -> None:
         require_range("muscle: lengths", self.lengths)
@@ -109,19 +104,15 @@ PLACES = ("transmission", "tendons", "wrench", "turning", "between", "crank", "a
 
 
 class BodyWrench(Config, frozen=True):
-    """Force and moment on a link per unit of actuator force, in the link's body frame. The length is 0.
-
-    Attributes:
-        link: Joint that names the link.
-        point: Point of application [m].
-        force: Force [1].
-        moment: Moment [m].
-    """
+    """Force and moment on a link per unit of actuator force, in the link's body frame. The length is 0."""
 
     link: str
     point: Vector3 = (0.0, 0.0, 0.0)
+    """Point of application [m]."""
     force: Vector3 = (0.0, 0.0, 0.0)
+    """Force [1]."""
     moment: Vector3 = (0.0, 0.0, 0.0)
+    """Moment [m]."""
 
     def __post_init__(self) -> None:
         require_fields(self, "wrench", finite=("point", "force", "moment"))
@@ -131,41 +122,35 @@ class TurningJoint(Config, frozen=True):
     """Force and moment across a ball or free joint per unit of actuator force.
 
     The length of a ball joint is the component of its rotation vector along the moment; that of a free joint is 0.
-
-    Attributes:
-        joint: Name of the joint.
-        moment: Moment [1].
-        force: Force at the origin of a free joint's body, in world axes [1].
-        in_parent: Whether the moment is in the axes of the joint's parent instead of the link's.
     """
 
     joint: str
     moment: Vector3 = (0.0, 0.0, 0.0)
+    """Moment [1]."""
     force: Vector3 = (0.0, 0.0, 0.0)
+    """Force at the origin of a free joint's body, in world axes [1]."""
     in_parent: bool = False
+    """Whether the moment is in the axes of the joint's parent instead of the link's."""
 
     def __post_init__(self) -> None:
         require_fields(self, "turning", finite=("moment", "force"))
 
 
 class FrameOffset(Config, frozen=True):
-    """Drive length from a frame's position and rotation vector in a reference frame, each weighted by factors.
-
-    Attributes:
-        link: Joint that names the link of the frame; empty for the world.
-        frame: The frame in the link's body, or in the world.
-        reference: Joint that names the link of the reference frame; empty for the world.
-        reference_frame: The reference frame, in that link's body or in the world.
-        along: Factors on the position [1].
-        about: Factors on the rotation vector [m/rad or 1].
-    """
+    """Drive length from a frame's position and rotation vector in a reference frame, each weighted by factors."""
 
     link: str = ""
+    """Joint that names the link of the frame; empty for the world."""
     frame: Pose = IDENTITY
+    """The frame in the link's body, or in the world."""
     reference: str = ""
+    """Joint that names the link of the reference frame; empty for the world."""
     reference_frame: Pose = IDENTITY
+    """The reference frame, in that link's body or in the world."""
     along: Vector3 = (0.0, 0.0, 0.0)
+    """Factors on the position [1]."""
     about: Vector3 = (0.0, 0.0, 0.0)
+    """Factors on the rotation vector [m/rad or 1]."""
 
     def __post_init__(self) -> None:
         frames = ("frame", "reference_frame")
@@ -174,25 +159,22 @@ class FrameOffset(Config, frozen=True):
 
 
 class SliderCrank(Config, frozen=True):
-    """A slider connected to a pin by a rod; the length is the slider's position times a factor.
-
-    Attributes:
-        rod: Length of the rod [m].
-        link: Joint that names the link of the pin; empty for the world.
-        point: The pin in the link's body, or in the world [m].
-        slider: Joint that names the link that guides the slider; empty for the world.
-        origin: Point where the slider's position is 0, in that link's body, or in the world [m].
-        axis: Unit vector of the sliding direction.
-        factor: Factor on the position [1].
-    """
+    """A slider connected to a pin by a rod; the length is the slider's position times a factor."""
 
     rod: float
+    """Length of the rod [m]."""
     link: str = ""
+    """Joint that names the link of the pin; empty for the world."""
     point: Vector3 = (0.0, 0.0, 0.0)
+    """The pin in the link's body, or in the world [m]."""
     slider: str = ""
+    """Joint that names the link that guides the slider; empty for the world."""
     origin: Vector3 = (0.0, 0.0, 0.0)
+    """Point where the slider's position is 0, in that link's body, or in the world [m]."""
     axis: Vector3 = (0.0, 0.0, 1.0)
+    """Unit vector of the sliding direction."""
     factor: float = 1.0
+    """Factor on the position [1]."""
 
     def __post_init__(self) -> None:
         finite = ("point", "origin", "axis", "factor")

@@ -14,18 +14,15 @@ from neurodyn.core.registry import Registry
 
 @dataclass(frozen=True)
 class Structure:
-    """A physical structure imposed on a network's effect.
-
-    Attributes:
-        outputs: Number of network outputs as a function of the number of quantities.
-        start: Scale of the last layer's initial weights; above 0 if effects are quadratic in the outputs, because the
-            gradient vanishes at 0.
-        least: Minimum number of quantities.
-    """
+    """A physical structure imposed on a network's effect."""
 
     outputs: Callable[[int], int]
+    """Number of network outputs as a function of the number of quantities."""
     start: float = 0.0
+    """Scale of the last layer's initial weights; above 0 if effects are quadratic in the outputs, because the gradient
+    vanishes at 0."""
     least: int = 1
+    """Minimum number of quantities."""
 
 
 _START = 0.1
@@ -44,35 +41,30 @@ STRUCTURES: Registry[Structure] = Registry(
 
 
 class Augmentation(Config, frozen=True):
-    """One network of a hybrid model.
-
-    Attributes:
-        quantities: Names of the quantities it acts on, one output each.
-        inputs: Names of its inputs; "NAME@AGE" is a quantity AGE seconds ago.
-        mode: "add" the outputs to the quantities, "scale" the quantities by one plus the outputs, or "replace" them.
-        structure: Physical property guaranteed for any weights (`multibody.structures`): "free" for none,
-            "dissipative", "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to the mass
-            matrix.
-        hidden: Widths of its hidden layers; empty for a linear map.
-        activation: Activation of the hidden layers.
-        input_scale: Divisor of each input; empty for ones.
-        output_scale: Factor on each output; empty for ones.
-        memory: Size of a hidden state, which is also an input; see `multibody.scope`.
-        memory_time: Shortest time constant of the hidden state [s].
-        shared: Name of its weights; networks with the same name and equal widths share weights. Empty for its own.
-    """
+    """One network of a hybrid model."""
 
     quantities: tuple[str, ...]
+    """Names of the quantities it acts on, one output each."""
     inputs: tuple[str, ...]
+    """Names of its inputs; "NAME@AGE" is a quantity AGE seconds ago."""
     mode: Literal["add", "scale", "replace"] = "add"
+    """"add" the outputs to the quantities, "scale" the quantities by one plus the outputs, or "replace" them."""
     structure: str = FREE
+    """Physical property guaranteed for any weights (`multibody.structures`): "free" for none, "dissipative",
+    "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to the mass matrix."""
     hidden: tuple[int, ...] = (16, 16)
+    """Widths of its hidden layers; empty for a linear map."""
     activation: str = "tanh"
     input_scale: tuple[float, ...] = ()
+    """Divisor of each input; empty for ones."""
     output_scale: tuple[float, ...] = ()
+    """Factor on each output; empty for ones."""
     memory: int = 0
+    """Size of a hidden state, which is also an input; see `multibody.scope`."""
     memory_time: float = 0.02
+    """Shortest time constant of the hidden state [s]."""
     shared: str = ""
+    """Name of its weights; networks with the same name and equal widths share weights. Empty for its own."""
 
     def __post_init__(self) -> None:
         for what in ("quantities", "inputs"):
@@ -141,13 +133,10 @@ def split_age(name: str) -> tuple[str, float]:
 
 
 class Blueprint(Config, frozen=True):
-    """All networks of a hybrid model.
-
-    Attributes:
-        augmentations: The networks; at most one acts on each quantity.
-    """
+    """All networks of a hybrid model."""
 
     augmentations: tuple[Augmentation, ...] = ()
+    """The networks; at most one acts on each quantity."""
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

@@ -26,25 +26,20 @@ from neurodyn.core.registry import Registry
 
 
 class ChainJoint(Config, HasJointKind, frozen=True):
-    """One movable joint of the kinematic tree; fixed joints are merged into the frames.
-
-    Attributes:
-        name: Name of the joint.
-        kind: Kind of joint.
-        parent: Index of the joint that moves the parent body; -1 for the world.
-        parent_frame: Joint frame in the parent body (in the world for parent -1).
-        child_frame: Joint frame in the child body.
-        axis: Unit axis of a joint with one degree of freedom in the joint frame; zero for other kinds.
-        pitch: Translation of a screw joint along its axis per angle [m/rad]; unset for other kinds.
-    """
+    """One movable joint of the kinematic tree; fixed joints are merged into the frames."""
 
     name: str
     kind: JointKind
     parent: int
+    """Index of the joint that moves the parent body; -1 for the world."""
     parent_frame: Pose
+    """Joint frame in the parent body (in the world for parent -1)."""
     child_frame: Pose
+    """Joint frame in the child body."""
     axis: Vector3
+    """Unit axis of a joint with one degree of freedom in the joint frame; zero for other kinds."""
     pitch: float | UnsetType = UNSET
+    """Translation of a screw joint along its axis per angle [m/rad]; unset for other kinds."""
 
     def __post_init__(self) -> None:
         if (self.kind == "screw") != (self.pitch is not UNSET):
@@ -59,21 +54,18 @@ class ChainJoint(Config, HasJointKind, frozen=True):
 
 
 class ContactPoint(Config, frozen=True):
-    """One contact point of the robot.
-
-    Attributes:
-        name: Label of the shape and number of the point on it, for example "front_left_foot/0".
-        joint: Index of the joint whose child body carries the point.
-        point: Position in that body's frame [m].
-        radius: Radius of the shape around the point [m]; 0 for corners and vertices.
-        axis: For an end of a capsule: its axis in that body's frame; None for other shapes.
-    """
+    """One contact point of the robot."""
 
     name: str
+    """Label of the shape and number of the point on it, for example "front_left_foot/0"."""
     joint: int
+    """Index of the joint whose child body carries the point."""
     point: Vector3
+    """Position in that body's frame [m]."""
     radius: float
+    """Radius of the shape around the point [m]; 0 for corners and vertices."""
     axis: Vector3 | None = None
+    """For an end of a capsule: its axis in that body's frame; None for other shapes."""
 
     @property
     def shape(self) -> str:
@@ -82,22 +74,19 @@ class ContactPoint(Config, frozen=True):
 
 
 class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points": "probes"}):
-    """All contact points of a robot.
-
-    Attributes:
-        joints: Movable joints, in the order of the robot's coordinates.
-        contact_points: Contact points, in the order of the network's inputs.
-        base_com: Centre of mass of the first joint's child body in its frame [m]; a free joint's linear velocity is
-            that of this point.
-        coms: The same for further free joints, by joint; unset for none.
-    """
+    """All contact points of a robot."""
 
     aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # old files use the former key
 
     joints: tuple[ChainJoint, ...]
+    """Movable joints, in the order of the robot's coordinates."""
     contact_points: tuple[ContactPoint, ...]
+    """Contact points, in the order of the network's inputs."""
     base_com: Vector3 = (0.0, 0.0, 0.0)
+    """Centre of mass of the first joint's child body in its frame [m]; a free joint's linear velocity is that of this
+    point."""
     coms: dict[str, Vector3] | UnsetType = UNSET
+    """The same for further free joints, by joint; unset for none."""
 
     def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
         """List in words how `other` differs from this layout."""
@@ -117,21 +106,17 @@ class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points
 
 
 class RoundedBox(Config, frozen=True):
-    """All points within `radius` of a box: a sphere if all half extents are 0, a capsule if only the third is nonzero.
-
-    Attributes:
-        name: Label of the shape.
-        joint: Index of the joint whose child body carries it.
-        place: Pose in that body's frame.
-        half: Half extents [m].
-        radius: Radius [m].
-    """
+    """All points within `radius` of a box: a sphere if all half extents are 0, a capsule if only the third is not."""
 
     name: str
     joint: int
+    """Index of the joint whose child body carries it."""
     place: Pose
+    """Pose in that body's frame."""
     half: Vector3
+    """Half extents [m]."""
     radius: float
+    """Radius [m]."""
 
     def __post_init__(self) -> None:
         require_fields(self, f"shape {self.name!r}", least=("half [m]", "radius [m]"))
@@ -150,24 +135,21 @@ LEAST = 1e-6
 
 
 class BodyShape(Config, frozen=True):
-    """A convex shape fixed to a link, in its body frame.
-
-    Attributes:
-        link: Name of the link, i.e. of the joint that moves it.
-        kind: "sphere", "box" along the axes of the body, or "polygon": an infinite prism along the body's z axis, for
-            planar motion.
-        position: Centre of a sphere or box [m]; 0 for a polygon.
-        radius: Radius of a sphere, or rounding radius of the others [m].
-        half: Half extents of a box [m].
-        vertices: Corners of a polygon, counterclockwise, in the body's x and y [m].
-    """
+    """A convex shape fixed to a link, in its body frame."""
 
     link: str
+    """Name of the link, i.e. of the joint that moves it."""
     kind: Literal["sphere", "box", "polygon"]
+    """"sphere", "box" along the axes of the body, or "polygon": an infinite prism along the body's z axis, for planar
+    motion."""
     position: Vector3 = (0.0, 0.0, 0.0)
+    """Centre of a sphere or box [m]; 0 for a polygon."""
     radius: float = 0.0
+    """Radius of a sphere, or rounding radius of the others [m]."""
     half: Vector3 | None = None
+    """Half extents of a box [m]."""
     vertices: tuple[Point2, ...] = ()
+    """Corners of a polygon, counterclockwise, in the body's x and y [m]."""
 
     def __post_init__(self) -> None:
         where = f"{self.kind} of {self.link!r}"
@@ -194,20 +176,17 @@ class BodyShape(Config, frozen=True):
 
 
 class BodyContact(Config, frozen=True):
-    """Two shapes that can touch. The reported force acts on the first, its reaction on the second.
-
-    Attributes:
-        name: Name, as in "contact.NAME.friction".
-        first: Shape whose corners are named in reports, for example the tip of a pusher.
-        second: The other shape, for example the object; contact position, normal and slip are in its body frame.
-        quantities: Parameters that override the contact model's ("friction", "stiffness" ...), and "margin", the
-            distance at which contact begins [m].
-    """
+    """Two shapes that can touch. The reported force acts on the first, its reaction on the second."""
 
     name: str
+    """Name, as in "contact.NAME.friction"."""
     first: BodyShape
+    """Shape whose corners are named in reports, for example the tip of a pusher."""
     second: BodyShape
+    """The other shape, for example the object; contact position, normal and slip are in its body frame."""
     quantities: dict[str, float] = msgspec.field(default_factory=dict)
+    """Parameters that override the contact model's ("friction", "stiffness" ...), and "margin", the distance at which
+    contact begins [m]."""
 
     def __post_init__(self) -> None:
         require_word(self.name, "body contact")
@@ -234,29 +213,26 @@ class BodyContact(Config, frozen=True):
 
 
 class Support(Config, HasQuantities, frozen=True):
-    """The face on which a body slides on a horizontal plane, and its friction there.
-
-    Attributes:
-        name: Name, as in "support.NAME.friction".
-        link: Name of the link; the z axis of its body frame is vertical and its mass sets the normal load.
-        outline: Corners of the face, counterclockwise, in the body's x and y [m].
-        spacing: Grid spacing of the points that sample the face [m].
-        friction: Coefficient of friction along the world's x axis.
-        anisotropy: Ratio of friction along the world's y axis to that along x, as on grained wood.
-        slip_speed: Speed at which friction is within 0.1 % of its Coulomb value [m/s].
-        centre: Centre of pressure relative to the middle of the points, to first order [m].
-        rim: Excess of the pressure at the rim over that at the middle; 0 for uniform pressure.
-    """
+    """The face on which a body slides on a horizontal plane, and its friction there."""
 
     name: str
+    """Name, as in "support.NAME.friction"."""
     link: str
+    """Name of the link; the z axis of its body frame is vertical and its mass sets the normal load."""
     outline: tuple[Point2, ...]
+    """Corners of the face, counterclockwise, in the body's x and y [m]."""
     spacing: float = 0.02
+    """Grid spacing of the points that sample the face [m]."""
     friction: float = 0.3
+    """Coefficient of friction along the world's x axis."""
     anisotropy: float = 1.0
+    """Ratio of friction along the world's y axis to that along x, as on grained wood."""
     slip_speed: float = 0.01
+    """Speed at which friction is within 0.1 % of its Coulomb value [m/s]."""
     centre: Point2 = (0.0, 0.0)
+    """Centre of pressure relative to the middle of the points, to first order [m]."""
     rim: float = 0.0
+    """Excess of the pressure at the rim over that at the middle; 0 for uniform pressure."""
 
     def __post_init__(self) -> None:
         where = f"support {self.name!r}"
@@ -329,17 +305,14 @@ SOLIMP = ("d0", "dwidth", "width", "midpoint", "power")
 
 
 class ConstraintParameters(Config, frozen=True):
-    """Softness of a constraint, as in MuJoCo.
-
-    Attributes:
-        solref: Time constant [s] and damping ratio of the constraint as a spring-damper on a unit mass; or, if both are
-            at most zero, minus its stiffness and damping [1/s^2, 1/s].
-        solimp: Impedance at zero violation and beyond `width` (between 0 and 1), width [m or rad], midpoint (fraction
-            of the width) and power of the curve between them.
-    """
+    """Softness of a constraint, as in MuJoCo."""
 
     solref: tuple[float, float] = (0.02, 1.0)
+    """Time constant [s] and damping ratio of the constraint as a spring-damper on a unit mass; or, if both are at most
+    zero, minus its stiffness and damping [1/s^2, 1/s]."""
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+    """Impedance at zero violation and beyond `width` (between 0 and 1), width [m or rad], midpoint (fraction of the
+    width) and power of the curve between them."""
 
     def __post_init__(self) -> None:
         time, ratio = self.solref
@@ -367,15 +340,12 @@ def softness_paths(field: Path, solref: str, solimp: str) -> dict[str, Path]:
 
 
 class ShapeProperty(Config, frozen=True):
-    """A soft-contact parameter that a shape can override; the ground adopts the value of the robot's shape.
-
-    Attributes:
-        attribute: MuJoCo's attribute of a geom that holds it, in MJCF and (after "geom_") in a compiled model.
-        column: Its index in the attribute.
-    """
+    """A soft-contact parameter that a shape can override; the ground adopts the value of the robot's shape."""
 
     attribute: str
+    """MuJoCo's attribute of a geom that holds it, in MJCF and (after "geom_") in a compiled model."""
     column: int = 0
+    """Its index in the attribute."""
 
     def __post_init__(self) -> None:
         damps = self.attribute == "solref" or (self.attribute, self.column) == ("solimp", 1)
@@ -390,45 +360,39 @@ SHAPE_PROPERTIES: Registry[ShapeProperty] = Registry(
 
 
 class SoftConstraints(Config, frozen=True):
-    """Soft constraints of a mechanism.
-
-    Attributes:
-        cone: Friction cone of the contacts.
-        impratio: Ratio of the impedances of friction and normal force; 1 for equal ones.
-        friction: Coefficient of friction between robot and ground.
-        frictions: Friction of shapes with their own coefficient, by shape name.
-        numbers: Other `SHAPE_PROPERTIES`, for all shapes and for shapes with their own, by quantity name.
-        contact: Softness of contacts.
-        limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
-        joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
-        follows_capsules: Whether the friction pyramid of a capsule upright on the ground is aligned with the capsule,
-            as in MuJoCo's C library; unset for MuJoCo Warp's rule, which aligns it with the world's axes.
-        limit_margins: Distance at which a joint's limits start to act, by joint; unset for 0 [rad or m].
-        flat_sides: Whether flat sides and straight edges in contact get up to four contact points (MuJoCo's
-            `multiccd`); unset for one.
-        implicit: Whether tendon and drive damping and the gyroscopic moment of single free bodies are integrated
-            implicitly in the velocity, like joint damping: true for MuJoCo's implicitfast, not for its Euler. Unset for
-            drives alone.
-        damping: "explicit" if joint damping is integrated explicitly as well: MuJoCo's Euler with `eulerdamp` disabled;
-            unset otherwise.
-        free_point: Point of a free body whose velocity is integrated and whose acceleration constraints act on:
-            "origin" of its frame, as in MuJoCo; unset for its nominal centre of mass.
-    """
+    """Soft constraints of a mechanism."""
 
     cone: Cone = "pyramidal"
     impratio: float = 1.0
+    """Ratio of the impedances of friction and normal force; 1 for equal ones."""
     friction: float = 1.0
+    """Coefficient of friction between robot and ground."""
     frictions: dict[str, float] = msgspec.field(default_factory=dict)
+    """Friction of shapes with their own coefficient, by shape name."""
     numbers: dict[str, float] | UnsetType = UNSET
+    """Other `SHAPE_PROPERTIES`, for all shapes and for shapes with their own, by quantity name."""
     contact: ConstraintParameters = ConstraintParameters()
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
+    """Softness of joint limits, by joint; MuJoCo's defaults for others."""
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
+    """Softness of joint friction, by joint; MuJoCo's defaults for others."""
     follows_capsules: bool | UnsetType = UNSET
+    """Whether the friction pyramid of a capsule upright on the ground is aligned with the capsule, as in MuJoCo's C
+    library; unset for MuJoCo Warp's rule, which aligns it with the world's axes."""
     limit_margins: dict[str, float] | UnsetType = UNSET
+    """Distance at which a joint's limits start to act, by joint; unset for 0 [rad or m]."""
     flat_sides: bool | UnsetType = UNSET
+    """Whether flat sides and straight edges in contact get up to four contact points (MuJoCo's `multiccd`); unset for
+    one."""
     implicit: bool | UnsetType = UNSET
+    """Whether tendon and drive damping and the gyroscopic moment of single free bodies are integrated implicitly in the
+    velocity, like joint damping: true for MuJoCo's implicitfast, not for its Euler. Unset for drives alone."""
     damping: Literal["explicit"] | UnsetType = UNSET
+    """"explicit" if joint damping is integrated explicitly as well: MuJoCo's Euler with `eulerdamp` disabled; unset
+    otherwise."""
     free_point: Literal["origin"] | UnsetType = UNSET
+    """Point of a free body whose velocity is integrated and whose acceleration constraints act on: "origin" of its
+    frame, as in MuJoCo; unset for its nominal centre of mass."""
 
     def __post_init__(self) -> None:
         require_fields(self, above=("impratio",), least=("friction", "frictions", "limit_margins"), finite=("numbers",))

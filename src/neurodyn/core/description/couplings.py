@@ -30,62 +30,49 @@ Polynomial = tuple[float, float, float, float, float]
 
 
 class SidePoint(Config, frozen=True):
-    """A point that marks the side on which a tendon passes an obstacle.
-
-    Attributes:
-        link: Name of the link that carries it; empty for the world.
-        point: Position in the frame of that link's body, or of the world [m].
-    """
+    """A point that marks the side on which a tendon passes an obstacle."""
 
     link: str
+    """Name of the link that carries it; empty for the world."""
     point: Vector3
+    """Position in the frame of that link's body, or of the world [m]."""
 
 
 class Obstacle(Config, frozen=True):
-    """A sphere or an infinite cylinder that a tendon wraps around.
-
-    Attributes:
-        kind: Shape.
-        link: Name of the link that carries it; empty for the world.
-        pose: Pose in the frame of that link's body, or of the world; a cylinder lies along z.
-        radius: Radius [m].
-        side: Point outside the obstacle on the side where the tendon passes; unset for the shorter path.
-    """
+    """A sphere or an infinite cylinder that a tendon wraps around."""
 
     kind: Literal["sphere", "cylinder"]
     link: str
+    """Name of the link that carries it; empty for the world."""
     pose: Pose
+    """Pose in the frame of that link's body, or of the world; a cylinder lies along z."""
     radius: float
+    """Radius [m]."""
     side: SidePoint | UnsetType = UNSET
+    """Point outside the obstacle on the side where the tendon passes; unset for the shorter path."""
 
     def __post_init__(self) -> None:
         require_fields(self, "obstacle", above=("radius [m]",))
 
 
 class Waypoint(Config, frozen=True):
-    """A point that a spatial tendon passes.
-
-    Attributes:
-        link: Name of the link that carries it; empty for the world.
-        point: Position in the frame of that link's body, or of the world [m].
-        around: Obstacle wrapped on the way to the next point; unset for none.
-    """
+    """A point that a spatial tendon passes."""
 
     link: str
+    """Name of the link that carries it; empty for the world."""
     point: Vector3
+    """Position in the frame of that link's body, or of the world [m]."""
     around: Obstacle | UnsetType = UNSET
+    """Obstacle wrapped on the way to the next point; unset for none."""
 
 
 class Strand(Config, frozen=True):
-    """A section of a spatial tendon between two pulleys.
-
-    Attributes:
-        points: Its waypoints, at least two.
-        divisor: Divisor of its length: number of parallel strands behind the pulley.
-    """
+    """A section of a spatial tendon between two pulleys."""
 
     points: tuple[Waypoint, ...]
+    """Its waypoints, at least two."""
     divisor: float = 1.0
+    """Divisor of its length: number of parallel strands behind the pulley."""
 
     def __post_init__(self) -> None:
         require(len(self.points) >= 2, "strand: points", len(self.points), "at least 2")
@@ -95,47 +82,40 @@ class Strand(Config, frozen=True):
 
 
 class Tendon(Config, HasQuantities, frozen=True):
-    """A tendon whose length is a linear function of joint positions (fixed) or of a string through points (spatial).
-
-    Attributes:
-        name: Name of the tendon.
-        joints: Fixed tendon: moment arm of each single-axis joint [m/rad or 1].
-        strands: Spatial tendon: its sections.
-        stiffness: Stiffness of its spring [N/m].
-        damping: Damping along its length [N s/m].
-        stiffness_square: Stiffness increase per unit of elongation [N/m^2].
-        stiffness_cube: Stiffness increase per unit of squared elongation [N/m^3].
-        damping_square: Damping increase per unit of absolute rate [N s^2/m^2].
-        damping_cube: Damping increase per unit of squared rate [N s^3/m^3].
-        armature: Inertia along its length [kg].
-        friction: Dry friction along its length [N].
-        slack: Range of lengths within which the spring is slack [m].
-        lower: Lower length limit [m]; None for none.
-        upper: Upper length limit [m]; None for none.
-        margin: Distance at which a limit starts to act [m].
-        limit: Softness of its limits.
-        friction_softness: Softness of its friction.
-        effort_range: Limits of the total drive force along it [N]; unset for none.
-    """
+    """A tendon whose length is a linear function of joint positions (fixed) or of a string through points (spatial)."""
 
     name: str
     joints: dict[str, float] = msgspec.field(default_factory=dict)
+    """Fixed tendon: moment arm of each single-axis joint [m/rad or 1]."""
     strands: tuple[Strand, ...] = ()
     stiffness: float = 0.0
+    """Stiffness of its spring [N/m]."""
     damping: float = 0.0
+    """Damping along its length [N s/m]."""
     armature: float = 0.0
+    """Inertia along its length [kg]."""
     friction: float = 0.0
+    """Dry friction along its length [N]."""
     slack: tuple[float, float] = (0.0, 0.0)
+    """Range of lengths within which the spring is slack [m]."""
     lower: float | None = None
+    """Lower length limit [m]; None for none."""
     upper: float | None = None
+    """Upper length limit [m]; None for none."""
     margin: float = 0.0
+    """Distance at which a limit starts to act [m]."""
     limit: ConstraintParameters = ConstraintParameters()
     friction_softness: ConstraintParameters = ConstraintParameters()
     effort_range: tuple[float, float] | UnsetType = UNSET
+    """Limits of the total drive force along it [N]; unset for none."""
     stiffness_square: float = 0.0
+    """Stiffness increase per unit of elongation [N/m^2]."""
     stiffness_cube: float = 0.0
+    """Stiffness increase per unit of squared elongation [N/m^3]."""
     damping_square: float = 0.0
+    """Damping increase per unit of absolute rate [N s^2/m^2]."""
     damping_cube: float = 0.0
+    """Damping increase per unit of squared rate [N s^3/m^3]."""
 
     def __post_init__(self) -> None:
         where = f"tendon {self.name!r}"
@@ -195,39 +175,34 @@ EqualityKind = Literal["joint", "tendon", "connect", "weld"]
 
 
 class Equality(Config, HasQuantities, frozen=True):
-    r"""An equality constraint.
+    """An equality constraint.
 
     Of joints and tendons, $x_1 - r_1 = c_0 + c_1 d + c_2 d^2 + c_3 d^3 + c_4 d^4$ with $d = x_2 - r_2$; with one joint
     or tendon, $x_1 - r_1 = c_0$. "connect" pins a point of one body to the other, "weld" fixes two body frames
     together.
-
-    Attributes:
-        name: Name of the equality.
-        kind: What it constrains.
-        first: Name of a single-axis joint, a tendon, or a link, depending on the kind; an empty link is the world.
-        second: Name of the other one; for joints and tendons, empty for a constant.
-        polynomial: $c_0$ to $c_4$.
-        reference: $r_1$ and $r_2$ [m or rad].
-        first_frame: Frame in the first link's body, or in the world; "connect" uses only its origin.
-        second_frame: Frame in the second link's body, or in the world.
-        first_centre: Point of the first body at which its inverse weight is evaluated; unset for its centre of mass
-            [m].
-        second_centre: The same for the second body.
-        torque_scale: "weld" only: length that weights rotations against translations [m].
-        softness: Softness of the constraint.
     """
 
     name: str
     kind: EqualityKind
+    """What it constrains."""
     first: str
+    """Name of a single-axis joint, a tendon, or a link, depending on the kind; an empty link is the world."""
     second: str = ""
+    """Name of the other one; for joints and tendons, empty for a constant."""
     polynomial: Polynomial = (0.0, 1.0, 0.0, 0.0, 0.0)
+    """$c_0$ to $c_4$."""
     reference: tuple[float, float] = (0.0, 0.0)
+    """$r_1$ and $r_2$ [m or rad]."""
     first_frame: Pose = IDENTITY
+    """Frame in the first link's body, or in the world; "connect" uses only its origin."""
     second_frame: Pose = IDENTITY
+    """Frame in the second link's body, or in the world."""
     first_centre: Vector3 | UnsetType = UNSET
+    """Point of the first body at which its inverse weight is evaluated; unset for its centre of mass [m]."""
     second_centre: Vector3 | UnsetType = UNSET
+    """The same for the second body."""
     torque_scale: float = 1.0
+    """"weld" only: length that weights rotations against translations [m]."""
     softness: ConstraintParameters = ConstraintParameters()
 
     def __post_init__(self) -> None:

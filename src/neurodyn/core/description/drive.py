@@ -75,89 +75,86 @@ class Drive(Config, frozen=True):
     """Drive of one joint, or one of the robot's actuators. All values are on the joint side of the gear.
 
     Units are for a revolute joint; for a prismatic joint read N for N m and m for rad.
-
-    Attributes:
-        kind: Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
-            "velocity" (the joint follows the commanded velocity exactly: prescribed motion, without parameters),
-            "velocity_servo" (gain kd (command - qd)), "servo" (as "pd", but with the damping implicit in a step, and
-            for any `transmission`), "affine" (gain ((per_command + per_position q + per_velocity qd) command + offset -
-            kp q - kd qd), also implicit), "muscle" (`muscle`), or another one of `DRIVE_KINDS`.
-        delay: Time from the command to its effect [s]; fractions of a frame are allowed.
-        longest_delay: Largest delay that the model can hold in memory, an upper bound in identification [s]; None for
-            twice `delay`.
-        gain: Factor on the law's torque.
-        kp: Stiffness of a PD law [N m/rad]; may be negative for an affine law.
-        kd: Damping of a PD law [N m s/rad]; may be negative for an affine law.
-        per_command: Torque per unit of command of an affine law [N m].
-        offset: Torque of an affine law at zero command, position and velocity [N m].
-        per_position: Increase of `per_command` per unit of position [N m/rad].
-        per_velocity: Increase of `per_command` per unit of velocity [N m s/rad].
-        updates: Evaluations of the law per frame, a divisor of the engine's substeps; the torque is held in between.
-            Unset for every step.
-        effort_limit: Largest torque of the motor [N m]; None for no limit.
-        saturation_effort: Stall torque, the start of the torque-speed line [N m]; None for no such line.
-        velocity_limit: No-load speed, where that line reaches zero [rad/s].
-        lag: Time constant of a first-order lag of the torque [s]; None for none.
-        coulomb: Coulomb friction of motor and gear [N m]; without a spring it adds to JOINT.friction.
-        viscous: Viscous friction of motor and gear [N m s/rad]; without a spring it adds to JOINT.damping.
-        stribeck: Static friction in excess of Coulomb friction [N m].
-        stribeck_speed: Speed at which the excess has fallen to 1/e [rad/s].
-        stiffness: Stiffness of the spring between motor and joint [N m/rad]; None for a rigid drive.
-        elastic_damping: Damping of that spring [N m s/rad].
-        rotor_inertia: Inertia of the motor before the spring [kg m^2]; without a spring use JOINT.armature.
-        backlash: Width of the dead zone before the spring [rad].
-        feedback: Side of the spring that the law, its encoder and the torque-speed line use.
-        bias: Encoder reading minus joint position [rad]. States of a model with a bias are readings.
-        transmission: Factor by joint from drive torque to joint torque, and from joint positions to the drive's
-            position: gears and fixed tendons. Unset for the joint of the drive's own name.
-        tendons: Factor by tendon instead; the drive's length is the weighted sum of tendon lengths.
-        wrench: Force and moment on a link instead, for a drive independent of position.
-        turning: Force and moment across a ball or free joint instead.
-        between: Position and rotation between two frames instead.
-        crank: A slider-crank instead.
-        adhesion: Link that adheres to what it touches with the drive's force instead, in soft contacts.
-        muscle: Curves of a muscle; unset for none.
-        command_range: Range to which commands are clipped; unset for none.
-        force_range: Torque limits of the drive [N m]; unset for none.
-        state: State between command and torque; unset for none.
     """
 
     kind: str = "torque"
+    """Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
+    "velocity" (the joint follows the commanded velocity exactly: prescribed motion, without parameters),
+    "velocity_servo" (gain kd (command - qd)), "servo" (as "pd", but with the damping implicit in a step, and for any
+    `transmission`), "affine" (gain ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd),
+    also implicit), "muscle" (`muscle`), or another one of `DRIVE_KINDS`."""
     delay: float = 0.0
+    """Time from the command to its effect [s]; fractions of a frame are allowed."""
     longest_delay: float | None = None
+    """Largest delay that the model can hold in memory, an upper bound in identification [s]; None for twice `delay`."""
     gain: float = 1.0
+    """Factor on the law's torque."""
     kp: float | None = None
+    """Stiffness of a PD law [N m/rad]; may be negative for an affine law."""
     kd: float | None = None
+    """Damping of a PD law [N m s/rad]; may be negative for an affine law."""
     per_command: float | UnsetType = UNSET
+    """Torque per unit of command of an affine law [N m]."""
     offset: float | UnsetType = UNSET
+    """Torque of an affine law at zero command, position and velocity [N m]."""
     per_position: float | UnsetType = UNSET
+    """Increase of `per_command` per unit of position [N m/rad]."""
     per_velocity: float | UnsetType = UNSET
+    """Increase of `per_command` per unit of velocity [N m s/rad]."""
     updates: int | UnsetType = UNSET
+    """Evaluations of the law per frame, a divisor of the engine's substeps; the torque is held in between. Unset for
+    every step."""
     effort_limit: float | None = None
+    """Largest torque of the motor [N m]; None for no limit."""
     saturation_effort: float | None = None
+    """Stall torque, the start of the torque-speed line [N m]; None for no such line."""
     velocity_limit: float | None = None
+    """No-load speed, where that line reaches zero [rad/s]."""
     lag: float | None = None
+    """Time constant of a first-order lag of the torque [s]; None for none."""
     coulomb: float = 0.0
+    """Coulomb friction of motor and gear [N m]; without a spring it adds to JOINT.friction."""
     viscous: float = 0.0
+    """Viscous friction of motor and gear [N m s/rad]; without a spring it adds to JOINT.damping."""
     stribeck: float = 0.0
+    """Static friction in excess of Coulomb friction [N m]."""
     stribeck_speed: float = 0.1
+    """Speed at which the excess has fallen to 1/e [rad/s]."""
     stiffness: float | None = None
+    """Stiffness of the spring between motor and joint [N m/rad]; None for a rigid drive."""
     elastic_damping: float = 0.0
+    """Damping of that spring [N m s/rad]."""
     rotor_inertia: float | None = None
+    """Inertia of the motor before the spring [kg m^2]; without a spring use JOINT.armature."""
     backlash: float = 0.0
+    """Width of the dead zone before the spring [rad]."""
     feedback: Literal["joint", "motor"] = "joint"
+    """Side of the spring that the law, its encoder and the torque-speed line use."""
     bias: float = 0.0
+    """Encoder reading minus joint position [rad]. States of a model with a bias are readings."""
     transmission: dict[str, float] | UnsetType = UNSET
+    """Factor by joint from drive torque to joint torque, and from joint positions to the drive's position: gears and
+    fixed tendons. Unset for the joint of the drive's own name."""
     tendons: dict[str, float] | UnsetType = UNSET
+    """Factor by tendon instead; the drive's length is the weighted sum of tendon lengths."""
     wrench: BodyWrench | UnsetType = UNSET
+    """Force and moment on a link instead, for a drive independent of position."""
     turning: TurningJoint | UnsetType = UNSET
+    """Force and moment across a ball or free joint instead."""
     between: FrameOffset | UnsetType = UNSET
+    """Position and rotation between two frames instead."""
     crank: SliderCrank | UnsetType = UNSET
+    """A slider-crank instead."""
     adhesion: str | UnsetType = UNSET
+    """Link that adheres to what it touches with the drive's force instead, in soft contacts."""
     muscle: Muscle | UnsetType = UNSET
+    """Curves of a muscle; unset for none."""
     command_range: tuple[float, float] | UnsetType = UNSET
+    """Range to which commands are clipped; unset for none."""
     force_range: tuple[float, float] | UnsetType = UNSET
+    """Torque limits of the drive [N m]; unset for none."""
     state: DriveState | UnsetType = UNSET
+    """State between command and torque; unset for none."""
 
     def __post_init__(self) -> None:
         signed = (*_SIGNED, "kp", "kd") if self.kind == "affine" else _SIGNED
@@ -314,30 +311,26 @@ TorqueOf = Callable[[Number, Any, Any, Any], Any]
 
 @dataclass(frozen=True)
 class DriveLaw:
-    """A law from command to torque.
-
-    Attributes:
-        command: Kind of command.
-        torque: Torque from the drive's parameters, the command (for a target: its error), position and velocity; works
-            on floats, tensors and traced values. None in a law whose formulas `multibody.drives` adds.
-        needs: Parameters that a drive of this kind requires.
-        free: Parameters that `identify` fits by default.
-        gains: Stiffness and damping of an equivalent PD controller, from the drive's parameters, for simulators without
-            this law. None if there is no such controller.
-        zero: Parameters that default to zero.
-        damping: Minus the derivative of the torque with respect to velocity, from the same arguments, for a law with an
-            implicit velocity term; None for an explicit one.
-        target: What a target is: a position, whose error is wrapped at a continuous joint, or a velocity.
-    """
+    """A law from command to torque."""
 
     command: Command
     torque: TorqueOf | None = None
+    """Torque from the drive's parameters, the command (for a target: its error), position and velocity; works on
+    floats, tensors and traced values. None in a law whose formulas `multibody.drives` adds."""
     needs: tuple[str, ...] = ()
+    """Parameters that a drive of this kind requires."""
     free: tuple[str, ...] = ()
+    """Parameters that `identify` fits by default."""
     gains: Callable[[Number], tuple[Any, Any]] | None = None
+    """Stiffness and damping of an equivalent PD controller, from the drive's parameters, for simulators without this
+    law. None if there is no such controller."""
     zero: tuple[str, ...] = ()
+    """Parameters that default to zero."""
     damping: TorqueOf | None = None
+    """Minus the derivative of the torque with respect to velocity, from the same arguments, for a law with an implicit
+    velocity term; None for an explicit one."""
     target: Literal["position", "velocity"] = "position"
+    """What a target is: a position, whose error is wrapped at a continuous joint, or a velocity."""
 
 
 def pd_law(number: Number, error: Any, q: Any, qd: Any) -> Any:
@@ -453,33 +446,29 @@ Signal = Literal["position_error", "velocity", "position", "effort_command", "ta
 
 
 class DriveNetwork(Config, frozen=True):
-    """Description of an actuator network.
-
-    Attributes:
-        network: "mlp" or "gru".
-        joints: Joints whose drives it replaces; it is evaluated for each joint on its own.
-        signals: Its inputs, in order.
-        scales: Factor on each signal.
-        effort_scale: Factor on its output [N m or N].
-        history: Ages of the inputs of an "mlp", newest first [s]; (0,) for a "gru".
-        period: Evaluation period in training [s]; ages are multiples of it.
-        hidden: Widths of the hidden layers; one width for a "gru".
-        activation: Activation of the hidden layers of an "mlp".
-        command: Kind of command, "torque" or "target".
-        error: Root mean square torque error on held-out logs [N m or N].
-    """
+    """Description of an actuator network."""
 
     network: Literal["mlp", "gru"]
     joints: tuple[str, ...]
+    """Joints whose drives it replaces; it is evaluated for each joint on its own."""
     signals: tuple[Signal, ...]
+    """Its inputs, in order."""
     scales: tuple[float, ...]
+    """Factor on each signal."""
     effort_scale: float
+    """Factor on its output [N m or N]."""
     history: tuple[float, ...]
+    """Ages of the inputs of an "mlp", newest first [s]; (0,) for a "gru"."""
     period: float
+    """Evaluation period in training [s]; ages are multiples of it."""
     hidden: tuple[int, ...] = (32, 32, 32)
+    """Widths of the hidden layers; one width for a "gru"."""
     activation: str = "softsign"
+    """Activation of the hidden layers of an "mlp"."""
     command: Literal["torque", "target"] = "target"
+    """Kind of command, "torque" or "target"."""
     error: float | None = None
+    """Root mean square torque error on held-out logs [N m or N]."""
 
     def __post_init__(self) -> None:
         require_activation(self.activation, "value")

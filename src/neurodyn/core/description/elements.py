@@ -33,23 +33,19 @@ QUANTITY = "element."
 
 @dataclass(frozen=True)
 class ForceElementKind:
-    """A kind of force element.
-
-    Attributes:
-        numbers: Parameter names with their defaults.
-        forces: Traced function from an element's step (`multibody.elements.ElementStep`) to its forces
-            (`multibody.elements.ElementForces`).
-        bounds: Bounds of its parameters; None for no bound. Parameters not listed are at least 0.
-        least: Minimum number of attachments.
-        read: Function from a Newton model and the declared robot to its elements of this kind; None
-            for elements that can only be declared.
-    """
+    """A kind of force element."""
 
     numbers: Mapping[str, float]
+    """Parameter names with their defaults."""
     forces: Callable[..., Any]
+    """Traced function from an element's step (`multibody.elements.ElementStep`) to its forces
+    (`multibody.elements.ElementForces`)."""
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    """Bounds of its parameters; None for no bound. Parameters not listed are at least 0."""
     least: int = 1
     read: Callable[..., "tuple[ForceElement, ...]"] | None = None
+    """Function from a Newton model and the declared robot to its elements of this kind; None for elements that can only
+    be declared."""
 
 
 FORCE_ELEMENTS: Registry[ForceElementKind] = Registry("kind of force element")
@@ -57,36 +53,29 @@ FORCE_ELEMENTS: Registry[ForceElementKind] = Registry("kind of force element")
 
 
 class Attachment(Config, frozen=True):
-    """A joint or a point that a force element acts on.
-
-    Attributes:
-        joint: The joint, or the joint that moves the body of the point; empty for the world.
-        point: The point in the frame of that body, or of the world [m].
-        factor: Weight of the attachment, for example the moment arm of a joint [m/rad].
-    """
+    """A joint or a point that a force element acts on."""
 
     joint: str = ""
+    """The joint, or the joint that moves the body of the point; empty for the world."""
     point: Vector3 = (0.0, 0.0, 0.0)
+    """The point in the frame of that body, or of the world [m]."""
     factor: float = 1.0
+    """Weight of the attachment, for example the moment arm of a joint [m/rad]."""
 
     def __post_init__(self) -> None:
         require_fields(self, "attachment", finite=("point", "factor"))
 
 
 class ForceElement(Config, HasQuantities, frozen=True):
-    """One force element.
-
-    Attributes:
-        name: Name of the element.
-        kind: A name in `FORCE_ELEMENTS`.
-        attachments: Joints and points it acts on, in the order that the kind expects.
-        values: Parameter values that differ from the defaults of the kind.
-    """
+    """One force element."""
 
     name: str
     kind: str
+    """A name in `FORCE_ELEMENTS`."""
     attachments: tuple[Attachment, ...]
+    """Joints and points it acts on, in the order that the kind expects."""
     values: dict[str, float] = msgspec.field(default_factory=dict)
+    """Parameter values that differ from the defaults of the kind."""
 
     def __post_init__(self) -> None:
         FORCE_ELEMENTS.require(self.kind)
@@ -136,29 +125,25 @@ MEDIUM = "medium."
 
 
 class ImmersedBody(Config, frozen=True):
-    """A box or ellipsoid, part of a link, that is subject to the medium's forces.
-
-    Attributes:
-        link: Joint that names the link.
-        kind: "box" (drag of the box with the body's inertia) or "ellipsoid" (drag, lift and added mass of one).
-        pose: Its frame in the link's body.
-        size: Edges of a box, or semi-axes of an ellipsoid [m].
-        interaction: Factor on all its forces.
-        drag: Ellipsoid only: coefficients of blunt, slender and angular drag.
-        lift: Ellipsoid only: coefficients of Kutta and Magnus lift.
-        added_mass: Ellipsoid only: volume of added mass along its axes [m^3].
-        added_inertia: Ellipsoid only: the same for rotations [m^5].
-    """
+    """A box or ellipsoid, part of a link, that is subject to the medium's forces."""
 
     link: str
     kind: Literal["box", "ellipsoid"]
+    """"box" (drag of the box with the body's inertia) or "ellipsoid" (drag, lift and added mass of one)."""
     pose: Pose
+    """Its frame in the link's body."""
     size: Vector3
+    """Edges of a box, or semi-axes of an ellipsoid [m]."""
     interaction: float = 1.0
+    """Factor on all its forces."""
     drag: Vector3 = (0.0, 0.0, 0.0)
+    """Ellipsoid only: coefficients of blunt, slender and angular drag."""
     lift: tuple[float, float] = (0.0, 0.0)
+    """Ellipsoid only: coefficients of Kutta and Magnus lift."""
     added_mass: Vector3 = (0.0, 0.0, 0.0)
+    """Ellipsoid only: volume of added mass along its axes [m^3]."""
     added_inertia: Vector3 = (0.0, 0.0, 0.0)
+    """Ellipsoid only: the same for rotations [m^5]."""
 
     def __post_init__(self) -> None:
         finite = ("pose", "drag", "lift", "added_mass", "added_inertia", "interaction")
@@ -166,19 +151,15 @@ class ImmersedBody(Config, frozen=True):
 
 
 class Medium(Config, HasQuantities, frozen=True):
-    """A medium at rest or in motion.
-
-    Attributes:
-        bodies: The bodies subject to it.
-        density: Density [kg/m^3].
-        viscosity: Dynamic viscosity [Pa s].
-        wind: Velocity in world axes [m/s].
-    """
+    """A medium at rest or in motion."""
 
     bodies: tuple[ImmersedBody, ...]
     density: float = 0.0
+    """Density [kg/m^3]."""
     viscosity: float = 0.0
+    """Dynamic viscosity [Pa s]."""
     wind: Vector3 = (0.0, 0.0, 0.0)
+    """Velocity in world axes [m/s]."""
 
     def __post_init__(self) -> None:
         require_fields(self, "medium", least=("density", "viscosity"), finite=("wind [m/s]",))

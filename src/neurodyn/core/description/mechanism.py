@@ -57,58 +57,55 @@ _CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube
 
 
 class Link(Config, HasQuantities, frozen=True):
-    """A movable joint and the rigid body it moves, with everything fixed to that body.
-
-    Attributes:
-        joint: The joint; it names the link, and its child frame is in the link's body frame.
-        mass: Mass [kg].
-        com: Centre of mass in the body frame [m].
-        inertia: Inertia about the centre of mass.
-        armature: Rotor inertia added to the joint [kg m^2 or kg].
-        damping: Viscous friction of the joint [N m s/rad or N s/m].
-        friction: Coulomb friction of the joint [N m or N].
-        stiffness: Stiffness of the joint spring [N m/rad or N/m].
-        rest: Rest position of that spring [rad or m].
-        lower: Lower limit [rad or m]; None for none.
-        upper: Upper limit [rad or m]; None for none.
-        limit_stiffness: Stiffness of the limits [N m/rad or N/m].
-        limit_damping: Damping beyond the limits [N m s/rad or N s/m].
-        effort_range: Limits of the total drive torque on the joint [N m or N]; unset for none.
-        stiffness_square: Stiffness increase per unit of elongation [N m/rad^2 or N/m^2].
-        stiffness_cube: Stiffness increase per unit of squared elongation [N m/rad^3 or N/m^3].
-        damping_square: Damping increase per unit of speed [N m s^2/rad^2 or N s^2/m^2].
-        damping_cube: Damping increase per unit of squared speed [N m s^3/rad^3 or N s^3/m^3].
-        rest_pose: Rest position coordinates of the spring of a ball or free joint; unset for no spring.
-        carried: Mass whose weight is compensated, as by a counterbalance [kg].
-        carried_at: Position of that mass in the body frame [m].
-        drives_carry: Whether the joint's drives provide the compensation, within `effort_range`.
-        slides_alone: Whether it is a single body with sliding joints only, whose inverse weight in soft constraints
-            follows from its mass in all directions (MuJoCo's body_simple).
-    """
+    """A movable joint and the rigid body it moves, with everything fixed to that body."""
 
     joint: ChainJoint
+    """The joint; it names the link, and its child frame is in the link's body frame."""
     mass: float
+    """Mass [kg]."""
     com: Vector3
+    """Centre of mass in the body frame [m]."""
     inertia: Inertia
+    """Inertia about the centre of mass."""
     armature: float = 0.0
+    """Rotor inertia added to the joint [kg m^2 or kg]."""
     damping: float = 0.0
+    """Viscous friction of the joint [N m s/rad or N s/m]."""
     friction: float = 0.0
+    """Coulomb friction of the joint [N m or N]."""
     stiffness: float = 0.0
+    """Stiffness of the joint spring [N m/rad or N/m]."""
     rest: float = 0.0
+    """Rest position of that spring [rad or m]."""
     lower: float | None = None
+    """Lower limit [rad or m]; None for none."""
     upper: float | None = None
+    """Upper limit [rad or m]; None for none."""
     limit_stiffness: float = 0.0
+    """Stiffness of the limits [N m/rad or N/m]."""
     limit_damping: float = 0.0
+    """Damping beyond the limits [N m s/rad or N s/m]."""
     effort_range: tuple[float, float] | UnsetType = UNSET
+    """Limits of the total drive torque on the joint [N m or N]; unset for none."""
     stiffness_square: float = 0.0
+    """Stiffness increase per unit of elongation [N m/rad^2 or N/m^2]."""
     stiffness_cube: float = 0.0
+    """Stiffness increase per unit of squared elongation [N m/rad^3 or N/m^3]."""
     damping_square: float = 0.0
+    """Damping increase per unit of speed [N m s^2/rad^2 or N s^2/m^2]."""
     damping_cube: float = 0.0
+    """Damping increase per unit of squared speed [N m s^3/rad^3 or N s^3/m^3]."""
     rest_pose: tuple[float, ...] | UnsetType = UNSET
+    """Rest position coordinates of the spring of a ball or free joint; unset for no spring."""
     carried: float = 0.0
+    """Mass whose weight is compensated, as by a counterbalance [kg]."""
     carried_at: Vector3 = (0.0, 0.0, 0.0)
+    """Position of that mass in the body frame [m]."""
     drives_carry: bool = False
+    """Whether the joint's drives provide the compensation, within `effort_range`."""
     slides_alone: bool = False
+    """Whether it is a single body with sliding joints only, whose inverse weight in soft constraints follows from its
+    mass in all directions (MuJoCo's body_simple)."""
 
     def __post_init__(self) -> None:
         where = f"link {self.joint.name!r}"
@@ -154,50 +151,47 @@ class Link(Config, HasQuantities, frozen=True):
 
 
 class Mechanism(Config, HasJoints, frozen=True):
-    """A tree of links.
-
-    Attributes:
-        links: The links, parents first, in the order of the coordinates.
-        gravity: Gravity in world axes [m/s^2].
-        points: Contact points; each is carried by the link of its joint.
-        constraints: Softness of contacts, limits and joint friction as soft constraints.
-        shapes: Shapes that can touch the ground, for soft contacts between shapes; empty if the robot has shapes other
-            than spheres, capsules and boxes.
-        drives: Drives from command to torque, by joint, and the robot's actuators by name; other joints take torques.
-        body_contacts: Pairs of bodies that can touch each other.
-        supports: Bodies that slide on a horizontal plane.
-        elements: Passive force elements between joints or points; unset for none.
-        tendons: Tendons; unset for none.
-        equalities: Equality constraints; unset for none.
-        surfaces: Friction and softness of contacts of shapes; unset for none.
-        shape_contacts: Pairs of shapes on two links that can touch, in soft contacts; unset for none.
-        ground_shapes: Per-shape overrides of `constraints` in soft contacts with the ground, by shape name; unset for
-            none. Either all or none of them have a surface.
-        hulls: Convex hulls of the meshes among these shapes, by name; unset for none.
-        reference: Positions at which soft constraints evaluate their inverse weights, MuJoCo's qpos0; unset for 0.
-        medium: Medium that resists the links' motion; unset for none.
-        hidden: Number of joints at the end of the tree that appear in no state or log: springs within links, revolute,
-            with unrotated frames. Unset for none.
-    """
+    """A tree of links."""
 
     links: tuple[Link, ...]
+    """The links, parents first, in the order of the coordinates."""
     gravity: Vector3 = (0.0, 0.0, -9.81)
+    """Gravity in world axes [m/s^2]."""
     points: tuple[ContactPoint, ...] = ()
+    """Contact points; each is carried by the link of its joint."""
     constraints: SoftConstraints = SoftConstraints()
+    """Softness of contacts, limits and joint friction as soft constraints."""
     shapes: tuple[RoundedBox, ...] = ()
+    """Shapes that can touch the ground, for soft contacts between shapes; empty if the robot has shapes other than
+    spheres, capsules and boxes."""
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
+    """Drives from command to torque, by joint, and the robot's actuators by name; other joints take torques."""
     body_contacts: tuple[BodyContact, ...] = ()
+    """Pairs of bodies that can touch each other."""
     supports: tuple[Support, ...] = ()
+    """Bodies that slide on a horizontal plane."""
     elements: tuple[ForceElement, ...] | UnsetType = UNSET
+    """Passive force elements between joints or points; unset for none."""
     tendons: tuple[Tendon, ...] | UnsetType = UNSET
+    """Tendons; unset for none."""
     equalities: tuple[Equality, ...] | UnsetType = UNSET
+    """Equality constraints; unset for none."""
     surfaces: tuple[ContactSurface, ...] | UnsetType = UNSET
+    """Friction and softness of contacts of shapes; unset for none."""
     shape_contacts: tuple[ShapeContact, ...] | UnsetType = UNSET
+    """Pairs of shapes on two links that can touch, in soft contacts; unset for none."""
     ground_shapes: dict[str, GroundShape] | UnsetType = UNSET
+    """Per-shape overrides of `constraints` in soft contacts with the ground, by shape name; unset for none. Either all
+    or none of them have a surface."""
     hulls: dict[str, Hull] | UnsetType = UNSET
+    """Convex hulls of the meshes among these shapes, by name; unset for none."""
     reference: tuple[float, ...] | UnsetType = UNSET
+    """Positions at which soft constraints evaluate their inverse weights, MuJoCo's qpos0; unset for 0."""
     medium: Medium | UnsetType = UNSET
+    """Medium that resists the links' motion; unset for none."""
     hidden: int | UnsetType = UNSET
+    """Number of joints at the end of the tree that appear in no state or log: springs within links, revolute, with
+    unrotated frames. Unset for none."""
 
     def __post_init__(self) -> None:
         names = self.names

@@ -29,17 +29,11 @@ def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 
 class Parameter(Config, frozen=True):
-    """A quantity to identify.
-
-    Attributes:
-        name: Name of the quantity.
-        nominal: Initial value.
-        lower: Lower bound; None for none.
-        upper: Upper bound; None for none.
-    """
+    """A quantity to identify."""
 
     name: str
     nominal: float
+    """Initial value."""
     lower: float | None = None
     upper: float | None = None
 

@@ -33,28 +33,22 @@ _NO_LINKS = ("contact.", "actuator.", "gravity.")
 
 
 class RandomisedQuantity(Config, frozen=True):
-    """A random draw shared by one or more quantities.
-
-    Attributes:
-        names: The quantities.
-        change: How the drawn number applies: as the value, as an offset to the declared value, or as a factor on it.
-        lower: Lower end of the range.
-        upper: Upper end of the range.
-        shape: "uniform", "log" (uniform in the logarithm), or "normal" (about the middle, truncated at the bounds,
-            which are two standard deviations away).
-        values: Discrete values to draw from instead of a range; empty for a range.
-        one: Whether the draw applies to a single, randomly chosen quantity while the others keep their declared values.
-        each: How often it is drawn: once per episode, or at every step; None if not specified.
-    """
+    """A random draw shared by one or more quantities."""
 
     names: tuple[str, ...]
     change: Change = "set"
+    """How the drawn number applies: as the value, as an offset to the declared value, or as a factor on it."""
     lower: float = 0.0
     upper: float = 0.0
     shape: Shape = "uniform"
+    """"uniform", "log" (uniform in the logarithm), or "normal" (about the middle, truncated at the bounds, which are
+    two standard deviations away)."""
     values: tuple[float, ...] = ()
+    """Discrete values to draw from instead of a range; empty for a range."""
     one: bool = False
+    """Whether the draw applies to a single, randomly chosen quantity while the others keep their declared values."""
     each: Each | None = None
+    """How often it is drawn: once per episode, or at every step; None if not specified."""
 
     @property
     def greatest(self) -> float:

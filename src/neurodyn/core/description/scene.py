@@ -24,15 +24,12 @@ IDENTITY: Pose = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class _Placed(Config, frozen=True, kw_only=True):
-    """A shape placed in the scene.
-
-    Attributes:
-        position: Origin of the shape [m].
-        rotation: Rotation from shape to scene (unit quaternion, scalar last).
-    """
+    """A shape placed in the scene."""
 
     position: Vector3 = (0.0, 0.0, 0.0)
+    """Origin of the shape [m]."""
     rotation: Quaternion = (0.0, 0.0, 0.0, 1.0)
+    """Rotation from shape to scene (unit quaternion, scalar last)."""
 
     def __post_init__(self) -> None:
         norm = math.sqrt(sum(x * x for x in self.rotation))
@@ -53,13 +50,10 @@ class Box(_Placed, frozen=True, kw_only=True, tag="box", tag_field="kind"):
 
 
 class Sphere(_Placed, frozen=True, kw_only=True, tag="sphere", tag_field="kind"):
-    """A sphere.
-
-    Attributes:
-        radius: Radius [m].
-    """
+    """A sphere."""
 
     radius: Positive
+    """Radius [m]."""
 
 
 class Capsule(_Placed, frozen=True, kw_only=True, tag="capsule", tag_field="kind"):
@@ -77,60 +71,48 @@ class Cylinder(_Placed, frozen=True, kw_only=True, tag="cylinder", tag_field="ki
 
 
 class Mesh(_Placed, frozen=True, kw_only=True, tag="mesh", tag_field="kind"):
-    """A closed triangle mesh with outward normals.
-
-    Attributes:
-        file: Mesh file (.obj, .stl, ...), relative to the declaration that names it.
-        scale: Factor on the coordinates in the file.
-    """
+    """A closed triangle mesh with outward normals."""
 
     file: str
+    """Mesh file (.obj, .stl, ...), relative to the declaration that names it."""
     scale: Positive = 1.0
+    """Factor on the coordinates in the file."""
 
 
 class Heightfield(_Placed, frozen=True, kw_only=True, tag="heightfield", tag_field="kind"):
-    """Heights over a regular grid in the shape's x and y, centred at its origin; solid below.
-
-    Attributes:
-        file: Heights [m] as .npy, shape [rows along y, columns along x], relative to the declaration that names it.
-        cell: Edge of a grid cell [m].
-    """
+    """Heights over a regular grid in the shape's x and y, centred at its origin; solid below."""
 
     file: str
+    """Heights [m] as .npy, shape [rows along y, columns along x], relative to the declaration that names it."""
     cell: Positive
+    """Edge of a grid cell [m]."""
 
 
 class Terrain(_Placed, frozen=True, kw_only=True, tag="terrain", tag_field="kind"):
-    """A heightfield generated from a seed.
-
-    Attributes:
-        style: "rough" (smooth noise), "steps" (square blocks of random height), "stairs" (a pyramid), or "mixed" (tiles
-            of each, and flat ones).
-        seed: Seed of the heights.
-        size: Edges along x and y [m].
-        cell: Edge of a grid cell [m].
-        amplitude: Largest height above and depth below zero [m].
-        feature: Length of bumps, or edge of blocks [m].
-    """
+    """A heightfield generated from a seed."""
 
     style: Literal["rough", "steps", "stairs", "mixed"]
+    """"rough" (smooth noise), "steps" (square blocks of random height), "stairs" (a pyramid), or "mixed" (tiles of
+    each, and flat ones)."""
     seed: int = 0
+    """Seed of the heights."""
     size: tuple[Positive, Positive] = (20.0, 20.0)
+    """Edges along x and y [m]."""
     cell: Positive = 0.05
+    """Edge of a grid cell [m]."""
     amplitude: Positive = 0.1
+    """Largest height above and depth below zero [m]."""
     feature: Positive = 0.5
+    """Length of bumps, or edge of blocks [m]."""
 
 
 Shape = Plane | Box | Sphere | Capsule | Cylinder | Mesh | Heightfield | Terrain
 
 
 class Scene(Config, frozen=True, kw_only=True):
-    """Static shapes.
-
-    Attributes:
-        shapes: The shapes; empty for free space.
-        folder: Folder of the declaration, which files are relative to; filled in when it is read.
-    """
+    """Static shapes."""
 
     shapes: tuple[Shape, ...] = ()
+    """The shapes; empty for free space."""
     folder: str = ""
+    """Folder of the declaration, which files are relative to; filled in when it is read."""

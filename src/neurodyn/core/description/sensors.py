@@ -26,16 +26,11 @@ QUATERNION = "quaternion"
 
 
 class Part(Config, frozen=True):
-    """One quantity of a reading.
-
-    Attributes:
-        name: Name.
-        components: Names of the components; empty for one value per joint of the stream.
-        unit: Unit of the components.
-    """
+    """One quantity of a reading."""
 
     name: str
     components: tuple[str, ...]
+    """Names of the components; empty for one value per joint of the stream."""
     unit: str
 
     @property
@@ -57,16 +52,13 @@ _FORCE, _TORQUE = Part(name="force", components=_XYZ, unit="N"), Part(name="torq
 
 @dataclass(frozen=True)
 class SensorKind:
-    """A kind of sensor.
-
-    Attributes:
-        parts: Quantities of a reading, in order.
-        function: Traced function from a step and the sensor's frame to the reading (see
-            `multibody.sensors.SensorFunction`). None in a kind whose function `multibody.sensors` adds.
-    """
+    """A kind of sensor."""
 
     parts: tuple[Part, ...]
+    """Quantities of a reading, in order."""
     function: Callable[..., list[Any]] | None = None
+    """Traced function from a step and the sensor's frame to the reading (see `multibody.sensors.SensorFunction`). None
+    in a kind whose function `multibody.sensors` adds."""
 
 
 SENSOR_KINDS: Registry[SensorKind] = Registry(
@@ -86,17 +78,12 @@ SENSOR_KINDS: Registry[SensorKind] = Registry(
 
 
 class Stream(Config, frozen=True):
-    """Readings of one sensor in a log.
-
-    Attributes:
-        name: Name of the sensor.
-        kind: Kind of sensor.
-        joints: Joints of a joint-torque stream; empty for other kinds.
-    """
+    """Readings of one sensor in a log."""
 
     name: str
     kind: str
     joints: tuple[str, ...] = ()
+    """Joints of a joint-torque stream; empty for other kinds."""
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
@@ -142,29 +129,26 @@ def stream_columns(streams: tuple[Stream, ...]) -> tuple[str, ...]:
 
 
 class Sensor(Config, frozen=True):
-    """A sensor on a robot.
-
-    Attributes:
-        kind: A name in `SENSOR_KINDS`.
-        link: Link that carries it, by the joint that moves the link; empty for the first link.
-        position: Position in the body frame of the link [m].
-        quaternion: Rotation from sensor axes to body axes, scalar last.
-        axes: Axes of velocities, accelerations and forces: those of the "sensor" or of the "world".
-        noise: Standard deviation of each column of a reading, or one per quantity; empty to estimate it.
-        delay: Time from an event to its log entry [s].
-        side: Joint torque only: at the "motor", before friction and rotor inertia, or at the "link".
-        stream: Name of its stream in the log; empty for the sensor's name.
-    """
+    """A sensor on a robot."""
 
     kind: str
+    """A name in `SENSOR_KINDS`."""
     link: str = ""
+    """Link that carries it, by the joint that moves the link; empty for the first link."""
     position: Vector3 = (0.0, 0.0, 0.0)
+    """Position in the body frame of the link [m]."""
     quaternion: Quaternion = (0.0, 0.0, 0.0, 1.0)
+    """Rotation from sensor axes to body axes, scalar last."""
     axes: Literal["sensor", "world"] = "sensor"
+    """Axes of velocities, accelerations and forces: those of the "sensor" or of the "world"."""
     noise: float | tuple[float, ...] = ()
+    """Standard deviation of each column of a reading, or one per quantity; empty to estimate it."""
     delay: float = 0.0
+    """Time from an event to its log entry [s]."""
     side: Literal["motor", "link"] = "motor"
+    """Joint torque only: at the "motor", before friction and rotor inertia, or at the "link"."""
     stream: str = ""
+    """Name of its stream in the log; empty for the sensor's name."""
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)

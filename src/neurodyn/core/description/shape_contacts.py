@@ -43,26 +43,21 @@ GROUNDED: tuple[TouchingKind, ...] = ("cylinder", "ellipsoid", "mesh")
 
 
 class ContactSurface(Config, HasQuantities, frozen=True):
-    """Friction and softness of contacts; many contacts may share one surface.
-
-    Attributes:
-        name: Name.
-        dimension: Rows of a contact.
-        friction: Coefficients of sliding, torsion [m] and rolling [m].
-        ratios: Ratio of friction along the second tangent to that along the first, for sliding and for rolling.
-        softness: Softness of the contacts.
-        margin: Distance at which contact begins [m].
-        gap: Extra distance within which MuJoCo detects contacts that do not push yet; it decides which of many contacts
-            are kept. Unset for 0 [m].
-    """
+    """Friction and softness of contacts; many contacts may share one surface."""
 
     name: str
     dimension: ContactDimension = 3
+    """Rows of a contact."""
     friction: Vector3 = (1.0, 0.005, 0.0001)
+    """Coefficients of sliding, torsion [m] and rolling [m]."""
     ratios: tuple[float, float] = (1.0, 1.0)
+    """Ratio of friction along the second tangent to that along the first, for sliding and for rolling."""
     softness: ConstraintParameters = ConstraintParameters()
     margin: float = 0.0
+    """Distance at which contact begins [m]."""
     gap: float | UnsetType = UNSET
+    """Extra distance within which MuJoCo detects contacts that do not push yet; it decides which of many contacts are
+    kept. Unset for 0 [m]."""
 
     def __post_init__(self) -> None:
         where = f"surface {self.name!r}"
@@ -87,18 +82,15 @@ class ContactSurface(Config, HasQuantities, frozen=True):
 
 
 class Hull(Config, frozen=True):
-    """The convex hull of a mesh.
-
-    Attributes:
-        vertices: Vertices in the frame of the mesh [m].
-        faces: Polygonal faces as vertex indices, in order around each.
-        neighbours: Adjacent vertices of each vertex, in the order in which MuJoCo's search for the lowest vertex visits
-            them, starting at vertex 0; empty where it compares all vertices.
-    """
+    """The convex hull of a mesh."""
 
     vertices: tuple[Vector3, ...]
+    """Vertices in the frame of the mesh [m]."""
     faces: tuple[tuple[int, ...], ...]
+    """Polygonal faces as vertex indices, in order around each."""
     neighbours: tuple[tuple[int, ...], ...] = ()
+    """Adjacent vertices of each vertex, in the order in which MuJoCo's search for the lowest vertex visits them,
+    starting at vertex 0; empty where it compares all vertices."""
 
     def __post_init__(self) -> None:
         count = len(self.vertices)
@@ -110,26 +102,21 @@ class Hull(Config, frozen=True):
 
 
 class TouchingShape(Config, frozen=True):
-    """A shape that can touch another shape.
-
-    Attributes:
-        name: Label of the shape.
-        link: Name of its link; empty for the world.
-        kind: Kind of shape.
-        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half extents. Ellipsoid: radii.
-            Mesh: half extents of its bounding box [m].
-        place: Pose in the frame of the link's body, or in the world.
-        centre: Point of the body at which its inverse weight is evaluated; unset for the link's centre of mass [m].
-        hull: Name of a mesh's hull; unset for other shapes.
-    """
+    """A shape that can touch another shape."""
 
     name: str
     link: str
+    """Name of its link; empty for the world."""
     kind: TouchingKind
     size: Vector3
+    """Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half extents. Ellipsoid: radii. Mesh:
+    half extents of its bounding box [m]."""
     place: Pose = IDENTITY
+    """Pose in the frame of the link's body, or in the world."""
     centre: Vector3 | UnsetType = UNSET
+    """Point of the body at which its inverse weight is evaluated; unset for the link's centre of mass [m]."""
     hull: str | UnsetType = UNSET
+    """Name of a mesh's hull; unset for other shapes."""
 
     def __post_init__(self) -> None:
         used = self.size[: {"sphere": 1, "plane": 0, "capsule": 2, "cylinder": 2}.get(self.kind, 3)]
@@ -150,16 +137,12 @@ class TouchingShape(Config, frozen=True):
 
 
 class ShapeContact(Config, frozen=True):
-    """Two shapes that can touch.
-
-    Attributes:
-        first: Shape from which the contact normal points.
-        second: Shape towards which it points.
-        surface: Name of the surface.
-    """
+    """Two shapes that can touch."""
 
     first: TouchingShape
+    """Shape from which the contact normal points."""
     second: TouchingShape
+    """Shape towards which it points."""
     surface: str
 
     def __post_init__(self) -> None:
@@ -170,17 +153,14 @@ class ShapeContact(Config, frozen=True):
 
 
 class GroundShape(Config, frozen=True):
-    """Ground-contact properties of one of the robot's shapes.
-
-    Attributes:
-        surface: Name of the surface; empty to use `SoftConstraints`.
-        centre: Point of its body at which the inverse weight is evaluated; unset for the link's centre of mass [m].
-        shape: Its geometry if its kind is in `GROUNDED`; unset for shapes with fixed points.
-    """
+    """Ground-contact properties of one of the robot's shapes."""
 
     surface: str = ""
+    """Name of the surface; empty to use `SoftConstraints`."""
     centre: Vector3 | UnsetType = UNSET
+    """Point of its body at which the inverse weight is evaluated; unset for the link's centre of mass [m]."""
     shape: TouchingShape | UnsetType = UNSET
+    """Its geometry if its kind is in `GROUNDED`; unset for shapes with fixed points."""
 
     def __post_init__(self) -> None:
         fine = self.shape is UNSET or (self.shape.kind in GROUNDED and bool(self.surface))

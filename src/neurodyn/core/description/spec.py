@@ -126,21 +126,17 @@ class HasJoints:
 
 
 class JointSpec(Config, HasJointKind, frozen=True):
-    """One joint with degrees of freedom.
-
-    Attributes:
-        name: Name of the joint in the robot's file.
-        kind: Kind of joint.
-        continuous: Whether the position is an unlimited angle, compared modulo 2 pi.
-        lower: Lower limit [rad or m]; None for none.
-        upper: Upper limit [rad or m]; None for none.
-    """
+    """One joint with degrees of freedom."""
 
     name: str
+    """Name of the joint in the robot's file."""
     kind: JointKind
     continuous: bool = False
+    """Whether the position is an unlimited angle, compared modulo 2 pi."""
     lower: float | None = None
+    """Lower limit [rad or m]; None for none."""
     upper: float | None = None
+    """Upper limit [rad or m]; None for none."""
 
     @property
     def q_names(self) -> tuple[str, ...]:
@@ -174,18 +170,15 @@ class JointSpec(Config, HasJointKind, frozen=True):
 
 
 class Channel(Config, frozen=True):
-    """One measured scalar besides the generalised coordinates.
-
-    Attributes:
-        name: "QUANTITY" or "QUANTITY.COMPONENT", for example "base_linear_velocity.x"; the components of a quantity are
-            adjacent.
-        unit: Unit, for example "m/s"; "1" if dimensionless.
-        frame: Axes of the components; empty for none.
-    """
+    """One measured scalar besides the generalised coordinates."""
 
     name: str
+    """"QUANTITY" or "QUANTITY.COMPONENT", for example "base_linear_velocity.x"; the components of a quantity are
+    adjacent."""
     unit: str
+    """Unit, for example "m/s"; "1" if dimensionless."""
     frame: Literal["", "world", "base"] = ""
+    """Axes of the components; empty for none."""
 
     @property
     def quantity(self) -> str:
@@ -194,29 +187,24 @@ class Channel(Config, frozen=True):
 
 
 class StateSpec(Config, HasJoints, frozen=True):
-    """Names, order, units and time step of a robot's state and control.
-
-    Attributes:
-        robot: Name of the robot.
-        joints: Joints with degrees of freedom, in the order of the coordinates.
-        controls: Driven joints, or actuators of a robot with commands of its own, in the order of the control vector.
-        dt: Length of one frame [s].
-        context: Number of earlier frames that a prediction can use; 0 for a complete state.
-        channels: Measured scalars besides the generalised coordinates, in order.
-        contacts: Bodies with a known contact state, in order.
-        control_kind: "torque" [N m or N]; "target" of a position controller [rad or m] whose gains are part of the
-            measured system; "velocity" of a joint with prescribed motion; or "command" of the robot's own actuators,
-            each in its own unit.
-    """
+    """Names, order, units and time step of a robot's state and control."""
 
     robot: str
     joints: tuple[JointSpec, ...]
+    """Joints with degrees of freedom, in the order of the coordinates."""
     controls: tuple[str, ...]
+    """Driven joints, or actuators of a robot with commands of its own, in the order of the control vector."""
     dt: float
+    """Length of one frame [s]."""
     context: int = 0
+    """Number of earlier frames that a prediction can use; 0 for a complete state."""
     channels: tuple[Channel, ...] = ()
+    """Measured scalars besides the generalised coordinates, in order."""
     contacts: tuple[str, ...] = ()
+    """Bodies with a known contact state, in order."""
     control_kind: Literal["torque", "target", "velocity", "command"] = "torque"
+    """"torque" [N m or N]; "target" of a position controller [rad or m] whose gains are part of the measured system;
+    "velocity" of a joint with prescribed motion; or "command" of the robot's own actuators, each in its own unit."""
 
     def __post_init__(self) -> None:
         require(bool(self.joints), "joints", "empty", "at least one")

@@ -51,19 +51,16 @@ class DrivenMotion:
 
 @dataclass
 class Transmission:
-    """A drive's transmission in a step.
-
-    Attributes:
-        length: Its length; 0 for transmissions without one.
-        row: Derivative of the length with respect to the velocity coordinates.
-        period: Length of a full turn if a servo takes the shorter way around; None otherwise.
-        wrench: Link, and moment and force on it in its frame per unit of drive force, equivalent to the row.
-    """
+    """A drive's transmission in a step."""
 
     length: Any
+    """Its length; 0 for transmissions without one."""
     row: SparseRow
+    """Derivative of the length with respect to the velocity coordinates."""
     period: float | None = None
+    """Length of a full turn if a servo takes the shorter way around; None otherwise."""
     wrench: tuple[int, Wrench] | None = None
+    """Link, and moment and force on it in its frame per unit of drive force, equivalent to the row."""
 
     def joint(self, name: str, qd: list[Any], drive: Drive) -> DrivenJoint:
         """Return the transmission as the joint of a drive."""
