@@ -10,20 +10,22 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify import AdaptationSettings, Identification, IdentificationSettings, adapt, identify
 from neurodyn.identify.certainty import coordinate_parameters, declare_undetermined
 from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.ladder import DECLARED, IDENTIFIED, held_out_errors, held_out_windows
 from neurodyn.identify.motors import with_lag
 from neurodyn.identify.networks import joint_networks
-from neurodyn.identify.settings import FitStage
+from neurodyn.identify.settings import AdaptationRecord, FitStage
 from neurodyn.identify.stages import Fitting
 from neurodyn.identify.structures import FitModel, structures
 from neurodyn.learn.reproduction import reproduce
@@ -190,3 +192,59 @@ def test_a_limit_that_the_log_reaches_is_found_and_of_another_it_says_nothing(tm
     assert upper.determined
     assert upper.value == pytest.approx(3.85, abs=0.01)
     assert upper.interval[0] < 3.85 < upper.interval[1]
+
+
+def test_quantities_are_chosen_and_added_by_a_file_of_older_keys(log: Path, tmp_path: Path):
+    (tmp_path / "adapt.yaml").write_text(
+        'quantities: ["*.damping"]\nparameters: [hinge.com.z, actuator.slider.gain=0.7:0.3:1.2]\nunsaid: 0.8\n'
+        "stages: [{seconds: 0.05, windows: 80, iterations: 4}]\nscreen: 40\nstarts: 10\nhorizons: [0.05]\n"
+        "networks: false\nproposals: 0\n"
+    )
+    figures = adapt("cartpole", log, tmp_path / "run", settings=tmp_path / "adapt.yaml", threads=1).figures
+    entries = {one.name: one for one in figures.parameters}
+    assert list(entries) == ["slider.damping", "hinge.damping", "hinge.com.z", "actuator.slider.gain"]
+    assert entries["actuator.slider.gain"].value == pytest.approx(GAIN, rel=0.1)
+    assert entries["actuator.slider.gain"].nominal == 1.0
+    assert figures.horizons == [0.05]
+    record = read_config(tmp_path / "run" / "config.yaml", AdaptationRecord)
+    assert (record.settings.undetermined_above, record.settings.rollouts_each) == (0.8, 10)
+
+
+def test_an_adaptation_is_an_identification_with_its_settings(log: Path, tmp_path: Path):
+    settings = msgspec.structs.replace(SETTINGS, quantities=("*.damping", "actuator.*"), networks=False, proposals=0)
+    adapted = adapt("cartpole", log, tmp_path / "adapted", settings=settings, threads=1).figures
+    same = IdentificationSettings(**{name: getattr(settings, name) for name in settings.__struct_fields__})
+    identified = identify("cartpole", log, tmp_path / "identified", settings=same, threads=1).figures
+    assert identified.plain()["quantities"] == adapted.plain()["quantities"]
+    assert identified.rungs == adapted.rungs
+
+
+def test_one_search_takes_the_names_of_an_adaptation(log: Path, tmp_path: Path):
+    """A motor that is not declared, and a coordinate that moves mass and inertia."""
+    settings = IdentificationSettings(horizon=0.1, windows=60, rollouts=40, seconds=(0.1,), initial="logged")
+    asked = ("actuator.slider.gain", "hinge.damping", "slider.friction", "actuator.slider.lag=0.02:0:0.1")
+    alone = identify("cartpole", log, tmp_path / "gain", parameters=asked, settings=settings).figures
+    gain = next(one for one in alone.parameters if one.name == "actuator.slider.gain")
+    assert gain.value == pytest.approx(GAIN, rel=0.05)
+    asked = ("actuator.slider.gain", "hinge.damping", "hinge.mass_scale", "motors.delay")
+    coupled = identify("cartpole", log, tmp_path / "scale", parameters=asked, settings=settings).figures
+    entries = {one.name: one for one in coupled.parameters}
+    assert set(entries) == set(asked)
+    assert entries["hinge.mass_scale"].value == pytest.approx(1.0, abs=0.1)
+    assert set(coupled.errors) == {"nominal", "identified", "hold-last", "constant-velocity"}
+    assert load_run(tmp_path / "scale").spec.robot == "cartpole"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "inverse-dynamics"}, "method is 'inverse-dynamics'; valid: 'roll-outs' with stages"),
+        ({"initial": "free"}, "initial is 'free'; valid: 'logged' with stages"),
+        ({"bootstrap": 40}, "bootstrap is 40; valid: 0 with stages"),
+        ({"quantities": ()}, "quantities is empty"),
+        ({"undetermined_above": 1.0}, "undetermined_above is 1.0; valid: between 0 and 1"),
+    ],
+)
+def test_settings_that_stages_do_not_take_are_refused(changes: dict[str, object], message: str):
+    with pytest.raises(ValueError, match=message):
+        msgspec.structs.replace(SETTINGS, **changes)

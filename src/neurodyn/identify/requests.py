@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from neurodyn.core.progress import Progress
     from neurodyn.core.workers import Executor
     from neurodyn.data.store import Store
-    from neurodyn.identify.adaptation_settings import AdaptationSettings
+    from neurodyn.identify.settings import AdaptationSettings
     from neurodyn.identify.discovery import DiscoverySettings
     from neurodyn.robots import Robot
 
