@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window
-from neurodyn.identify.held_out import HorizonErrors, horizon_errors, hybrid_forecast, noise_floor
+from neurodyn.identify.held_out import FromPast, estimate_starts, horizon_errors, hybrid_forecast, noise_floor
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.starts import FromPast, estimate_starts
+from neurodyn.identify.result import HorizonErrors
 from tests.identify.pendulum import SPEC, dynamics, windows
 
 PAST, FRAMES = 8, 20

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open-loop forecasts of held-out windows by several models, and their errors by horizon.
+"""Forecasts of held-out windows by several models, their initial states, and their errors by horizon.
+
+Many logs hold velocities that were smoothed with a look-ahead window. A forecast from such a velocity has seen part of
+the future that it predicts. The initial state is then estimated from a few past frames: the roll-out of the model over
+these frames that best fits their positions, weighted by the sensor noise, with a weak prior on the first velocity.
 
 The noise floor is the error of a perfect model under sensor noise: a model forecasts its own motion, measured with
 that noise. Errors on a log above the floor come from the model, from torques that differ from the logged ones, or from
@@ -7,48 +11,179 @@ noise that is not white. Whole runs are forecast in pieces, one after the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from neurodyn.core.config import Record
+from neurodyn.core.artifacts import read_json, resolve_run
+from neurodyn.core.config import read_config
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.split import episodes_in
+from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
-from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory
+from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Trajectory, Window
+from neurodyn.dynamics.conditions import Condition
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.dynamics.measures import MOVING, displace, finite_worlds
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import context_of, roll_along, truth_of
+from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.starts import Start, estimate_starts
+from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.result import CoordinateErrors, HeldOutWindows, HorizonErrors, RunErrors, RunFit, Sample
+from neurodyn.identify.search_space import FixedSpace
+from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
+
+_ITERATIONS = 8
+
+Start = Literal["logged", "past"]
+
+
+def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
+    """Return how forecasts of a log start; "auto" is "past" if velocities were differentiated from positions."""
+    if asked != "auto":
+        return asked
+    columns = store.header.notes.get("column_map") or {}
+    how = columns.get("velocity")
+    ahead = (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
+    return "past" if ahead else "logged"
+
+
+def frames_before(context: int, history: int) -> int:
+    """Return the number of frames before a forecast: enough for state estimation and for memories."""
+    return max(context, history)
+
+
+@torch.no_grad()
+def estimate_starts(
+    dynamics: HybridDynamics, windows: Windows, context: int, start: Start, noise: Noise,
+    environments: RecordedEnvironments | None = None, *, history: int = 0,
+) -> Windows:  # fmt: skip
+    """Return windows with the initial states from which forecasts start, and with the past that memories need.
+
+    Args:
+        dynamics: Model whose roll-outs are fitted to the past.
+        windows: Windows with at least `frames_before(context, history)` past frames.
+        context: Past frames to which an initial state is fitted.
+        start: "logged" keeps the logged states; "past" estimates them.
+        noise: Sensor noise.
+        environments: Environments of the windows; None for the model's own.
+        history: Past frames that initialise memories of drives and networks.
+    """
+    before = frames_before(context, history)
+    past = windows.past
+    if past is not None:
+        past = past.cut(past.frames - before) if before else None
+    future = replace(windows, past=past if dynamics.memory else None)
+    if start == "logged" or context == 0 or past is None:
+        return future
+    past = past.after(before - context)
+    if not dynamics.memory:
+        past = replace(past, past=None)
+    velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
+    qd = past.qd.clone()
+    qd[:, 0] = velocity
+    # Standard deviation of the prior on the first velocity: typical speeds, and the noise of two positions.
+    std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    residuals = Residuals(
+        dynamics,
+        replace(past, qd=qd),
+        Noise(noise.q, std),
+        ResidualOptions(velocities=False, huber=5.0),
+        environments=environments,
+        space=FixedSpace(dynamics.physical().detach()),
+    )
+    solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), _ITERATIONS)
+    path = residuals.path(solution.point)
+    q, qd = future.q.clone(), future.qd.clone()
+    q[:, 0], qd[:, 0] = path.q[:, -1], path.qd[:, -1]
+    return replace(future, q=q, qd=qd)
+
+
+class FromPast(nn.Module):
+    """A hybrid model whose roll-outs start from states that are estimated from past positions.
+
+    Attributes:
+        spec: State of the model, with the number of past frames as context.
+    """
+
+    measured = False
+
+    def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
+        """Wrap a model; initial states are fitted to `context` past frames, weighted by the sensor noise."""
+        super().__init__()
+        self.dynamics, self.noise = dynamics, noise
+        self.context = context
+        self.spec = dynamics.spec.with_context(frames_before(context, dynamics.spec.context))
+        self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Quantities that are inputs of networks: none."""
+        return self.dynamics.conditions
+
+    @property
+    def caveat(self) -> str:
+        """Caveat of the model; see `Dynamics.caveat`."""
+        return self.dynamics.caveat
+
+    @property
+    def device(self) -> str:
+        """Torch device of inputs and outputs."""
+        return self.dynamics.device
+
+    @torch.no_grad()
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Roll out under controls from a window of `spec.context` past frames; a single state is used unchanged."""
+        if isinstance(context, Window) and context.torque.shape[1]:
+            frames = context.torque.shape[1]
+            q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
+            ground = None if environment is None or environment.ground is None else environment.ground.pose
+            past = Windows(q, qd, control, ground=None if ground is None else ground.double()).after(frames)
+            where = None if environment is None else RecordedEnvironments.like(environment)
+            begin = estimate_starts(
+                self.dynamics, past, min(self.context, frames), "past", self.noise, where, history=frames
+            )
+            context = context_of(begin)
+        return self.dynamics.rollout(context, controls, environment)
+
+
+def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
+    """Load an identified hybrid model with the initial-state estimation that its identification used.
+
+    None if the run was not identified, or if its forecasts started from logged states.
+    """
+    path = resolve_run(run) / "identification.json"
+    figures = read_json(path) if path.is_file() else None
+    if figures is None or figures["held_out"]["start"] == "logged":
+        return None
+    context = read_config(resolve_run(run) / "config.yaml", IdentificationRecord).settings.context
+    sizes = torch.tensor(list(figures["noise"].values()), dtype=torch.float64)
+    model = HYBRID.load(run)
+    model.compute_device = device
+    return FromPast(model, context, Noise(*sizes.chunk(2)))
+
+
+ALONG_LOG: KindOperation[Callable[[str | Path, str], FromPast | None]] = KindOperation(
+    "model along a log", hybrid=as_identified
+)
+"""From a run and a device to its model for roll-outs along a log that start from estimated states, by kind.
+
+None if they start from logged ones.
+"""
+
 
 Forecast = Callable[[Windows], Trajectory]
 """Maps windows, with their past, to the T + 1 states from their start on."""
-
-
-class CoordinateErrors(Record, frozen=True):
-    """Mean absolute errors at a horizon, over coordinates and by name; None if no window counts."""
-
-    q_mean: float | None = None
-    qd_mean: float | None = None
-    q: dict[str, float] = msgspec.field(default_factory=dict)
-    qd: dict[str, float] = msgspec.field(default_factory=dict)
-
-
-class HorizonErrors(Record, frozen=True):
-    """Errors at a horizon over all windows with a finite forecast, and over the moving ones among them."""
-
-    inline = ("errors",)
-
-    errors: CoordinateErrors
-    moving: CoordinateErrors
-    finite_fraction: float
 
 
 def hybrid_forecast(
@@ -139,50 +274,6 @@ def noise_floor(
     return RolloutErrors(dynamics.spec, forecast(measured), truth_of(measured))
 
 
-class RunErrors(Record, frozen=True):
-    """Root mean square residuals of a whole run, by consecutive roll-outs.
-
-    Attributes:
-        run: Name of the log or episode.
-        seconds: Duration [s].
-        q: Position residuals by model [rad or m].
-        floor: Position residuals of a perfect model under the sensor noise [rad or m].
-    """
-
-    run: str
-    seconds: float
-    q: dict[str, float]
-    floor: float
-
-
-class RunFit(Record, frozen=True):
-    """Fit of a whole held-out run by consecutive roll-outs, each from the state that the log provides.
-
-    Attributes:
-        run: Name of the log or episode.
-        begin: Time of the first start in the run [s].
-        dt: Frame time [s].
-        horizon: Frames of a roll-out.
-        names: Names of the positions.
-        logged: Logged positions, shape [nq, T].
-        paths: Predicted positions by model, shape [nq, T].
-        residuals: Predicted minus logged positions by model, shape [nv, T].
-        tangent_names: Names of the residuals.
-        floor: Standard deviation of each residual from the sensor noise alone; empty if unknown.
-    """
-
-    run: str
-    begin: float
-    dt: float
-    horizon: int
-    names: list[str]
-    logged: list[list[float]]
-    paths: dict[str, list[list[float]]]
-    residuals: dict[str, list[list[float]]]
-    tangent_names: list[str]
-    floor: list[float]
-
-
 _RUNS = 3
 _SECONDS = 20.0
 """Longest part of a run that is evaluated."""
@@ -255,3 +346,98 @@ def _rows(parts: Tensor) -> list[list[float]]:
 
 def _rms(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Forecasts of held-out windows of a log by the models of an identification, and by others.
+
+    Attributes:
+        store: The log.
+        settings: Settings of the identification.
+        start: How forecasts start.
+        history: Past frames that initialise memories of drives and networks.
+        noise: Sensor noise.
+        models: Hybrid models by name, the last one the best: "nominal", "identified", and "hybrid" with networks.
+        beside: Other models by name.
+    """
+
+    store: Store
+    settings: IdentificationSettings
+    start: Start
+    history: int
+    noise: Noise
+    models: Mapping[str, HybridDynamics]
+    beside: Mapping[str, Dynamics]
+
+    @property
+    def context(self) -> int:
+        """Past frames to which initial states are fitted."""
+        return self.settings.context if self.start == "past" else 0
+
+    @property
+    def past(self) -> int:
+        """Frames before a forecast: the most that any model uses."""
+        return max(frames_before(self.context, self.history), *(m.spec.context for m in self.beside.values()), 0)
+
+    @cached_property
+    def environments(self) -> RecordedEnvironments:
+        """Environments of the windows."""
+        return RecordedEnvironments(self.store)
+
+    @property
+    def frames(self) -> int:
+        """Frames of the roll-outs of the fit."""
+        return max(1, round(self.settings.horizon / self.store.header.spec.dt))
+
+    @property
+    def forecasts(self) -> dict[str, Forecast]:
+        """The forecasts by name."""
+        forecasts = {
+            name: hybrid_forecast(model, self.start, self.context, self.noise, self.environments)
+            for name, model in self.models.items()
+        }
+        return forecasts | {name: model_forecast(model, self.environments) for name, model in self.beside.items()}
+
+    def errors(self) -> dict[str, Any]:
+        """Return errors by model, the noise floor, and a description of the windows, as fields of the results."""
+        store, spec, seconds, past = self.store, self.store.header.spec, self.settings.seconds, self.past
+        split, forecasts = held_out_split(store), self.forecasts
+        longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
+        marks = [round(s / spec.dt) for s in seconds if past + round(s / spec.dt) <= longest]
+        whole = select_windows(store, split, past + max(marks, default=self.frames), most=self.settings.rollouts)
+        windows = whole.after(past)
+        errors = {name: RolloutErrors(spec, run(windows), truth_of(windows)) for name, run in forecasts.items()}
+        nominal = errors["nominal"]
+        errors |= {"hold-last": nominal.persistence, "constant-velocity": nominal.constant_velocity}
+        by_model = {name: horizon_errors(one, seconds) for name, one in errors.items()}
+        best = list(self.models)[-1]
+        floor = noise_floor(
+            forecasts[best], self.models[best], whole, past, self.noise, self.environments, seed=self.settings.seed
+        )
+        held_out = HeldOutWindows(
+            starts=windows.count, moving_starts=int(is_moving(nominal.truth).sum()), moving_above=MOVING,
+            seconds=[float(mark) for mark in by_model["nominal"]], split=split.name.lower(), start=self.start,
+            context_frames=past,
+        )  # fmt: skip
+        return {"errors": by_model, "noise_floor": horizon_errors(floor, seconds), "held_out": held_out}
+
+    def whole_runs(self) -> list[RunFit]:
+        """Return the fits of whole held-out runs."""
+        best, forecasts = list(self.models)[-1], self.forecasts
+        measured = partial(
+            own_motion, self.models[best], noise=self.noise, environments=self.environments, seed=self.settings.seed
+        )
+        return whole_runs(
+            {name: forecasts[name] for name in self.models}, self.store, held_out_split(self.store),
+            frames=self.frames, past=self.past, perfect=(forecasts[best], measured),
+        )  # fmt: skip
+
+    def sample(self) -> Sample:
+        """Return one held-out window with motion, and the forecast of each model for it."""
+        store, spec, past = self.store, self.store.header.spec, self.past
+        windows = select_windows(store, held_out_split(store), past + self.frames, most=200)
+        speed = windows.qd.abs().mean((1, 2))
+        row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]]).after(past)
+        paths = {name: self.forecasts[name](row).q[0].T.tolist() for name in self.models}
+        return Sample(dt=spec.dt, names=list(spec.q_names), logged=row.q[0].T.tolist(), paths=paths)

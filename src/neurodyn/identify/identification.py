@@ -9,9 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
@@ -34,9 +32,6 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.measures import MOVING
-from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.identify.certainty import (
     Certainty,
     certainty,
@@ -45,18 +40,7 @@ from neurodyn.identify.certainty import (
     posterior_sample,
     values_by_log,
 )
-from neurodyn.identify.held_out import (
-    Forecast,
-    RunFit,
-    horizon_errors,
-    hybrid_forecast,
-    is_moving,
-    model_forecast,
-    noise_floor,
-    own_motion,
-    run_errors,
-    whole_runs,
-)
+from neurodyn.identify.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
 from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.ladder import DECLARED, FRAMES, IDENTIFIED, NETWORKS, Ladder, beyond_noise, verdict_of
@@ -70,11 +54,11 @@ from neurodyn.identify.quantities import is_coupled
 from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
-    HeldOutWindows,
     IdentificationFigures,
     IdentifiedParameter,
     Insensitive,
     LogCheck,
+    RunFit,
     Sample,
     SearchMinima,
     SensorErrors,
@@ -89,7 +73,6 @@ from neurodyn.identify.settings import (
     IdentificationSettings,
 )
 from neurodyn.identify.stages import Fitting, best_structure, past_frames
-from neurodyn.identify.starts import Start, estimate_starts, frames_before, start_of
 from neurodyn.identify.structures import FitModel, structures
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
@@ -104,7 +87,6 @@ from neurodyn.sim.draws import POSTERIOR
 
 _DATA, _STATE, _STAGES = "data", "parameters", "stages.json"
 _HELD_OUT = 1000
-_SHOWN = ("nominal", "identified", "hybrid")
 
 
 @dataclass(frozen=True)
@@ -277,15 +259,16 @@ class _Identification:
                 self._train_blueprint(fit, metrics, going_on)
             elif not settings.ladder:
                 self.save(fit.dynamics)
-            runs = self._whole_runs(fit) if settings.rollouts else []
-            figures, dynamics = self._figures(fit, runs, log, metrics)
+            held_out = self._held_out(fit) if settings.rollouts else None
+            runs = [] if held_out is None else held_out.whole_runs()
+            figures, dynamics = self._figures(fit, held_out, runs, log, metrics)
             artifacts.write_json(self.out / figures.file, figures.plain())
             metrics.show_table("parameters", *_table(figures.parameters))
             if figures.verdict is not UNSET:
                 metrics.conclude(chosen=figures.chosen, verdict=figures.verdict, cpu_seconds=figures.cpu_seconds)
             else:
                 metrics.conclude(converged=figures.converged, reason=figures.reason, seconds=figures.seconds)
-        return Identification(figures, dynamics, self._sample(fit) if settings.rollouts else None, runs)
+        return Identification(figures, dynamics, None if held_out is None else held_out.sample(), runs)
 
     def _record(self) -> RunRecord[IdentificationSettings] | RunRecord[AdaptationSettings]:
         problem, versions = self.problem, package_versions("torch", "newton", "scipy")
@@ -426,6 +409,13 @@ class _Identification:
         noise = residuals.noise if self.fitting is None else self.fitting.noise
         return _Fit(model, residuals.dynamics, searched, known, determined, values, noise)
 
+    def _held_out(self, fit: "_Fit") -> HeldOut:
+        models = {"nominal": self.dynamics(), "identified": fit.dynamics}
+        if self.hybrid is not None:
+            models["hybrid"] = self.hybrid
+        store, settings = self.problem.store, self.settings
+        return HeldOut(store, settings, self.start, self.history, fit.noise, models, self.beside)
+
     def _train_blueprint(self, fit: "_Fit", metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, residuals = self.settings, fit.searched.residuals
@@ -462,7 +452,7 @@ class _Identification:
         return replace(begun, past=windows.past) if self.history else begun
 
     def _figures(
-        self, fit: "_Fit", runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
+        self, fit: "_Fit", held_out: HeldOut | None, runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
     ) -> tuple[IdentificationFigures, HybridDynamics]:
         """Return all results, and the model."""
         searched, known = fit.searched, fit.known
@@ -470,7 +460,6 @@ class _Identification:
         if self.fitting is None and (text := warning(analysis)) is not None:
             self.warnings.append(f"at the solution, {text}")
         parameters = self._identified(fit)
-        forecasts = self._errors(fit) if self.settings.rollouts else {}
         figures = IdentificationFigures(
             robot=self.problem.robot.name,
             kind=fit.dynamics.kind,
@@ -501,7 +490,7 @@ class _Identification:
             costs=dict(searched.stages),
             sensors=self._sensor_errors(residuals, searched.point),
             torque=self._torque_errors(fit.values),
-            **forecasts,
+            **({} if held_out is None else held_out.errors()),
         )
         dynamics = self.hybrid or fit.dynamics
         if log is not None:
@@ -606,72 +595,6 @@ class _Identification:
             return UNSET
         values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
         return SearchMinima(starts=self.starts, costs=searched.costs.tolist(), values=values)
-
-    def _whole_runs(self, fit: "_Fit") -> list[RunFit]:
-        forecasts = self._forecasts(fit)
-        best, model = ("hybrid", self.hybrid) if self.hybrid is not None else ("identified", fit.dynamics)
-        measured = partial(own_motion, model, noise=fit.noise, environments=self.environments, seed=self.settings.seed)
-        return whole_runs(
-            {name: forecasts[name] for name in _SHOWN if name in forecasts}, self.problem.store,
-            held_out_split(self.problem.store), frames=self.frames, past=self._past(),
-            perfect=(forecasts[best], measured),
-        )  # fmt: skip
-
-    def _forecasts(self, fit: "_Fit") -> dict[str, Forecast]:
-        hybrids = {"nominal": self.dynamics(), "identified": fit.dynamics}
-        if self.hybrid is not None:
-            hybrids["hybrid"] = self.hybrid
-        forecasts = {name: self._forecast(model, fit.noise) for name, model in hybrids.items()}
-        return forecasts | {name: model_forecast(model, self.environments) for name, model in self.beside.items()}
-
-    def _forecast(self, model: HybridDynamics, noise: Noise) -> Forecast:
-        return hybrid_forecast(model, self.start, self.context, noise, self.environments)
-
-    def _errors(self, fit: "_Fit") -> dict[str, Any]:
-        """Return errors on held-out windows by model, the noise floor, and a description of the windows."""
-        store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
-        split = held_out_split(store)
-        past = self._past()
-        longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
-        frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
-        whole = select_windows(store, split, past + frames, most=self.settings.rollouts)
-        windows, spec = whole.after(past), self.problem.robot.spec
-        errors = {
-            name: RolloutErrors(spec, forecast(windows), truth_of(windows))
-            for name, forecast in self._forecasts(fit).items()
-        }
-        nominal = errors["nominal"]
-        errors |= {"hold-last": nominal.persistence, "constant-velocity": nominal.constant_velocity}
-        by_model = {name: horizon_errors(one, seconds) for name, one in errors.items()}
-        perfect = self.hybrid or fit.dynamics
-        floor = noise_floor(
-            self._forecast(perfect, fit.noise), perfect, whole, past, fit.noise, self.environments,
-            seed=self.settings.seed,
-        )  # fmt: skip
-        held_out = HeldOutWindows(
-            starts=windows.count, moving_starts=int(is_moving(nominal.truth).sum()), moving_above=MOVING,
-            seconds=[float(mark) for mark in by_model["nominal"]], split=split.name.lower(), start=self.start,
-            context_frames=past,
-        )  # fmt: skip
-        return {"errors": by_model, "noise_floor": horizon_errors(floor, seconds), "held_out": held_out}
-
-    def _past(self) -> int:
-        """Return the number of frames before a held-out forecast: the most that any model uses."""
-        return max([frames_before(self.context, self.history), *(model.spec.context for model in self.beside.values())])
-
-    def _sample(self, fit: "_Fit") -> Sample:
-        """Return one held-out window with motion, and the forecast of each model for it."""
-        store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
-        windows = select_windows(store, held_out_split(store), past + self.frames, most=200)
-        speed = windows.qd.abs().mean((1, 2))
-        row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
-        paths = {name: f(row.after(past)) for name, f in self._forecasts(fit).items() if name in _SHOWN}
-        return Sample(
-            dt=spec.dt,
-            names=list(spec.q_names),
-            logged=row.cut(past).q[0].T.tolist(),
-            paths={name: path.q[0].detach().T.tolist() for name, path in paths.items()},
-        )
 
     def _out_of_time(self) -> bool:
         minutes = self.settings.minutes

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from neurodyn.core.progress import Progress
     from neurodyn.core.workers import Executor
     from neurodyn.data.store import Store
-    from neurodyn.identify.settings import AdaptationSettings
     from neurodyn.identify.discovery import DiscoverySettings
+    from neurodyn.identify.settings import AdaptationSettings
     from neurodyn.robots import Robot
 
 Method = Literal["roll-outs", "inverse-dynamics"]

@@ -9,11 +9,73 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import Record, from_dict
-from neurodyn.identify.held_out import HorizonErrors, RunErrors
 
 IDENTIFICATION, ADAPTATION = "identification.json", "adaptation.json"
 CONFIDENCE = 0.90
 """Confidence level of intervals with priors of the default set."""
+
+
+class CoordinateErrors(Record, frozen=True):
+    """Mean absolute errors at a horizon, over coordinates and by name; None if no window counts."""
+
+    q_mean: float | None = None
+    qd_mean: float | None = None
+    q: dict[str, float] = msgspec.field(default_factory=dict)
+    qd: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+class HorizonErrors(Record, frozen=True):
+    """Errors at a horizon over all windows with a finite forecast, and over the moving ones among them."""
+
+    inline = ("errors",)
+
+    errors: CoordinateErrors
+    moving: CoordinateErrors
+    finite_fraction: float
+
+
+class RunErrors(Record, frozen=True):
+    """Root mean square residuals of a whole run, by consecutive roll-outs.
+
+    Attributes:
+        run: Name of the log or episode.
+        seconds: Duration [s].
+        q: Position residuals by model [rad or m].
+        floor: Position residuals of a perfect model under the sensor noise [rad or m].
+    """
+
+    run: str
+    seconds: float
+    q: dict[str, float]
+    floor: float
+
+
+class RunFit(Record, frozen=True):
+    """Fit of a whole held-out run by consecutive roll-outs, each from the state that the log provides.
+
+    Attributes:
+        run: Name of the log or episode.
+        begin: Time of the first start in the run [s].
+        dt: Frame time [s].
+        horizon: Frames of a roll-out.
+        names: Names of the positions.
+        logged: Logged positions, shape [nq, T].
+        paths: Predicted positions by model, shape [nq, T].
+        residuals: Predicted minus logged positions by model, shape [nv, T].
+        tangent_names: Names of the residuals.
+        floor: Standard deviation of each residual from the sensor noise alone; empty if unknown.
+    """
+
+    run: str
+    begin: float
+    dt: float
+    horizon: int
+    names: list[str]
+    logged: list[list[float]]
+    paths: dict[str, list[list[float]]]
+    residuals: dict[str, list[list[float]]]
+    tangent_names: list[str]
+    floor: list[float]
 
 
 class LogValue(Record, frozen=True):

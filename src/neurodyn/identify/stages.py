@@ -19,6 +19,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.held_out import start_of
 from neurodyn.identify.ladder import environments_of
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import Searched, SearchEnd
@@ -28,7 +29,6 @@ from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace
 from neurodyn.identify.settings import FitStage, IdentificationSettings
-from neurodyn.identify.starts import start_of
 from neurodyn.identify.structures import FitModel
 
 _FIRST_LAG = 0.01

@@ -7,9 +7,8 @@ from pathlib import Path
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.identify.held_out import CoordinateErrors, RunFit
 from neurodyn.identify.priors import NORMAL, PRIORS
-from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Sample
+from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit, Sample
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
-from neurodyn.identify.held_out import RunFit
+from neurodyn.identify.result import RunFit
 from neurodyn.report.accuracy import by_condition, member_tables
 from neurodyn.report.numbers import BASELINES, MISSING, count, digits, interval, member_parts, quantity, span, times
 from neurodyn.report.page import Table, grid, heading, section
