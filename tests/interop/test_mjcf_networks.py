@@ -16,6 +16,7 @@ from neurodyn.dynamics import State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.identify.drives import driven_by
 from neurodyn.interop import export_identified
+from neurodyn.interop.network_forces import network_forces
 from tests.interop.open_loop import open_loop_error, plugin_path, with_networks
 from tests.interop.runs import network_run, network_torques, random_start, write_arm
 from tests.stand_in import DRIVES
@@ -195,6 +196,15 @@ def test_what_mujoco_has_no_place_for_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"networks that act on torque\.elbow, which no other simulator"):
         export_identified(with_networks(model, TORQUE), "newton", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_forces_of_networks_are_traced_with_the_memory_that_they_need(tmp_path):
+    model = arm(tmp_path / "arm")
+    remembering = network_forces(with_networks(model, TORQUE), {})
+    assert (len(remembering.forces), remembering.positions, remembering.velocities) == (3, 3, 3)
+    assert len(remembering.after) == len(remembering.slots) > 0
+    driving = network_forces(with_networks(model, DRIVE, DRAG), {})
+    assert (driving.drives, driving.slots) == (("lift",), [])
 
 
 def test_a_plugin_at_another_time_step_is_refused(tmp_path):
