@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.multibody.differences import along, off_quaternions
 from tests.multibody.mujoco_models import EXACT, Stepper, engine, mechanism_of, random_states, stepped
 
 STONE = np.random.default_rng(5).normal(size=(30, 3))
@@ -87,21 +88,11 @@ def test_a_step_of_convex_shapes_that_touch_is_that_of_mujoco(crowd):
 def test_derivatives_of_convex_shapes_that_touch_are_those_of_differences(crowd):
     *_, of, states = crowd
     weights = torch.from_numpy(np.random.default_rng(2).normal(size=states.shape))
-    x = states.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad((stepped(of, x) * weights).sum(), x)
-    rng, found = np.random.default_rng(3), []
-    for body in range(6):
-        direction = torch.zeros_like(states)
-        direction[:, 7 * body : 7 * body + 7] = torch.from_numpy(rng.normal(size=(len(states), 7)))
-        turn, change = (x[:, 7 * body + 3 : 7 * body + 7] for x in (states, direction))
-        change -= (change * turn).sum(1, keepdim=True) * turn  # quaternions keep their length
-        slopes = []
-        for h in (1e-6, 2e-6):
-            ahead, behind = (stepped(of, states + sign * h * direction) for sign in (1, -1))
-            slopes.append(((ahead - behind) * weights).sum(1) / (2 * h))
-        smooth = (slopes[0] - slopes[1]).abs() < 1e-6 * (1 + slopes[0].abs())  # no contact begins or ends between
-        ours = (gradient * direction).sum(1)
-        found += ((ours - slopes[0]).abs() / (1 + slopes[0].abs()))[smooth].tolist()
+    rng = np.random.default_rng(3)
+    ways = [off_quaternions(states, body, rng) for body in range(6)]
+    found = []
+    for gradient, quotient in along(lambda x: (stepped(of, x) * weights).sum(1), states, *ways):
+        found += ((gradient - quotient).abs() / (1 + quotient.abs())).tolist()
     assert len(found) > 40
     assert np.median(found) < 1e-6
     assert np.quantile(found, 0.8) < 1e-4  # close to other edges and corners, differences see those
@@ -177,20 +168,10 @@ def test_a_step_of_shapes_that_lie_on_flat_sides_is_that_of_mujoco(lying):
 def test_derivatives_of_shapes_that_lie_on_flat_sides_are_those_of_differences(lying):
     _, of, states, _ = lying
     weights, rng = torch.from_numpy(np.random.default_rng(2).normal(size=states.shape)), np.random.default_rng(3)
-    x = states.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad((stepped(of, x) * weights).sum(), x)
+    ways = [off_quaternions(states, body, rng) for body in range(len(LYING))]
     found = []
-    for body in range(len(LYING)):
-        direction = torch.zeros_like(states)
-        direction[:, 7 * body : 7 * body + 7] = torch.from_numpy(rng.normal(size=(len(states), 7)))
-        turn, change = (x[:, 7 * body + 3 : 7 * body + 7] for x in (states, direction))
-        change -= (change * turn).sum(1, keepdim=True) * turn  # quaternions keep their length
-        slopes = [
-            ((stepped(of, states + h * direction) - stepped(of, states - h * direction)) * weights).sum(1) / (2 * h)
-            for h in (1e-6, 2e-6)
-        ]
-        smooth = (slopes[0] - slopes[1]).abs() < 1e-6 * (1 + slopes[0].abs())  # no contact begins or ends between
-        found += (((gradient * direction).sum(1) - slopes[0]).abs() / (1 + slopes[0].abs()))[smooth].tolist()
+    for gradient, quotient in along(lambda x: (stepped(of, x) * weights).sum(1), states, *ways):
+        found += ((gradient - quotient).abs() / (1 + quotient.abs())).tolist()
     assert len(found) > 30
     assert np.median(found) < 1e-6
     assert np.quantile(found, 0.9) < 1e-5

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Equality constraints and tendons: MuJoCo's own steps to rounding, and derivatives of every input."""
 
-import itertools
 import re
 
 import msgspec
@@ -20,6 +19,7 @@ from neurodyn.multibody.constraints.layout import ConstraintStructure, RowGroup
 from neurodyn.multibody.contacts.held_ground import NUMBERS
 from neurodyn.multibody.engine import nominal
 from tests.multibody import machines
+from tests.multibody.differences import require_gradient
 
 mujoco = pytest.importorskip("mujoco")
 models = pytest.importorskip("tests.multibody.mujoco_models")
@@ -200,24 +200,6 @@ def test_with_contacts_a_step_is_mujocos_and_gradients_are_those_of_central_diff
 
 
 # --- derivatives ----------------------------------------------------------------------------------------------------
-def require_gradient(value, point, least=1.0, accuracy=1e-5):
-    """The gradient of a row's value is that of central differences, relative to its size."""
-    leaf = point.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(value(leaf).sum(), leaf)
-    best = torch.full(gradient.shape, torch.inf, dtype=F64)
-    for size, column in itertools.product((1e-5, 1e-6, 1e-7), range(point.shape[1])):
-        change = size * point[:, column].abs().clamp_min(least)
-        moved = []
-        for sign in (1.0, -1.0):
-            at = point.clone()
-            at[:, column] += sign * change
-            moved.append(value(at))
-        error = ((moved[0] - moved[1]) / (2 * change) - gradient[:, column]).abs()
-        best[:, column] = torch.minimum(best[:, column], error)
-    assert gradient.norm(dim=1).min() > 0.1
-    assert (best / gradient.norm(dim=1, keepdim=True)).max() < accuracy
-
-
 @pytest.mark.parametrize("name", ["joints", "weld with a pose", "connect sites", "fixed", "spatial", "equal tendons"])
 def test_gradients_are_those_of_central_differences(name):
     mechanism = mechanism_of(mujoco.MjModel.from_xml_string(xml(PARTS[name], "implicitfast")))

@@ -16,6 +16,7 @@ from neurodyn.multibody.contacts.held_ground import NUMBERS
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from neurodyn.multibody.trace.target import Target
 from tests.multibody import machines
+from tests.multibody.differences import require_gradient
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -213,23 +214,9 @@ def test_gradients_are_those_of_central_differences(cone):
     def value(states, control, parameters):
         return (step(of, states, control=control.item(), parameters=parameters) * weights).sum(1)
 
-    leaves = [states.clone().requires_grad_(), point[2].expand(len(states), -1).clone().requires_grad_()]
-    by_state, by_parameter = torch.autograd.grad(value(leaves[0], point[1], leaves[1]).sum(), leaves)
-    for gradient, which in ((by_state, 0), (by_parameter, 2)):
-        scale = point[which].expand(len(states), -1)
-        best = torch.full(gradient.shape, torch.inf, dtype=F64)
-        for size in (1e-5, 1e-6, 1e-7):
-            for column in range(gradient.shape[1]):
-                change = size * scale[:, column].abs().clamp_min(1e-3 if which else 1.0)
-                moved = []
-                for sign in (1.0, -1.0):
-                    arguments = list(point)
-                    arguments[which] = scale.clone()
-                    arguments[which][:, column] += sign * change
-                    moved.append(value(*arguments))
-                error = ((moved[0] - moved[1]) / (2 * change) - gradient[:, column]).abs()
-                best[:, column] = torch.minimum(best[:, column], error)
-        assert (best / gradient.norm(dim=1, keepdim=True)).max() < 1e-5
+    nominal_values = point[2].expand(len(states), -1)
+    require_gradient(lambda x: value(x, *point[1:]), states, steepness=0.0)
+    require_gradient(lambda x: value(*point[:2], x), nominal_values, least=1e-3, steepness=0.0)
 
 
 def test_a_switch_has_one_sided_derivatives():
