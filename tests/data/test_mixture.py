@@ -12,9 +12,10 @@ from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
-from neurodyn.data.mixture import Mixture, MixtureSampler
+from neurodyn.data.mixture import Mixture, MixtureSampler, first_frames, joined
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
+from neurodyn.data.writer import StoreWriter
 
 SPEC = StateSpec(robot="mass", joints=(JointSpec(name="line", kind="prismatic"),), controls=("line",), dt=0.1)
 FRAMES = 8
@@ -128,3 +129,42 @@ def test_a_file_without_a_long_enough_episode_is_named():
     mixture = Mixture.of([store(1.0), store(2.0)], names=["a.h5", "b.h5"])
     with pytest.raises(InputError, match=r"a\.h5: no episode of 'mass' holds a window of 9 frames"):
         MixtureSampler(mixture, FRAMES + 1, batch=2, seed=0)
+
+
+def counted(path, lengths, *, first=0.0, rewarded=True, spec=SPEC):
+    """Return a store in which q counts from `first` on."""
+    with StoreWriter(path, StoreHeader(source="log", spec=spec, groups=("a",)), rewarded=rewarded) as writer:
+        for length in lengths:
+            q = (first + np.arange(length + 1, dtype=np.float32))[None, :, None]
+            reward = np.ones((1, length)) if rewarded else None
+            writer.append(q, -q, np.zeros((1, length, 1)), status=[Status.TERMINATED], group=[0], reward=reward)
+            first += 100.0
+    return Store.open(path)
+
+
+def test_joined_holds_all_episodes(tmp_path):
+    a, b = counted(tmp_path / "a.h5", [3, 5]), counted(tmp_path / "b.h5", [4], first=1000.0)
+    both = joined([a, b])
+    both.check("joined")
+    assert both.lengths.tolist() == [3, 5, 4]
+    assert both.run.tolist() == [0, 0, 1]
+    np.testing.assert_array_equal(both.episode(2)[0], b.episode(0)[0])
+    assert both.returns is not None
+    assert both.returns.tolist() == [3.0, 5.0, 4.0]
+
+
+def test_what_does_not_join_is_refused(tmp_path):
+    a = counted(tmp_path / "a.h5", [3])
+    with pytest.raises(InputError, match="with and without a reward do not join"):
+        joined([a, counted(tmp_path / "b.h5", [3], rewarded=False)])
+    with pytest.raises(MismatchError, match="robot is 'cart' instead of 'mass'"):
+        joined([a, counted(tmp_path / "c.h5", [3], spec=msgspec.structs.replace(SPEC, robot="cart"))])
+
+
+def test_beginnings_are_the_first_frames_of_each_long_episode(tmp_path):
+    cut = first_frames(counted(tmp_path / "a.h5", [3, 5, 2]), 3)
+    cut.check("beginnings")
+    assert cut.lengths.tolist() == [3, 3]
+    assert cut.q[:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 100.0, 101.0, 102.0, 103.0]
+    with pytest.raises(InputError, match="no episode of 'mass' has 9 frames"):
+        first_frames(counted(tmp_path / "b.h5", [3]), 9)

@@ -35,6 +35,19 @@ def run_python(code, *arguments, **options):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
+FULL_DISK = """
+import resource
+size, episodes, frames = map(int, sys.argv[2:5])
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+try:
+    with StoreWriter(path, header(), keep=len(sys.argv) > 5, resume="resume" in sys.argv) as writer:
+        for index in range(writer.batches, 400):
+            writer.append(*counting_batch(episodes, frames, first=episodes * index), world=range(episodes))
+except InputError as error:
+    print(error)
+"""
+
+
 def write(path, batches=3, **options):
     with StoreWriter(path, header(), **options) as writer:
         for index in range(writer.batches, batches):
@@ -87,12 +100,8 @@ def test_attributes_are_readable_by_any_viewer(store, tmp_path):
         assert b"featherstone" in bytes(file["header"][()])
         assert b"numpy" in file.attrs["versions"]
         assert file.attrs["schema_version"] == 1
-
-
-def test_no_text_is_of_variable_length(store, tmp_path):
-    with h5py.File(tmp_path / "store.h5") as file:
-        assert all(h5py.check_string_dtype(value.dtype) is None or h5py.check_string_dtype(value.dtype).length
-                   for value in (file.attrs.get_id(name) for name in file.attrs))  # fmt: skip
+        types = [h5py.check_string_dtype(file.attrs.get_id(name).dtype) for name in file.attrs]
+        assert all(kind is None or kind.length for kind in types)  # no text is of variable length
 
 
 def test_writing_in_memory_data_round_trips(store, tmp_path):
@@ -118,14 +127,12 @@ def test_a_million_transitions_take_at_most_40_megabytes(tmp_path):
     assert os.path.getsize(tmp_path / "big.h5") / 200_000 <= 40
 
 
-def test_values_that_are_not_finite_are_refused_and_nothing_is_left(tmp_path):
+@pytest.mark.parametrize(("spoil", "message"), [(np.nan, "q has a value that is not finite"), (None, "shapes")])
+def test_values_that_do_not_fit_are_refused_and_nothing_is_left(tmp_path, spoil, message):
     q, qd, control = counting_batch(2, 3)
-    q[1, 2, 0] = np.nan
-    with (
-        pytest.raises(InputError, match="q has a value that is not finite"),
-        StoreWriter(tmp_path / "x.h5", header()) as w,
-    ):
-        w.append(q, qd, control)
+    q[1, 2, 0] = 0.0 if spoil is None else spoil
+    with pytest.raises(InputError, match=message), StoreWriter(tmp_path / "x.h5", header()) as writer:
+        writer.append(q[:, :-1] if spoil is None else q, qd, control)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,12 +142,6 @@ def test_values_beyond_an_early_end_may_be_anything(tmp_path):
     with StoreWriter(tmp_path / "x.h5", header()) as writer:
         writer.append(q, qd, control, lengths=[3, 1], status=[0, 1])
     assert Store.open(tmp_path / "x.h5").lengths.tolist() == [3, 1]
-
-
-def test_wrong_shapes_are_refused(tmp_path):
-    q, qd, control = counting_batch(2, 3)
-    with pytest.raises(InputError, match="shapes"), StoreWriter(tmp_path / "x.h5", header()) as writer:
-        writer.append(q[:, :-1], qd, control)
 
 
 def test_existing_file_stays_until_the_writer_finishes(tmp_path):
@@ -194,18 +195,13 @@ def test_a_killed_writer_resumes_to_the_same_file(tmp_path, interruptions):
     assert not (tmp_path / "x.h5.part").exists()
 
 
-def test_an_interrupted_writer_keeps_its_part(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        write_then_raise(tmp_path / "x.h5", KeyboardInterrupt())
-    assert StoreWriter(tmp_path / "x.h5", header(), resume=True).batches == 1
-
-
-def test_resume_refuses_another_header_and_names_the_difference(tmp_path):
+def test_an_interrupted_writer_keeps_its_part_for_the_same_header(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_then_raise(tmp_path / "x.h5", KeyboardInterrupt())
     with pytest.raises(InputError, match="seed is 8 instead of 7"):
         StoreWriter(tmp_path / "x.h5", header(seed=8), resume=True)
     assert len(Store.open(tmp_path / "x.h5.part").table) == 5
+    assert StoreWriter(tmp_path / "x.h5", header(), resume=True).batches == 1
 
 
 def test_resume_of_nothing_begins_anew(tmp_path):
@@ -213,24 +209,12 @@ def test_resume_of_nothing_begins_anew(tmp_path):
     assert len(Store.open(tmp_path / "x.h5").table) == 10
 
 
-NO_SPACE = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
-try:
-    with StoreWriter(path, header()) as writer:
-        for index in range(400):
-            writer.append(*counting_batch(50, 100))
-except InputError as error:
-    print(error)
-"""
-
-
 @pytest.mark.parametrize("limit", [100, 20_000, 300_000, 1_000_000])
 def test_no_space_left_is_one_line_and_keeps_the_old_file(tmp_path, limit):
     path = tmp_path / "x.h5"
     write(path, batches=1)
     before = path.read_bytes()
-    process = run_python(NO_SPACE, path, limit)
+    process = run_python(FULL_DISK, path, limit, 50, 100)
     out, error = process.communicate(timeout=600)
     assert process.returncode == 0, error
     assert re.fullmatch(r".*x\.h5: cannot be written \(File too large\); give a path .*\n", out)
@@ -245,30 +229,34 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         StoreWriter(tmp_path / "file" / "x.h5", header())
 
 
-def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        Store.open(tmp_path / "none.h5")
-
-
-def test_foreign_hdf5(tmp_path):
-    with h5py.File(tmp_path / "x.h5", "w") as file:
+def _foreign(path):
+    with h5py.File(path, "w") as file:
         file["data"] = np.zeros(3)
-    with pytest.raises(InputError, match="no trajectory store"):
-        Store.open(tmp_path / "x.h5")
 
 
-def test_other_schema_version(store, tmp_path):
-    with h5py.File(tmp_path / "store.h5", "r+") as file:
+def _of_another_schema(path):
+    with h5py.File(path, "r+") as file:
         file.attrs["schema_version"] = 99
-    with pytest.raises(InputError, match="schema version 99; this version of neurodyn reads 1"):
-        Store.open(tmp_path / "store.h5")
 
 
-def test_nan_inside(store, tmp_path):
-    with h5py.File(tmp_path / "store.h5", "r+") as file:
+def _not_finite(path):
+    with h5py.File(path, "r+") as file:
         file["qd"][13, 1] = np.nan
         del file["checksums"]  # as a program of somebody else's writes it
-    with pytest.raises(InputError, match="not finite in episode 1, row 13"):
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (os.unlink, "no such file"),
+        (_foreign, "no trajectory store"),
+        (_of_another_schema, "schema version 99; this version of neurodyn reads 1"),
+        (_not_finite, "not finite in episode 1, row 13"),
+    ],
+)
+def test_what_is_no_whole_store_is_refused(store, tmp_path, damage, message):
+    damage(tmp_path / "store.h5")
+    with pytest.raises(InputError, match=message):
         Store.open(tmp_path / "store.h5")
 
 
@@ -301,27 +289,14 @@ def test_writing_is_cheap(tmp_path):
     assert (time.process_time() - begin) / (5 * 51_200) < 1.5e-6
 
 
-FULL_DISK = """
-import resource
-options = {"keep": True, "resume": sys.argv[3] == "resume"}
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
-try:
-    with StoreWriter(path, header(), **options) as writer:
-        for index in range(writer.batches, 400):
-            writer.append(*counting_batch(5, 20, first=5 * index), world=range(5))
-except InputError as error:
-    print(error)
-"""
-
-
 def test_a_full_disk_keeps_what_was_committed_and_says_how_to_go_on(tmp_path):
     path = tmp_path / "x.h5"
-    out, error = run_python(FULL_DISK, path, 1_300_000, "new").communicate(timeout=60)
+    out, error = run_python(FULL_DISK, path, 1_300_000, 5, 20, "keep").communicate(timeout=60)
     batches = int(re.search(r"; (\d+) batches are kept in .*x\.h5\.part: free space, and go on with --resume", out)[1])
     assert batches > 1
     assert error == ""
     for _ in range(2):  # resuming while the disk is still full loses nothing either
-        run_python(FULL_DISK, path, 30_000, "resume").communicate(timeout=60)
+        run_python(FULL_DISK, path, 30_000, 5, 20, "resume").communicate(timeout=60)
         assert len(Store.open(tmp_path / "x.h5.part").table) == 5 * batches
     write(path, batches=batches + 2, resume=True)
     write(tmp_path / "straight.h5", batches=batches + 2)

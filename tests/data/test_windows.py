@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows: uniform, never across seams, and resumable bit by bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,16 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, Split
 from neurodyn.data.split import assign_splits, episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import WindowIndex, WindowSampler, all_windows
+from neurodyn.data.windows import (
+    Origin,
+    WindowIndex,
+    Windows,
+    WindowSampler,
+    all_windows,
+    blocks_of,
+    concatenate,
+    select_windows,
+)
 
 from .conftest import counting_batch, header
 
@@ -115,3 +126,55 @@ def test_splits_leave_something_to_train_on(episodes, seed):
     assert np.array_equal(split, assign_splits(episodes, seed, test=0.2))
     if episodes > 2:
         assert set(split.tolist()) == {0, 1, 2}
+
+
+def test_windows_are_cut_into_past_and_future(store):
+    windows = select_windows(store, Split.TRAIN, 4, dtype=torch.float32)
+    later = windows.after(3)
+    assert (later.frames, later.past.frames, windows.after(0).past) == (1, 3, None)
+    assert torch.equal(later.q, windows.q[:, 3:])
+    assert torch.equal(later.past.q[:, -1], later.q[:, 0])
+    assert torch.equal(later.past.control, windows.control[:, :3])
+    some = later.rows(torch.tensor([2, 0]))
+    assert torch.equal(some.past.q, windows.q[[2, 0], :4])
+    assert torch.equal(some.start, windows.start[[2, 0]])
+    assert later.to(torch.float64).past.qd.dtype == torch.float64
+    parts = [*later.batches(4)]
+    assert [part.count for part in parts] == [4, 4, 4, 3]
+    whole = concatenate(parts)
+    assert torch.equal(whole.past.q, later.past.q)
+    assert torch.equal(whole.episode, windows.episode)
+
+
+def test_a_selection_is_spread_evenly_or_drawn_one_in_each_part(store):
+    every = select_windows(store, Split.TRAIN, 2, stride=1)
+    few = select_windows(store, Split.TRAIN, 2, most=5)
+    assert few.count == 5
+    assert few.q.dtype == torch.float64
+    drawn = [select_windows(store, Split.TRAIN, 2, stride=1, most=5, seed=seed).start.tolist() for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert every.count == 9 + 9 + 3
+    with pytest.raises(InputError, match="no window of 2 frames moves faster than 1e\\+09"):
+        select_windows(store, None, 2, most=5, moving=1e9)
+
+
+def test_logs_of_the_same_name_are_one():
+    one, other = Origin.of_logs(torch.tensor([0, 1]), ("a", "b")), Origin.of_logs(torch.tensor([0, 0]), ("b",))
+    both = Origin.combine([one, other], torch.cat)
+    assert (both.logs, both.log.tolist()) == (("a", "b"), [0, 1, 1, 1])
+    q = torch.zeros(3, 2, 1)
+    assert Windows(q, q, q[:, 1:]).logs == ("log",)
+
+
+def test_blocks_are_logs_or_stretches_of_them(store):
+    windows = select_windows(store, None, 2, stride=1)
+    blocks = blocks_of(windows)
+    assert blocks.text == f"{blocks.count} stretches of logs"
+    for block in range(blocks.count):
+        rows = blocks.of_window == block
+        assert len(windows.episode[rows].unique()) == 1
+        assert (windows.start[rows].diff() == 1).all()
+    many = replace(windows, origin=Origin.of_logs(torch.arange(windows.count) % 12, [str(k) for k in range(12)]))
+    assert blocks_of(many).text == "12 logs"
+    counts = blocks_of(many).sums(torch.ones(windows.count, 1))[:, 0]
+    assert counts.sum() == windows.count
