@@ -12,6 +12,7 @@ from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
+from neurodyn.multibody.drives.actuators import share_within
 from neurodyn.multibody.drives.drive_program import DriveProgram
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.sim.mujoco.actuators import read_drives
@@ -214,3 +215,8 @@ def test_what_is_no_joint_is_refused_with_a_line():
     wrench = Drive(kind="affine", per_command=1.0, wrench=BodyWrench(link="elbow", force=(0.0, 0.0, 1.0)))
     with pytest.raises(InputError, match="'a' acts elsewhere than at joints; valid here: hybrid dynamics"):
         DriveProgram({"a": wrench}, spec(tree), DT)
+
+
+@pytest.mark.parametrize(("forces", "share"), [((3.0, 1.0), 0.5), ((-9.0, 1.0), 0.25), ((0.5, 0.5), 1.0), ((), 1.0)])
+def test_forces_of_one_tendon_stay_within_its_limits(forces, share):
+    assert share_within((-2.0, 2.0), forces) == pytest.approx(share)

@@ -270,7 +270,7 @@ def make(file: str, kind: str) -> Any:
         raise InputError(f"{path}: {kind} cannot be made without arguments ({error})") from None
 
 
-def described_error(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an exception of the user's class in a line, with its location."""
     if isinstance(error, InputError):
         return str(error)
@@ -302,7 +302,7 @@ def main() -> None:
     try:
         worker = Worker(make(file, kind), json.loads(hold), answer)
     except Exception as error:  # the user's file may raise anything
-        answer({"is": "refused", "why": described_error(error)})
+        answer({"is": "refused", "why": describe_error(error)})
         return
     orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()  # signal handlers may put into it
     signal.signal(signal.SIGTERM, lambda *_: orders.put(_END))
@@ -313,7 +313,7 @@ def main() -> None:
     except Exception as error:  # so may its methods
         with suppress(Exception):
             worker.stop()
-        answer({"is": "failed", "why": described_error(error)})
+        answer({"is": "failed", "why": describe_error(error)})
 
 
 if __name__ == "__main__":
