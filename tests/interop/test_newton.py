@@ -20,7 +20,6 @@ from neurodyn.identify.drives import driven_by
 from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.newton import write_newton
-from neurodyn.sim import newton_settings
 from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.sim.newton_build import build, build_world
 from neurodyn.sim.simulators import mechanism
@@ -98,7 +97,7 @@ def test_a_finished_model_of_several_worlds_has_it_and_moves_as_the_identified_m
     np.testing.assert_allclose(theirs[:, 0], ours, atol=5e-4)
 
 
-def test_bodies_that_fixed_joints_hold_get_no_mass_of_their_own():
+def test_bodies_that_fixed_joints_hold_get_no_mass_of_their_own(arm):
     builder = newton.ModelBuilder()
     first, second = builder.add_link(mass=1.0, inertia=wp.mat33(np.eye(3))), builder.add_link(mass=2.0)
     moving = builder.add_joint_revolute(-1, first, label="robot/lift")
@@ -106,7 +105,7 @@ def test_bodies_that_fixed_joints_hold_get_no_mass_of_their_own():
     builder.add_articulation([moving, fixed])
     link = {"mass": 4.0, "com": [0.1, 0.0, 0.0], "inertia": [1.0, 2.0, 2.5, 0.1, 0.0, 0.0]}
     settings = {"joints": {}, "links": {"lift": link}, "drives": {}, "networks": []}
-    newton_settings.apply(settings, builder)
+    applied(arm[2].folder)(settings, builder)
     assert list(builder.body_mass) == [4.0, 0.0]
     assert np.array(builder.body_inertia[0]).reshape(3, 3)[0].tolist() == pytest.approx([1.0, 0.1, 0.0])
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Newton: settings.json, the function that applies it, and actuator networks as neural drives."""
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import BODY, IdentifiedRobot, TrainedNetwork, drive_names, perceptron
+from neurodyn.interop.texts import template_file
 from neurodyn.nets.onnx_file import require_onnx
-from neurodyn.sim import newton_settings
 
 SETTINGS, FUNCTION = "settings.json", "apply.py"
 """File of settings, and the script that applies them."""
@@ -53,7 +52,7 @@ def write_newton(identified: IdentifiedRobot, folder: Path) -> set[str]:
         settings["friction"] = identified.contact["contact.friction"]
         placed |= identified.free_names("contact.friction")
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    (folder / FUNCTION).write_text(inspect.getsource(newton_settings), encoding="utf-8")
+    (folder / FUNCTION).write_text(template_file("newton_apply.py"), encoding="utf-8")
     return placed | identified.free_names("gravity") | identified.rigid_frictions()
 
 

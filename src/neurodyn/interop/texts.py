@@ -20,8 +20,12 @@ Element = ElementTree.Element
 
 def template(file: str, **values: object) -> str:
     """Return the text of a file of `templates`, without its licence, with each $NAME replaced by its value."""
-    text = resources.files("neurodyn.interop").joinpath("templates", file).read_text(encoding="utf-8")
-    return Template(text.partition("\n")[2]).substitute(values)
+    return Template(template_file(file).partition("\n")[2]).substitute(values)
+
+
+def template_file(file: str) -> str:
+    """Return the whole text of a file of `templates`."""
+    return resources.files("neurodyn.interop").joinpath("templates", file).read_text(encoding="utf-8")
 
 
 def read_xml(path: Path) -> Element:
