@@ -38,7 +38,7 @@ _MOST = 1.5
 def drawn(model: FitModel, generator: torch.Generator) -> torch.Tensor:
     """Return the coordinates of a random robot."""
     x = torch.randn(len(model.space.names), generator=generator, dtype=torch.float64).clamp(-_MOST, _MOST)
-    return model.space.clipped(x)
+    return model.space.clip(x)
 
 
 def log_of(model: FitModel, x: torch.Tensor, path: Path, args: argparse.Namespace, seed: int) -> Store:

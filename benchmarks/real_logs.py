@@ -34,7 +34,7 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
 from neurodyn.identify.held_out import Forecast, horizon_errors, hybrid_forecast, model_forecast, start_of
-from neurodyn.identify.readings import given_noise
+from neurodyn.identify.readings import noise_of
 from neurodyn.learn import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import Robot
@@ -177,7 +177,7 @@ def measured(
         model = declared(robot, settings) if kind == "nominal" else load(out / "run")
         assert isinstance(model, HybridDynamics)
         windows = select_windows(store, Split.TRAIN, past, most=200)
-        noise = given_noise(robot.spec, settings.noise_q, settings.noise_qd, windows)
+        noise = noise_of(robot.spec, settings.noise_q, settings.noise_qd, windows)
         forecast = hybrid_forecast(model, start, settings.context if start == "past" else 0, noise, environments)
     found["cpu_s"] = time.process_time() - begin
     for split, most in WINDOWS.items():

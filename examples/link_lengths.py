@@ -46,7 +46,7 @@ class Lengths:
         """Return the quantities; the rods lie along -z."""
         return -x[..., self._columns]
 
-    def clipped(self, x: Tensor) -> Tensor:
+    def clip(self, x: Tensor) -> Tensor:
         """Return the nearest lengths within the bounds."""
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
@@ -99,7 +99,7 @@ def search(grid: int, members: int = 24, rounds: int = 6, iterations: int = 10) 
         generator = torch.Generator().manual_seed(index)
         crowd = start + torch.randn(members, 2, generator=generator, dtype=torch.float64) * (UPPER - LOWER) / 4
         crowd[0] = start  # a user only knows this guess
-        found = basin_hopping(residuals, residuals.space.clipped(crowd), rounds, iterations, seed=index)
+        found = basin_hopping(residuals, residuals.space.clip(crowd), rounds, iterations, seed=index)
         hopped[index] = found.x[0]
     errors = [(x - truth).abs().amax(1).view(grid, grid).numpy() for x in (local, hopped)]
     return errors[0], errors[1]

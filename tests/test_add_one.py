@@ -290,7 +290,7 @@ def test_a_kind_of_prior(added, mixed):
     expected = torch.autograd.functional.jacobian(prior.distance, values)[0, :, 0]
     torch.testing.assert_close(prior.slope(values)[0], expected)
     residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(huber=None), prior=prior)
-    residuals, solution = fitted(residuals, residuals.start(residuals.space.nominal[None]), 40, rescale=0)
+    residuals, solution = fitted(residuals, residuals.start(residuals.space.nominal[None]), 40, rescalings=0)
     found = residuals.values(solution.point.x)[0]
     assert float(found[shoulder]) == pytest.approx(1.0, abs=3e-3)
     assert float(found[1 - shoulder]) == pytest.approx(1.5, rel=0.02)

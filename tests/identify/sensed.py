@@ -14,7 +14,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, sensor_quantities
 from neurodyn.geometry import rotation
-from neurodyn.identify.readings import ComparedReadings, Noise, bounded_delays
+from neurodyn.identify.readings import ComparedReadings, Noise, bound_delays
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.multibody.engine import EngineConfig, nominal
 
@@ -94,7 +94,7 @@ def residuals(mechanism, free, sensors, windows, *, controls=(), contact=None, j
     placed = {n: v for n, v in sensor_quantities(mounted).items() if n not in quantities}
     specs = select_parameters({**quantities, **placed}, free)
     dynamics = model(mechanism, [spec.name for spec in specs if spec.name in quantities], controls, contact)
-    mine = bounded_delays([spec for spec in specs if spec.name in placed], windows.frames * PER_FRAME * FINE)
+    mine = bound_delays([spec for spec in specs if spec.name in placed], windows.frames * PER_FRAME * FINE)
     measured = ComparedReadings.of(dynamics, sensors, streams(sensors, joints), windows, mine)
     nv = dynamics.spec.nv
     noise = Noise(torch.full((nv,), 1e-3, dtype=F64), torch.full((nv,), 1e-2, dtype=F64))

@@ -89,7 +89,7 @@ def test_declared_coordinates_are_the_declared_values_but_for_the_payload():
 def test_every_choice_is_the_inertia_of_some_body():
     space, generator = space_of(floating()), torch.Generator().manual_seed(0)
     x = 2.0 * torch.randn(200, len(space.names), generator=generator, dtype=torch.float64)
-    values = dict(zip(space.quantities, space.values(space.clipped(x)).unbind(-1), strict=True))
+    values = dict(zip(space.quantities, space.values(space.clip(x)).unbind(-1), strict=True))
     for link in ("base", "hip", "knee"):
         xx, yy, zz, xy, xz, yz = (values[f"{link}.inertia.{e}"] for e in ("xx", "yy", "zz", "xy", "xz", "yz"))
         matrix = torch.stack([torch.stack(r, -1) for r in ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))], -2)

@@ -133,7 +133,7 @@ def test_a_population_finds_what_least_squares_find(model):
     assert float(found.cost[0]) == pytest.approx(float(one[0]), rel=1e-2)
     again = cma_es(residuals, start(residuals), found.iterations)
     assert torch.equal(again.point.x, found.point.x)
-    assert torch.equal(residuals.space.clipped(found.point.x), found.point.x)
+    assert torch.equal(residuals.space.clip(found.point.x), found.point.x)
 
 
 def test_a_population_leaves_starting_states_alone():
@@ -154,7 +154,7 @@ def test_many_starts_at_once_end_as_one_by_one(model):
     windows = pendulum.windows(model, TRUTH, count=8)
     residuals = Residuals(model, windows, pendulum.true_noise())
     starts = residuals.space.nominal + torch.tensor([[0.0], [0.3], [-0.3]], dtype=torch.float64)
-    starts = residuals.space.clipped(starts)
+    starts = residuals.space.clip(starts)
     together = levenberg_marquardt(residuals, residuals.start(starts), 6)
     for k in range(3):
         alone = levenberg_marquardt(residuals, residuals.start(starts[k : k + 1]), 6)

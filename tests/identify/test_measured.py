@@ -10,7 +10,7 @@ from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
 from neurodyn.geometry import rotation
 from neurodyn.identify.least_squares import levenberg_marquardt
-from neurodyn.identify.readings import ComparedReadings, interpolated, rotation_error
+from neurodyn.identify.readings import ComparedReadings, interpolate, rotation_error
 from tests.identify import sensed
 from tests.multibody import machines
 
@@ -152,14 +152,14 @@ def test_shorter_roll_outs_leave_out_readings_that_they_do_not_predict(delay: fl
 def test_interpolation_is_exact_for_parabolas_and_smooth_in_the_delay():
     time = torch.arange(12, dtype=F64)
     values = torch.stack([0.3 * time**2 - time, 2.0 * time + 1.0], -1)[None]
-    late = interpolated(values, torch.tensor([1.3]))
+    late = interpolate(values, torch.tensor([1.3]))
     inside = time[3:-1] - 1.3
     torch.testing.assert_close(late[0, 3:-1, 0], 0.3 * inside**2 - inside)
     torch.testing.assert_close(late[0, 3:-1, 1], 2.0 * inside + 1.0)
-    assert torch.equal(interpolated(values, torch.tensor(0.0)), values)
+    assert torch.equal(interpolate(values, torch.tensor(0.0)), values)
     wavy = torch.sin(time)[None, :, None]
     assert torch.autograd.gradcheck(
-        lambda d: interpolated(wavy, d)[:, 4:8], torch.tensor([1.0], dtype=F64, requires_grad=True), eps=1e-6, atol=1e-5
+        lambda d: interpolate(wavy, d)[:, 4:8], torch.tensor([1.0], dtype=F64, requires_grad=True), eps=1e-6, atol=1e-5
     )
 
 

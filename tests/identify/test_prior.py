@@ -67,7 +67,7 @@ def test_combinations_that_nothing_depends_on_are_refused_with_the_way_out():
 def test_a_prior_fixes_a_combination_and_gives_it_its_width(floating: Residuals):
     start = floating.start(floating.space.nominal[None])
     require_seen(identifiability(floating, start), "double-pendulum")
-    residuals, solution = fitted(floating, start, 40, rescale=0)
+    residuals, solution = fitted(floating, start, 40, rescalings=0)
     values = residuals.values(solution.point.x)[0]
     shoulder = residuals.space.names.index("shoulder.mass")
     assert float(values[shoulder]) == pytest.approx(1.0, abs=1e-4)

@@ -14,7 +14,7 @@ from neurodyn import InputError, robots
 from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.dynamics import State, declared_hybrid
 from neurodyn.dynamics.artifact import save
-from neurodyn.identify.drives import driven_by
+from neurodyn.identify.drives import drive_by_network
 from neurodyn.interop import export_identified
 from neurodyn.interop.network_forces import network_forces
 from tests.interop.open_loop import open_loop_error, plugin_path, with_networks
@@ -155,7 +155,7 @@ def test_a_drive_network_of_history_drives_the_exported_arm(tmp_path):
     robot = arm(tmp_path / "arm").robot
     config = network_run(tmp_path / "run", joints=("pan", "lift", "elbow"), effort_scale=0.5)
     weights = load_file(tmp_path / "run" / "actuator_network.safetensors")
-    model = driven_by(robot, config, weights)
+    model = drive_by_network(robot, config, weights)
     save(tmp_path / "run", model)
     exported = export_identified(tmp_path / "run", "mjcf")
     state = State(torch.full((1, 3), 0.1, dtype=torch.float64), torch.zeros(1, 3, dtype=torch.float64))

@@ -16,7 +16,7 @@ from neurodyn import robots
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.dynamics.artifact import save
-from neurodyn.identify.drives import driven_by
+from neurodyn.identify.drives import drive_by_network
 from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.newton import write_newton
@@ -190,7 +190,7 @@ def test_a_robot_driven_by_its_network_is_exported_with_it(tmp_path):
     robot = robots.load(write_arm(tmp_path / "arm"))
     config = network_run(tmp_path / "run", tuple(robot.actuated))
     weights = load_file(tmp_path / "run" / "actuator_network.safetensors")
-    save(tmp_path / "run", driven_by(robot, config, weights))
+    save(tmp_path / "run", drive_by_network(robot, config, weights))
     exported = export_identified(tmp_path / "run", "newton")
     assert exported.files == ("actuator_network.onnx", "apply.py", "settings.json")
     assert exported.left_out == ()

@@ -114,7 +114,8 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.policy.report import measure_gap, write_gap
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.training import train as train_policy
-    from neurodyn.report.adaptation import lead, write_adaptation
+    from neurodyn.report.adaptation import lead
+    from neurodyn.report.identification import write_identification
     from neurodyn.tasks import load
 
     robot = f"{example('worn_ant.py')}:WornAnt"
@@ -133,7 +134,7 @@ def show_gap(out: Path, seed: int) -> None:
             figures = read_adaptation(run)
             if figures is None:
                 figures = adapt(GAP_ROBOT, log, run, seed=seed, resume=(run / "config.yaml").exists()).figures
-                write_adaptation(run, figures)
+                write_identification(run, figures)
         bar.say(f"     {lead(figures)}")
         said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"
         with stage(0.45, 0.8, "training"):

@@ -233,7 +233,8 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     from neurodyn.cli.terminal.results import print_adaptation, print_conditions
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
     from neurodyn.identify.run import adapt as adapt_robot
-    from neurodyn.report.adaptation import write_adaptation, write_conditions
+    from neurodyn.report.adaptation import write_conditions
+    from neurodyn.report.identification import write_identification
 
     require_writable(json, text=True)
     out = Path(request.out)
@@ -243,7 +244,7 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
         write_conditions(out, found.figures)
         print_conditions(found.figures)
     else:
-        write_adaptation(out, found.figures)
+        write_identification(out, found.figures, found.sample, found.runs)
         print_adaptation(found.figures)
     write_figures(json, found.figures.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")

@@ -66,7 +66,7 @@ def profiles(
         offsets = _REACH * float(half[k]) / float(slope[k]) * torch.linspace(-1.0, 1.0, points, dtype=torch.float64)
         x = point.x.expand(points, -1).clone()
         x[:, k] += offsets
-        x = space.clipped(x)
+        x = space.clip(x)
         start = Point(x, *(part.expand(points, *part.shape[1:]).clone() for part in (point.local, point.initial)))
         fitted = levenberg_marquardt(residuals.with_space(space.fixing(k)), start, _ITERATIONS, tolerance=1e-6)
         rise = 2.0 * (fitted.cost - least) / analysis.variance
@@ -119,14 +119,14 @@ class Certainty:
         sandwich = self.analysis.intervals(values, lower, upper)
         resampled = self.resamples is not None and self.resamples.enough
         drawn = self.resamples.intervals(values, lower, upper) if self.resamples is not None and resampled else None
-        found = []
+        parameters = []
         for k, spec in enumerate(specs):
             why = self._why_not(k, spec, float(values[k]))
             kind, width = prior.get(spec.name, (NORMAL, UNSET))
             fast = sandwich[k]
             best = fast if drawn is None else drawn[k]
             both = drawn is not None and why is None and fast is not None
-            found.append(
+            parameters.append(
                 IdentifiedParameter(
                     name=spec.name,
                     value=float(values[k]),
@@ -141,7 +141,7 @@ class Certainty:
                     with_networks=UNSET if together is None or k >= len(together) else float(together[k]),
                 )
             )
-        return found
+        return parameters
 
     def warnings(self, parameters: Sequence[IdentifiedParameter]) -> list[str]:
         """Return warnings for the user."""
@@ -212,12 +212,12 @@ def _resampled(
     if resume and has_state(run, _STATE):
         saved = artifacts.read_tree(run / "state", _STATE)
         return Resamples(saved["values"], int(saved["asked"]), blocks_of(residuals.windows))
-    found = bootstrap(
+    resamples = bootstrap(
         residuals, searched.point, settings.bootstrap, seed=settings.seed,
         report=lambda done, all_: show("bootstrap", done, all_),
     )  # fmt: skip
-    artifacts.write_tree(run / "state", _STATE, {"values": found.values, "asked": found.asked})
-    return found
+    artifacts.write_tree(run / "state", _STATE, {"values": resamples.values, "asked": resamples.asked})
+    return resamples
 
 
 def _bounds(specs: Sequence[Parameter], name: str, default: float) -> Tensor:
@@ -300,14 +300,14 @@ def declare_undetermined(
         The coordinates, and which of them the logs determine, bool, shape [n] each.
     """
     determined = analysis.bound | (analysis.deviations < undetermined_above)
-    declared = space.clipped(x.new_tensor([one.of(one.declared_value) for one in space.coordinates]))
+    declared = space.clip(x.new_tensor([one.of(one.declared_value) for one in space.coordinates]))
     covariance = analysis.white[:, None] * analysis.correlation * analysis.white
     known, unknown = torch.nonzero(determined)[:, 0], torch.nonzero(~determined)[:, 0]
     change = torch.linalg.pinv(covariance[unknown][:, unknown], hermitian=True) @ (declared - x)[unknown]
     settled = x.clone()
     settled[unknown] = declared[unknown]
     settled[known] += covariance[known][:, unknown] @ change
-    return space.clipped(settled), determined
+    return space.clip(settled), determined
 
 
 def posterior_sample(

@@ -64,7 +64,7 @@ def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: Windows) -> dic
     return sizes
 
 
-def scaled(blueprint: Blueprint, windows: Windows, dynamics: HybridDynamics) -> Blueprint:
+def scale_inputs(blueprint: Blueprint, windows: Windows, dynamics: HybridDynamics) -> Blueprint:
     """Return networks whose inputs are divided by their root mean square in the log, unless a scale is given."""
     spec = dynamics.spec
     values = {f"q.{name}": windows.q[..., i] for i, name in enumerate(spec.q_names)}
@@ -270,7 +270,7 @@ def discover(
     """
     settings = settings or DiscoverySettings()
     blueprint = candidates or default_candidates(dynamics, train, settings.hidden)
-    blueprint = scaled(blueprint, train, dynamics)
+    blueprint = scale_inputs(blueprint, train, dynamics)
     require_single(blueprint)
     problem = _DiscoveryProblem(dynamics, train, held_out, settings)
     error_without_networks = _DiscoveryNetworks(problem, Blueprint()).held_out_error()

@@ -261,7 +261,7 @@ def identify_drive_network(
         rows=int(torch.isfinite(parts[Split.TRAIN].torque).sum()),
     )
     weights = {name: value.detach().float().contiguous() for name, value in net.state_dict().items()}
-    model = None if settings.network == "gru" else driven_by(robot, described, weights)
+    model = None if settings.network == "gru" else drive_by_network(robot, described, weights)
     artifacts.make_folder(out)
     if model is not None:
         model.training_range = training_range(store)
@@ -274,7 +274,7 @@ def identify_drive_network(
     return result
 
 
-def driven_by(robot: Robot, network: DriveNetwork, weights: dict[str, Tensor]) -> HybridDynamics:
+def drive_by_network(robot: Robot, network: DriveNetwork, weights: dict[str, Tensor]) -> HybridDynamics:
     """Return the hybrid dynamics of a robot whose drives are a feedforward drive network."""
     engine = load_identification(robot).engine(robot)
     mechanism, fingerprint, scene = declared_mechanism(robot, engine.contact)

@@ -42,7 +42,7 @@ from neurodyn.identify.certainty import (
 )
 from neurodyn.identify.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
 from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
-from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
+from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, torque_samples
 from neurodyn.identify.ladder import DECLARED, FRAMES, IDENTIFIED, NETWORKS, Ladder, beyond_noise, verdict_of
 from neurodyn.identify.log_check import check_log
 from neurodyn.identify.networks import NETWORKS_FROM, with_networks
@@ -51,7 +51,7 @@ from neurodyn.identify.parameter_search import Searched, SearchEnd, search
 from neurodyn.identify.population_search import rounds_done
 from neurodyn.identify.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.quantities import is_coupled
-from neurodyn.identify.readings import Noise, given_noise
+from neurodyn.identify.readings import Noise, noise_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
     IdentificationFigures,
@@ -288,7 +288,7 @@ class _Identification:
             store, Split.TRAIN, past + self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
             seed=settings.seed,
         ).after(past)  # fmt: skip
-        noise = given_noise(model.spec, settings.noise_q, settings.noise_qd, windows)
+        noise = noise_of(model.spec, settings.noise_q, settings.noise_qd, windows)
         options = ResidualOptions(
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",
             settings.torque_offset, settings.per_log,
@@ -315,7 +315,7 @@ class _Identification:
             searched = self._fit_in_stages(metrics, going_on)
         elif self.inverse:
             samples = torque_samples(self.problem.store, Split.TRAIN, settings.smoothing)
-            return searched_torques(residuals, self.model.mechanism, samples, settings.inertial_prior)
+            return search_torques(residuals, self.model.mechanism, samples, settings.inertial_prior)
         else:
             searched = self._search(residuals, metrics, going_on)
         return searched, certainty(searched, settings, self.out, going_on, self._report)

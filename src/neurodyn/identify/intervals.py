@@ -11,7 +11,7 @@ from neurodyn.core.description.parameter import student_t
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.windows import Blocks, blocks_of
-from neurodyn.identify.least_squares import Weights, assemble, levenberg_marquardt, moved, reduce, step
+from neurodyn.identify.least_squares import Weights, assemble, levenberg_marquardt, move, reduce, step
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 ILL_CONDITIONED = 1e4
@@ -383,7 +383,7 @@ def _first_step(residuals: Residuals, point: Point, normal: Normal, weights: Wei
     start = Point(*(part.expand(sets, *part.shape[1:]).clone() for part in vars(point).values()))
     repeated = Normal(*(part.expand(sets, *part.shape[1:]) for part in vars(normal).values()))
     damping = torch.full((sets,), _DAMPING, dtype=torch.float64)
-    stepped = moved(residuals, start, step(residuals, weights.normal(repeated), start, damping, weights))
+    stepped = move(residuals, start, step(residuals, weights.normal(repeated), start, damping, weights))
     gains = torch.nonzero(weights.cost(residuals, stepped) < weights.cost(residuals, start))[:, 0]
     return start.put(gains, stepped.pick(gains))
 

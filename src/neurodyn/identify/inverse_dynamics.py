@@ -35,7 +35,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.identify.certainty import Certainty
 from neurodyn.identify.intervals import Identifiability, correlations, pseudo_inverse
-from neurodyn.identify.least_squares import Solution, refined
+from neurodyn.identify.least_squares import Solution, rescale
 from neurodyn.identify.parameter_search import Convergence, Searched, SearchEnd
 from neurodyn.identify.readings import MEDIAN
 from neurodyn.identify.residuals import Residuals, require_finite
@@ -221,7 +221,7 @@ def fit_torques(
     return TorqueFit(space.values(x), scale, analysis, converged)
 
 
-def searched_torques(
+def search_torques(
     residuals: Residuals, mechanism: Mechanism, samples: TorqueSamples, prior: float
 ) -> tuple[Searched, Certainty]:
     """Fit quantities to torques (see `fit_torques`); return the fit in the form of a search by roll-outs.
@@ -235,7 +235,7 @@ def searched_torques(
     start = residuals.start(SearchSpace(residuals.dynamics.physical).of(fit.values)[None])
     require_finite(residuals, start)
     solution = Solution(start, residuals.cost(start), torch.ones(1), 0, torch.ones(1, dtype=torch.bool))
-    residuals, solution = refined(residuals, solution)
+    residuals, solution = rescale(residuals, solution)
     end = SearchEnd(settled=fit.converged, moved=True, iterations=0)
     nothing = fit.values.new_zeros(0, len(fit.values))
     why = "torques and prior agree best here" if fit.converged else "iterations were used up"
@@ -340,7 +340,7 @@ class _TorqueProblem:
             while damping < 1e12:
                 candidate = x.clone()
                 candidate[free] -= torch.linalg.solve(normal + torch.diag(damping * size), gradient)
-                candidate = space.clipped(candidate)
+                candidate = space.clip(candidate)
                 after = residual(candidate)
                 gain = float(error.square().sum() - after.square().sum())
                 if gain > 0:

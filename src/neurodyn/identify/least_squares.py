@@ -132,7 +132,7 @@ def _advance(
     point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
     normal = residuals.normal(point) if weights is None else weights.normal(residuals.normal(point))
     tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
-    candidates = [moved(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
+    candidates = [move(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
     count, sets = len(tried), len(active)
     stacked = Point.joined(candidates)
     repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
@@ -150,9 +150,9 @@ def _advance(
     solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
 
 
-def moved(residuals: Residuals, point: Point, change: Point) -> Point:
+def move(residuals: Residuals, point: Point, change: Point) -> Point:
     """Return a point after a step, within the bounds."""
-    x = residuals.space.clipped(point.x + change.x)
+    x = residuals.space.clip(point.x + change.x)
     return Point(x, point.local + change.local, point.initial + change.initial)
 
 
@@ -241,7 +241,7 @@ def assemble(
     return full, right
 
 
-def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Solution]:
+def rescale(residuals: Residuals, solution: Solution) -> tuple[Residuals, Solution]:
     """Return residuals rescaled by their robust size at the best set of a solution, and that set.
 
     The joint sensor noise, which bounds the initial-state offsets, is reduced to at most that size: where torques jump,
@@ -258,7 +258,7 @@ def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Soluti
     return changed, replace(solution, point=best, cost=cost, damping=torch.full_like(cost, 1e-2))
 
 
-def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64, seed: int = 0) -> bool:
+def redraw_starts(residuals: Residuals, solution: Solution, *, draws: int = 64, seed: int = 0) -> bool:
     """Redraw the initial states of windows that fit far worse than the others; keep a draw where it fits better.
 
     A roll-out that hits a stop, or may or may not tip over, can trap its initial state in a local minimum. For each
@@ -296,7 +296,7 @@ def fitted(
     start: Point,
     iterations: int,
     *,
-    rescale: int = 2,
+    rescalings: int = 2,
     stop: Stop | None = None,
     solve: Solver = levenberg_marquardt,
     seed: int = 0,
@@ -307,7 +307,7 @@ def fitted(
         residuals: The residuals to minimise.
         start: The start, of one set.
         iterations: Iteration limit of each search.
-        rescale: Number of rescalings; see `refined`.
+        rescalings: Number of rescalings; see `rescale`.
         stop: See `Stop`.
         solve: The local optimiser.
         seed: Seed of the redrawn initial states.
@@ -316,12 +316,12 @@ def fitted(
         The residuals in their final scaling, and the solution.
     """
     solution = solve(residuals, start, iterations, stop=stop)
-    for round_number in range(rescale + 1):
+    for round_number in range(rescalings + 1):
         for _ in range(2):
-            if not restarted(residuals, solution, seed=seed):
+            if not redraw_starts(residuals, solution, seed=seed):
                 break
             solution = solve(residuals, solution.point, iterations, stop=stop)
-        if round_number < rescale:
-            residuals, solution = refined(residuals, solution)
+        if round_number < rescalings:
+            residuals, solution = rescale(residuals, solution)
             solution = solve(residuals, solution.point, iterations, stop=stop)
     return residuals, solution

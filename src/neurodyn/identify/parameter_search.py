@@ -151,7 +151,7 @@ def curvature(residuals: Residuals, point: Point, analysis: Identifiability) -> 
     initial = back(shared) - back(torch.zeros_like(shared))
     moved_point = Point(point.x + x, point.local + local, point.initial + initial)
     rise = (residuals.cost(moved_point) - residuals.cost(point)).view(2, -1).mean(0)
-    inside = (residuals.space.clipped(moved_point.x) == moved_point.x).all(1).view(2, -1).all(0)
+    inside = (residuals.space.clip(moved_point.x) == moved_point.x).all(1).view(2, -1).all(0)
     predicted = 0.5 * length.square() / inverse[free, free]
     ratios[free] = torch.where(inside, rise / predicted, torch.nan)
     return ratios
@@ -327,7 +327,7 @@ def _fitted(
         residuals,
         residuals.start(x),
         settings.iterations,
-        rescale=2 if settings.reweigh else 0,
+        rescalings=2 if settings.reweigh else 0,
         stop=stop("parameters"),
         solve=solve,
         seed=seed,

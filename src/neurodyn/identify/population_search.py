@@ -42,7 +42,7 @@ def _costs(residuals: Residuals, start: Point, x: Tensor) -> tuple[Tensor, ...]:
 
 
 @contextmanager
-def shared_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
+def share_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
     """Yield a function whose rows are computed by an executor's workers; without an executor the function itself."""
     if executor is None:
         yield function
@@ -117,7 +117,7 @@ def basin_hopping(
         saved = artifacts.read_tree(run / "state", _STATE)
         generator.set_state(saved["generator"])
         members = Population(saved["x"], saved["cost"], saved["settled"].bool(), int(saved["rounds"]))
-    with shared_out(partial(_local_searches, residuals, iterations), executor) as searched:
+    with share_out(partial(_local_searches, residuals, iterations), executor) as searched:
         while members.rounds < rounds:
             members = _round(residuals.space, members, searched, generator)
             if run is not None:
@@ -137,7 +137,7 @@ def draw_starts(space: BoxedSpace, count: int, generator: torch.Generator) -> Te
     inside = torch.where(bounded, space.lower, 0.0) + uniform * torch.where(bounded, space.upper - space.lower, 0.0)
     positive = (space.lower == 0.0) & (nominal > 0.0)
     drawn = torch.where(positive, nominal * torch.exp(0.7 * normal), nominal + normal)
-    starts = space.clipped(torch.where(bounded, inside, drawn))
+    starts = space.clip(torch.where(bounded, inside, drawn))
     starts[0] = nominal
     return starts
 
@@ -193,7 +193,7 @@ def _children(space: BoxedSpace, members: Population, count: int, generator: tor
     width = space.upper - space.lower
     width = torch.where(torch.isfinite(width), width, mixed.abs().clamp_min(1.0))
     change = scale * width * torch.randn((count, n), generator=generator, dtype=torch.float64)
-    return space.clipped(mixed + torch.where(chosen, change, 0.0))
+    return space.clip(mixed + torch.where(chosen, change, 0.0))
 
 
 def cma_es(
@@ -215,7 +215,7 @@ def cma_es(
     parts = []
     for k in range(len(start.x)):
         first = start.pick(torch.tensor([k]))
-        with shared_out(partial(_costs, residuals, first), executor) as costs:
+        with share_out(partial(_costs, residuals, first), executor) as costs:
             parts.append(_evolve(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
     return Solution.joined(parts)
 

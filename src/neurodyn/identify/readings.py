@@ -32,7 +32,7 @@ MEDIAN = 0.6745
 """Median of |x| for a standard normal x."""
 
 
-def mounted_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[MountedSensor, ...]:
+def mount_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[MountedSensor, ...]:
     """Return sensors with the layout of their readings.
 
     Raises:
@@ -46,7 +46,7 @@ def mounted_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[Mounte
     return tuple(mounted)
 
 
-def bounded_delays(parameters: Sequence[Parameter], horizon: float) -> tuple[Parameter, ...]:
+def bound_delays(parameters: Sequence[Parameter], horizon: float) -> tuple[Parameter, ...]:
     """Return parameters with default bounds on delays: 0 to 0.1 s, at most half of the horizon."""
     bounded = []
     for spec in parameters:
@@ -97,7 +97,7 @@ class ComparedReadings:
             InputError: The data lack a stream or its readings, a sensor names an unknown link, or a delay exceeds the
                 windows.
         """
-        mounted = mounted_sensors(sensors, streams)
+        mounted = mount_sensors(sensors, streams)
         observation = SensorModel(dynamics, mounted, tuple(spec.name for spec in free))
         columns = _columns(sensors, streams)
         assert windows.readings is not None
@@ -187,7 +187,7 @@ class ComparedReadings:
             first += sum(one.widths)
             delay = self._value(f"{one.name}.delay", values)
             if isinstance(delay, Tensor) or delay != 0.0:
-                sensor_readings = interpolated(
+                sensor_readings = interpolate(
                     sensor_readings, torch.as_tensor(delay, dtype=sensor_readings.dtype) / self.observation.dt
                 )
             parts.append(sensor_readings)
@@ -210,7 +210,7 @@ class ComparedReadings:
         return torch.cat(parts, -1)
 
 
-def interpolated(values: Tensor, delay: Tensor) -> Tensor:
+def interpolate(values: Tensor, delay: Tensor) -> Tensor:
     """Return values [N, T, channels] delayed by `delay` frames ([] or [N]), by cubic interpolation."""
     worlds, frames, width = values.shape
     position = torch.arange(frames, dtype=values.dtype) - delay.expand(worlds)[:, None]
@@ -345,7 +345,7 @@ def estimate_noise(spec: StateSpec, windows: Windows) -> Noise:
     return Noise(_sized(steps.diff(n=3, dim=1)), _sized(windows.qd.diff(n=4, dim=1)))
 
 
-def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: Windows) -> Noise:
+def noise_of(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: Windows) -> Noise:
     """Return the given noise, or an estimate if none is given.
 
     Raises:

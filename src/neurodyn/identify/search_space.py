@@ -43,7 +43,7 @@ class BoxedSpace:
         """Return the physical values of all free quantities, shape [..., quantities]."""
         raise NotImplementedError
 
-    def clipped(self, x: Tensor) -> Tensor:
+    def clip(self, x: Tensor) -> Tensor:
         """Return the nearest coordinates within the bounds."""
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 

@@ -15,7 +15,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import sensor_quantities
-from neurodyn.identify.readings import ComparedReadings, bounded_delays, mounted_sensors
+from neurodyn.identify.readings import ComparedReadings, bound_delays, mount_sensors
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log
@@ -59,7 +59,7 @@ class LogSensors:
         streams = store.header.streams
         stream_names = {stream.name for stream in streams}
         sensors = {n: s for n, s in robot.sensors.items() if (s.stream or n) in stream_names} | settings.sensors
-        mounted = mounted_sensors(sensors, streams)
+        mounted = mount_sensors(sensors, streams)
         if not (settings.positions or settings.velocities or sensors):
             raise InputError(
                 "identification: positions and velocities are both left out, and there are no sensors; valid: at least "
@@ -70,7 +70,7 @@ class LogSensors:
         horizon = settings.horizon
         return cls(
             store, sensors, tuple(s for s in specs if s.name in nominal),
-            bounded_delays([s for s in specs if s.name in mounting and s.name not in nominal], horizon),
+            bound_delays([s for s in specs if s.name in mounting and s.name not in nominal], horizon),
             tuple(sorted(stream_names - {sensor.stream or name for name, sensor in sensors.items()})),
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import Searched, SearchEnd
 from neurodyn.identify.priors import UnitPrior
 from neurodyn.identify.quantities import LIMITS
-from neurodyn.identify.readings import Noise, given_noise
+from neurodyn.identify.readings import Noise, noise_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace
 from neurodyn.identify.settings import FitStage, IdentificationSettings
@@ -87,7 +87,7 @@ class Fitting:
         self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
         self.stages = self._stages()
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
-        self.noise = given_noise(self.spec, settings.noise_q, settings.noise_qd, windows)
+        self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
         self._velocities = settings.velocities and start_of(store, "auto") == "logged"
         if scaled_like is not None:
             self.scale = scaled_like.scale
@@ -95,7 +95,9 @@ class Fitting:
                 self.x = scaled_like.x
             return
         self.scale = self.noise.joined
-        first = self.residuals(self.windows(Split.TRAIN, replaced_windows(settings.stages[0], settings.screen)))
+        first = self.residuals(
+            self.windows(Split.TRAIN, msgspec.structs.replace(settings.stages[0], windows=settings.screen))
+        )
         point = first.start(self.x[None])
         self._require_finite(first, point)
         self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined)
@@ -152,7 +154,7 @@ class Fitting:
     def screen(self, bar: float = math.inf) -> float:
         """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`."""
         settings = self.settings
-        stage = replaced_windows(settings.stages[0], settings.screen)
+        stage = msgspec.structs.replace(settings.stages[0], windows=settings.screen)
         residuals = self.residuals(self.windows(Split.TRAIN, stage), early=True)
         count = residuals.windows.count
         return self._search(residuals, settings.screen_iterations, "structure", bar * count) / count
@@ -212,7 +214,7 @@ def first_coordinates(space: CoordinateSpace) -> Tensor:
     for k, one in enumerate(space.coordinates):
         if one.name.endswith(".lag") and one.nominal == 0.0:
             x[k] = one.of(_FIRST_LAG)
-    return space.clipped(x)
+    return space.clip(x)
 
 
 def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> int:
@@ -224,11 +226,6 @@ def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> i
 def stage_frames(stage: FitStage, dt: float) -> int:
     """Return the frames of a stage's window."""
     return max(3, round(stage.seconds / dt))
-
-
-def replaced_windows(stage: FitStage, windows: int) -> FitStage:
-    """Return a stage with another number of windows."""
-    return msgspec.structs.replace(stage, windows=windows)
 
 
 def best_structure(

@@ -17,11 +17,10 @@ _NAMES = {"declared": "declared", "identified": "identified", "networks": "ident
 _SHOWN = 8
 
 
-def write_adaptation(run: Path, result: IdentificationFigures) -> Path:
-    """Write the page of an adaptation to its run, atomically, and return its path."""
+def ladder_sections(result: IdentificationFigures) -> list[str]:
+    """Return the parts of a page on models compared on held-out episodes: errors, differences, what is unexplained."""
     assert result.log is not UNSET
-    body = [
-        header(f"{result.robot}: adapted to its logs"),
+    return [
         paragraph(lead(result)),
         paragraph(f"Verdict: {result.verdict}"),
         _headline(result),
@@ -31,11 +30,7 @@ def write_adaptation(run: Path, result: IdentificationFigures) -> Path:
         section("What remains unexplained", *(table.html() for table in left(result)), lead=_LEFT),
         section("The logs", log(result.log).html(), lead=log_lead(result.log)),
         section("What to log next", following(result).html(), lead=next_lead(result)),
-        facts([("CPU time", f"{result.cpu_seconds:.0f} s"), ("Values of", result.stage)]),
     ]
-    path = run / "report.html"
-    write_text(path, page(f"{result.robot}: adapted", body))
-    return path
 
 
 def write_conditions(run: Path, result: ConditionFigures) -> Path:
@@ -103,8 +98,8 @@ def _headline(result: IdentificationFigures) -> str:
     last = -1
     return cards(
         [
-            (f"{now[last]:.3g}", f"{group} after {result.horizons[last]:.2g} s",
-             f"declared {declared.errors[group][last]:.3g}")
+            (_number(now[last]), f"{group} after {result.horizons[last]:.2g} s",
+             f"declared {_number(declared.errors[group][last])}")
             for group, now in chosen.errors.items()
         ]
     )  # fmt: skip
@@ -118,11 +113,15 @@ def errors(result: IdentificationFigures) -> list[Table]:
         rows = []
         for rung in result.rungs:
             kept = rung.reason if rung.kept else f"no: {rung.reason}"
-            rows.append([_NAMES[rung.name], *(f"{value:.3g}" for value in rung.errors[group]), kept])
+            rows.append([_NAMES[rung.name], *map(_number, rung.errors[group]), kept])
             if rung.test:
-                rows.append([f"{_NAMES[rung.name]}, test", *(f"{value:.3g}" for value in rung.test[group]), ""])
+                rows.append([f"{_NAMES[rung.name]}, test", *map(_number, rung.test[group]), ""])
         found.append(Table(f"Mean error of {group}", head, rows))
     return found
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.3g}"
 
 
 def quantities(parameters: Sequence[IdentifiedParameter]) -> Table:

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from neurodyn.core.artifacts import write_text
 from neurodyn.identify.priors import NORMAL, PRIORS
 from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit, Sample
+from neurodyn.report.adaptation import ladder_sections
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
@@ -22,18 +23,24 @@ _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
 def write_identification(
-    run: Path, result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()
+    run: Path, result: IdentificationFigures, picture: Sample | None = None, runs: Sequence[RunFit] = ()
 ) -> Path:
-    """Write the page of an identification to its run, atomically, and return its path.
+    """Write the page of an identification or adaptation to its run, atomically, and return its path.
 
     `picture` has the forecasts of one held-out window, `runs` the fits of whole runs.
     """
+    if result.rungs:
+        title, parts = f"{result.robot}: adapted", [header(f"{result.robot}: adapted to its logs")]
+        parts += ladder_sections(result)
+    else:
+        title, parts = (
+            f"{result.robot}: identified", [header(f"{'Hybrid' if result.weights else 'Identified'} dynamics")]
+        )  # fmt: skip
+        parts += [paragraph(lead(result)), _headline(result)]
+        parts += [paragraph(f"Warning: {text}") for text in result.warnings]
+        parts += [section("Parameters", parameters(result).html(), lead=convergence(result))]
     body = [
-        header(f"{'Hybrid' if result.weights else 'Identified'} dynamics"),
-        paragraph(lead(result)),
-        _headline(result),
-        *(paragraph(f"Warning: {text}") for text in result.warnings),
-        section("Parameters", parameters(result).html(), lead=convergence(result)),
+        *parts,
         section("Logs", by_log(result).html()),
         section("Where searches ended", ends(result).html(), lead=_ENDS),
         _profiles(result),
@@ -41,12 +48,12 @@ def write_identification(
         section("Torques", torques(result).html()),
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _runs(result, runs),
-        _window(picture),
+        "" if picture is None else _window(picture),
         _sight(result),
         _facts(result),
     ]
     path = run / "report.html"
-    write_text(path, page(f"{result.robot}: identified", body))
+    write_text(path, page(title, body))
     return path
 
 
@@ -62,7 +69,7 @@ def lead(result: IdentificationFigures) -> str:
 def _headline(result: IdentificationFigures) -> str:
     last = "hybrid" if "hybrid" in result.errors else "identified"
     entries = []
-    for mark, entry in result.errors[last].items():
+    for mark, entry in result.errors.get(last, {}).items():
         before, now = result.errors["nominal"][mark].errors.q_mean, entry.errors.q_mean
         if now is not None and before:
             remark = f"nominal {before:.3g}; {now / before:.2f} of it"
@@ -275,6 +282,8 @@ def _facts(result: IdentificationFigures) -> str:
         ("Noise", ", ".join(f"{name} {value:.2g}" for name, value in result.noise.items())),
         ("Residuals", ", ".join(f"{name} {value:.2g}" for name, value in result.scale.items())),
         ("Wall time", f"{result.seconds:.0f} s"),
+        ("CPU time", f"{result.cpu_seconds:.0f} s"),
+        *([("Values of", result.stage)] if result.stage else []),
         ("Seed", str(result.seed)),
     ]
     return section("How", facts(entries))

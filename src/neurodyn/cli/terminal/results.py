@@ -36,9 +36,12 @@ def print_evaluation(result: Evaluation) -> None:
 
 
 def print_identification(result: "IdentificationFigures") -> None:
-    """Print parameters with intervals, and errors on held-out windows."""
+    """Print parameters with intervals and errors on held-out windows, or the rungs of a ladder."""
     from neurodyn.report import identification
 
+    if result.rungs:
+        print_adaptation(result)
+        return
     found = [identification.parameters(result), identification.by_log(result), identification.torques(result)]
     found += [identification.ends(result), identification.runs(result)]
     found += [*identification.errors(result), identification.sensors(result)]

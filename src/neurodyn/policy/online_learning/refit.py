@@ -325,14 +325,14 @@ class AdaptRefit(Refit):
     def fit(self, fit: Fit) -> None:
         """Adapt the declared robot to all logs."""
         from neurodyn.identify.run import adapt
-        from neurodyn.report.adaptation import write_adaptation
+        from neurodyn.report.identification import write_identification
 
         with showing(fit.progress):
             adapted = adapt(
                 fit.robot, fit.data, fit.out, settings=self._settings(fit.settings), seed=fit.settings.seed,
                 resume=fit.resume, logger="none",
             )  # fmt: skip
-        write_adaptation(fit.out, adapted.figures)
+        write_identification(fit.out, adapted.figures)
 
     def _settings(self, settings: OnlineSettings) -> "AdaptationSettings | None":
         from neurodyn.identify.settings import AdaptationSettings
