@@ -323,7 +323,7 @@ _SOFT = ("contact.", ".limit_solref.", ".limit_solimp.", ".friction_solref.", ".
 
 
 @torch.no_grad()
-def identified(
+def identified_robot(
     model: HybridDynamics, run: str, network: TrainedNetwork | None = None, *, networks: bool = False
 ) -> IdentifiedRobot:
     """Return the identified robot of a hybrid model.
@@ -404,12 +404,12 @@ def _refuse_networks(model: HybridDynamics, run: str, network: TrainedNetwork | 
         )
 
 
-IDENTIFIED: KindOperation[Callable[..., IdentifiedRobot]] = KindOperation("identified robot", hybrid=identified)
-"""From a model to its identified robot, by kind; arguments and errors: see `identified`."""
+IDENTIFIED: KindOperation[Callable[..., IdentifiedRobot]] = KindOperation("identified robot", hybrid=identified_robot)
+"""From a model to its identified robot, by kind; arguments and errors: see `identified_robot`."""
 
 
 def read_identified(run: Dynamics | str | Path, *, networks: bool = False) -> IdentifiedRobot:
-    """Return the identified robot of a run; arguments and errors: see `formats.export_identified` and `identified`."""
+    """Return the identified robot of a run; arguments and errors: see `export_identified` and `identified_robot`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
         return IDENTIFIED.of(run.kind, where)(run, where, networks=networks)

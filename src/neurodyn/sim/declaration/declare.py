@@ -23,14 +23,15 @@ from neurodyn.robots.assets import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.declaration.facts import AssetFacts, read_facts
-from neurodyn.sim.declaration.legs import find_legs, level_soles
 from neurodyn.sim.declaration.pose import (
     BUDGET,
     ChosenPoints,
     bend_legs,
     choose_contact_points,
+    find_legs,
     full_position,
     label_pattern,
+    level_soles,
     lowest_point,
     rest_position,
 )
@@ -566,7 +567,8 @@ class _Draft:
             for joint in self.scalars
             if (passed := beyond.get((joint.lower, joint.upper))) is not None
         }
-        rates = {name: _symmetric(_whole(groups[_sort(name, joints)])) for name in spec.qd_names}
+        whole = {key: 10 * math.ceil(x / 10) if x > 20 else max(1, math.ceil(x)) for key, x in groups.items()}
+        rates = {name: _symmetric(float(whole[_sort(name, joints)])) for name in spec.qd_names}
         self.tree["range"] = {"q": q, "qd": rates} if q else {"qd": rates}
         return max((speed[name] for name in joints), default=0.0)
 
@@ -594,8 +596,3 @@ def _up(value: float) -> float:
 def _round(value: float) -> float:
     """Round to two significant digits."""
     return float(f"{value:.2g}")
-
-
-def _whole(value: float) -> float:
-    """Round a bound up: to integers, above 20 to tens."""
-    return float(math.ceil(value / 10) * 10) if value > 20 else float(max(1, math.ceil(value)))
