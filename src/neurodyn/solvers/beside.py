@@ -7,7 +7,6 @@ import newton
 import numpy as np
 import torch
 import warp as wp
-from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.sim.articulations import short_label
@@ -113,7 +112,15 @@ class SolverBeside(newton.solvers.SolverBase):
             self.others.step(first, second, given, contacts, dt / self._substeps)
             first, second = second, first
         state_out.assign(first)
-        self._scatter(state_out)
+
+        def scatter() -> None:  # writes the predicted states of the robots, and updates their bodies
+            for name, to in (("joint_q", self._q), ("joint_qd", self._qd)):
+                columns = slice(0, to.stop - to.start)
+                self._copy(getattr(self._after, name), getattr(state_out, name), columns, to.start)
+            self._forward_kinematics(state_out)
+
+        arrays = (state_out.joint_q, state_out.joint_qd, state_out.body_q, state_out.body_qd)
+        self._replays.run(arrays, scatter, lambda: self)
 
     def reset(
         self,
@@ -131,8 +138,11 @@ class SolverBeside(newton.solvers.SolverBase):
             ("joint_q", self._q, newton.StateFlags.JOINT_Q), ("joint_qd", self._qd, newton.StateFlags.JOINT_QD),
         ):  # fmt: skip
             if wanted & int(flag):
-                table = self._table(getattr(state, name))
-                table[rows, columns] = self._table(getattr(self.model, name))[rows, columns]
+                table, default = (
+                    wp.to_torch(getattr(one, name), requires_grad=False).view(self._worlds, -1)
+                    for one in (state, self.model)
+                )
+                table[rows, columns] = default[rows, columns]
         if wanted:
             self._forward_kinematics(state)
 
@@ -174,16 +184,6 @@ class SolverBeside(newton.solvers.SolverBase):
         arrays = (*(source for source, _, _ in pairs), state.body_f)
         self._replays.run(arrays, launch, lambda: self)
 
-    def _scatter(self, state: Any) -> None:
-        """Write the predicted states of the robots, and update their bodies."""
-
-        def launch() -> None:
-            self._copy(self._after.joint_q, state.joint_q, slice(0, self._q.stop - self._q.start), self._q.start)
-            self._copy(self._after.joint_qd, state.joint_qd, slice(0, self._qd.stop - self._qd.start), self._qd.start)
-            self._forward_kinematics(state)
-
-        self._replays.run((state.joint_q, state.joint_qd, state.body_q, state.body_qd), launch, lambda: self)
-
     def _copy(self, source: Any, target: Any, columns: slice, to: int) -> None:
         count = columns.stop - columns.start
         inputs = [source, columns.start, len(source) // self._worlds, target, to, len(target) // self._worlds]
@@ -191,6 +191,3 @@ class SolverBeside(newton.solvers.SolverBase):
 
     def _forward_kinematics(self, state: Any) -> None:
         newton.eval_fk(self.model, state.joint_q, state.joint_qd, state, mask=self._mask)
-
-    def _table(self, array: Any) -> Tensor:
-        return wp.to_torch(array, requires_grad=False).view(self._worlds, -1)

@@ -2,7 +2,7 @@
 """A dynamics model of any kind as a Newton solver, for loops that step a `newton.solvers.SolverBase`."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import SolverDrive, write_kernel
 from neurodyn.solvers.worlds import (
+    arrays_of,
     count_worlds,
     is_global,
     require_contact_points,
@@ -104,10 +105,12 @@ class SolverGuard:
             return
         at = torch.where(new, self._fault.cpu(), torch.iinfo(torch.int32).max)
         world = int(at.argmin())
-        fault = self._fault_of(world, int(new.sum()), len(new))
-        before = self._fault_history(world, environment)
+        nq, row = self._dynamics.spec.nq, self._last[world : world + 1].cpu()
+        state = State(row[:, :nq], row[:, nq:])
+        fault = state_fault(self._bounds, state, self._where, frame=int(self._fault[world]))
+        fault = msgspec.structs.replace(fault, world=world, worlds=int(new.sum()), of=len(new))
         with nullcontext() if self._out is None else watching(self._out):
-            fault = report(fault, before)
+            fault = report(fault, self._fault_history(world, environment))
         self.faults.append(fault)
         if self._on_fault == "stop":
             raise DivergedError(
@@ -122,12 +125,6 @@ class SolverGuard:
         self._count[chosen] = 0
         self._fault[chosen] = 0
         self._reported[slice(None) if mask is None else mask.cpu()] = False
-
-    def _fault_of(self, world: int, worlds: int, of: int) -> Fault:
-        nq, row = self._dynamics.spec.nq, self._last[world : world + 1].cpu()
-        state = State(row[:, :nq], row[:, nq:])
-        fault = state_fault(self._bounds, state, self._where, frame=int(self._fault[world]))
-        return msgspec.structs.replace(fault, world=world, worlds=worlds, of=of)
 
     def _fault_history(self, world: int, environment: Environment) -> FaultHistory:
         """Return the ring of a world in order of time."""
@@ -301,16 +298,30 @@ class SolverLearned(newton.solvers.SolverBase):
             DivergedError: A world has diverged, and the solver stops on faults; on a GPU a later call raises it.
         """
         self.validate_observables(observables)
-        self._require_dt(dt)
-        if control is None:
-            control = self.model.control(clone_variables=False)
+        own = self.dynamics.spec.dt
+        if not abs(dt - own) <= _DT_TOLERANCE * own:
+            raise MismatchError(
+                f"{self._name}.step: dt is {dt:.6g} s instead of the {own:.6g} s that the model of "
+                f"{self.dynamics.spec.robot!r} predicts; use substeps = 1 with this solver and a frame of {own:.6g} s"
+            )
+        model, state, given = arrays_of(self.model), state_in, control or self.model.control(clone_variables=False)
         capturing = self.model.device.is_capturing
         if capturing:
-            self._require_capturable()
+            if not self._frame.capturable:
+                raise InputError(
+                    f"{self._name}.step: a graph is being captured, and {self.dynamics.network!r} has no compiled form "
+                    "without torch operations, which would be missing when it is replayed; call it outside of "
+                    "wp.ScopedCapture"
+                )
+            self._captured.append((self._frame, self._drive))  # graphs hold arrays by address only
         self.require_sound()
         self._frame.refresh()
-        with self._stream():
-            self._read(state_in, control)
+        arrays = (
+            state.joint_q, state.joint_qd, state.body_f, given.joint_f, given.joint_target_q, given.joint_target_qd,
+            model.joint_target_ke, model.joint_target_kd, model.joint_effort_limit,
+        )  # fmt: skip
+        with on_warp_stream(self._torch_device):  # torch's work is ordered after Warp's
+            self._replays.run(arrays, lambda: self._drive.read(model, state, given), lambda: self._drive)
             if self.model.device.is_cpu and not capturing:
                 self._drive.require_supported_forces()
             self._frame.run()
@@ -340,16 +351,32 @@ class SolverLearned(newton.solvers.SolverBase):
             TypeError: The mask is not a Warp array of bool.
             ValueError: The mask has another shape or device.
         """
-        self._require_eager("reset")
+        if self.model.device.is_capturing:
+            raise InputError(
+                f"{self._name}.reset: a graph is being captured, and torch operations would be missing when it is "
+                "replayed; call it outside of wp.ScopedCapture"
+            )
         super().reset(state, world_mask, flags)
         wanted = int(newton.StateFlags.ALL if flags is None else flags)
-        with torch.no_grad(), self._stream():
-            mask = self._rows(world_mask)
+        with torch.no_grad(), on_warp_stream(self._torch_device):
+            mask = None if world_mask is None else wp.to_torch(world_mask).to(torch.bool)
+            if mask is not None:  # one entry per row of the tables
+                mask = mask[-1:] if is_global(self.model) else mask[: self._worlds]
             if mask is not None and mask.device.type == "cpu" and not bool(mask.any()):
                 return  # on a GPU the check would cost more than an empty reset
             self._frame.reset(mask)
             self.guard.reset(mask)
-            self._restore(state, mask, wanted)
+            names = (("joint_q", newton.StateFlags.JOINT_Q), ("joint_qd", newton.StateFlags.JOINT_QD))
+            for name in (name for name, flag in names if wanted & int(flag)):
+                table, default = (
+                    wp.to_torch(getattr(one, name), requires_grad=False).view(self._worlds, -1)
+                    for one in (state, self.model)
+                )
+                table.copy_(default if mask is None else torch.where(mask[:, None], default, table))
+            if any(wanted & int(flag) for _, flag in names):
+                world = wp.to_torch(arrays_of(self.model).articulation_world).long().clamp_min(0)
+                chosen = None if mask is None else wp.from_torch(mask[world].contiguous(), dtype=wp.bool)
+                newton.eval_fk(self.model, arrays_of(state).joint_q, arrays_of(state).joint_qd, state, mask=chosen)
 
     def require_sound(self) -> None:
         """Report worlds that have diverged and refused forces, as `step` does; for loops that replay captured graphs.
@@ -392,21 +419,11 @@ class SolverLearned(newton.solvers.SolverBase):
         raise NotImplementedError
 
     def _use_frame(self, frame: FixedFrame) -> None:
-        """Use this frame from now on."""
         self._frame = frame
         self._drive = SolverDrive(self.dynamics.spec, frame.q, frame.qd, frame.torque, f"{self._name}.step")
         buffers = (frame.q, frame.qd, frame.torque, frame.q_next, frame.qd_next)
         self._buffers = [wp.from_torch(tensor, requires_grad=False) for tensor in buffers]
         self._replays.clear()
-
-    def _read(self, state: Any, control: Any) -> None:
-        """Read state, torques and drives into the frame."""
-        model: Any = self.model
-        arrays = (
-            state.joint_q, state.joint_qd, state.body_f, control.joint_f, control.joint_target_q,
-            control.joint_target_qd, model.joint_target_ke, model.joint_target_kd, model.joint_effort_limit,
-        )  # fmt: skip
-        self._replays.run(arrays, lambda: self._drive.read(model, state, control), lambda: self._drive)
 
     def _write(self, state: Any) -> None:
         """Write the predicted state, and update the bodies."""
@@ -415,71 +432,10 @@ class SolverLearned(newton.solvers.SolverBase):
             results = [*self._buffers, *self.guard.arrays, state.joint_q, state.joint_qd]
             wp.launch(write_kernel, self._worlds, inputs=results, device=self.model.device)
             self.guard.copy_back()
-            self._forward_kinematics(state)
+            newton.eval_fk(self.model, state.joint_q, state.joint_qd, state)
 
         arrays = (state.joint_q, state.joint_qd, state.body_q, state.body_qd)
         self._replays.run(arrays, launch, lambda: (self._frame, dict(vars(self.model))))
-
-    def _table(self, array: Any) -> Tensor:
-        """View coordinates of all worlds as one row per world, without a copy."""
-        return wp.to_torch(array, requires_grad=False).view(self._worlds, -1)
-
-    def _rows(self, world_mask: Any) -> Tensor | None:
-        """Return a reset mask as one entry per row of the tables."""
-        if world_mask is None:
-            return None
-        mask = wp.to_torch(world_mask).to(torch.bool)
-        return mask[-1:] if is_global(self.model) else mask[: self._worlds]
-
-    def _restore(self, state: "newton.State", mask: Tensor | None, wanted: int) -> None:
-        chosen = [
-            (self._table(getattr(state, name)), self._table(getattr(self.model, name)))
-            for name, flag in (("joint_q", newton.StateFlags.JOINT_Q), ("joint_qd", newton.StateFlags.JOINT_QD))
-            if wanted & int(flag)
-        ]
-        for table, default in chosen:
-            table.copy_(default if mask is None else torch.where(mask[:, None], default, table))
-        if chosen:
-            self._forward_kinematics(state, self._articulations(mask))
-
-    def _forward_kinematics(self, state: Any, articulations: Any = None) -> None:
-        newton.eval_fk(self.model, state.joint_q, state.joint_qd, state, mask=articulations)
-
-    def _articulations(self, mask: Tensor | None) -> Any:
-        if mask is None:
-            return None
-        model: Any = self.model
-        world = wp.to_torch(model.articulation_world).long().clamp_min(0)
-        return wp.from_torch(mask[world].contiguous(), dtype=wp.bool)
-
-    def _stream(self) -> AbstractContextManager[Any]:
-        """Order torch's work after Warp's: on CUDA both use Warp's stream."""
-        return on_warp_stream(self._torch_device)
-
-    def _require_dt(self, dt: float) -> None:
-        own = self.dynamics.spec.dt
-        if not abs(dt - own) <= _DT_TOLERANCE * own:
-            raise MismatchError(
-                f"{self._name}.step: dt is {dt:.6g} s instead of the {own:.6g} s that the model of "
-                f"{self.dynamics.spec.robot!r} predicts; use substeps = 1 with this solver "
-                f"and a frame of {own:.6g} s"
-            )
-
-    def _require_capturable(self) -> None:
-        if not self._frame.capturable:
-            raise InputError(
-                f"{self._name}.step: a graph is being captured, and {self.dynamics.network!r} has no compiled form "
-                "without torch operations, which would be missing when it is replayed; call it outside of "
-                "wp.ScopedCapture"
-            )
-        self._captured.append((self._frame, self._drive))  # graphs hold arrays by address only
-
-    def _require_eager(self, call: str) -> None:
-        if self.model.device.is_capturing:
-            raise InputError(
-                f"{self._name}.{call}: a graph is being captured, and torch operations would be missing when it is "
-                "replayed; call it outside of wp.ScopedCapture"
-            )
 
 
 def torch_device(model: newton.Model) -> torch.device:
@@ -488,14 +444,10 @@ def torch_device(model: newton.Model) -> torch.device:
 
 
 def make_solver(model: newton.Model, run: str | Path) -> SolverLearned:
-    """Return the Newton solver for the model of a run, whatever its kind.
-
-    Args:
-        model: Worlds that each hold the robot.
-        run: A run directory, or "pretrained:NAME".
+    """Return the Newton solver for the model of a run (or "pretrained:NAME"), whatever its kind.
 
     Raises:
-        InputError: See `SolverNeural`; or models of this kind cannot serve as a solver.
+        InputError: See `SolverLearned`; or models of this kind cannot serve as a solver.
     """
     return SOLVERS.of(kind_of(run), run)(model, run)
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.artifact import require_match
@@ -23,9 +22,8 @@ from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
-from neurodyn.sim.articulations import BuiltShape, short_label, with_short
+from neurodyn.sim.articulations import short_label, with_short
 from neurodyn.sim.bodies import compose, invert, rotation
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
 from neurodyn.sim.engine import collides, import_newton
@@ -104,8 +102,10 @@ def require_equal_worlds(newton_model: "newton.Model", where: str) -> None:
     _compare(where, "joint_label", np.array(labels)[joints], labels, joints, worlds)
     for name in _JOINT_ARRAYS:
         _compare(where, name, getattr(model, name).numpy()[joints], labels, joints, worlds)
+    dofs = np.diff(model.joint_qd_start.numpy())
+    dof_labels = [label for label, count in zip(labels, dofs, strict=True) for _ in range(count)]
     for name in _DOF_ARRAYS:
-        _compare(where, name, getattr(model, name).numpy(), _dof_labels(model, labels), None, worlds)
+        _compare(where, name, getattr(model, name).numpy(), dof_labels, None, worlds)
     body_labels = [short_label(label) for label in model.body_label]
     for name in _BODY_ARRAYS:
         _compare(where, name, getattr(model, name).numpy()[bodies], body_labels, bodies, worlds)
@@ -129,11 +129,6 @@ def _stands(model: Any, joints: np.ndarray, worlds: int) -> np.ndarray:
     standing[:, :3] = seen + 2 * w * once + 2 * np.cross(u, once)
     standing[model.joint_type.numpy()[joints] == int(import_newton().JointType.FREE)] = 0.0
     return np.where(root[:, None], standing, frames)
-
-
-def _dof_labels(model: Any, labels: list[str]) -> list[str]:
-    starts = model.joint_qd_start.numpy()
-    return [labels[joint] for joint in range(len(labels)) for _ in range(starts[joint], starts[joint + 1])]
 
 
 def _compare(
@@ -169,15 +164,25 @@ def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None
         MismatchError: The robots differ from the trained one; the message names the differences.
     """
     require_robots_only(model, where)
-    own = dynamics.spec
+    own, trained = dynamics.spec, dynamics.fingerprint
     built = fingerprint(model)
     names = [joint.name for joint in built.joints]
     if dynamics.floating and built.joints and built.joints[0].kind == "free":
         # Importers name the joint of a floating base arbitrarily.
         names[0] = own.joints[0].name
-        built = _freed(built, dynamics.fingerprint)
-    if dynamics.robot is not None and dynamics.robot.simulator.solver == "mujoco-c":
-        built = _constrained(built, dynamics.fingerprint)
+        if trained is not None:  # nor do its frame and the direction of gravity matter
+            mine = trained.joints[0]
+            base = msgspec.structs.replace(built.joints[0], name=mine.name, parent_pose=mine.parent_pose)
+            same = abs(np.linalg.norm(built.gravity) - np.linalg.norm(trained.gravity)) < _GRAVITY_TOLERANCE
+            gravity = trained.gravity if same else built.gravity
+            built = msgspec.structs.replace(built, joints=(base, *built.joints[1:]), gravity=gravity)
+    constrained = dynamics.robot is not None and dynamics.robot.simulator.solver == "mujoco-c"
+    if constrained and trained is not None and len(trained.joints) == len(built.joints):
+        joints = (  # limits are constraints in plain MuJoCo, springs in Newton
+            msgspec.structs.replace(joint, limit_stiffness=mine.limit_stiffness, limit_damping=mine.limit_damping)
+            for joint, mine in zip(built.joints, trained.joints, strict=True)
+        )
+        built = msgspec.structs.replace(built, joints=tuple(joints))
     continuous = {joint.name: joint.continuous for joint in own.joints}
     joints = tuple(
         # Newton does not know whether an angle is continuous, which only matters for comparing angles.
@@ -187,28 +192,6 @@ def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None
     present = StateSpec(robot=own.robot, joints=joints, controls=own.controls, dt=own.dt)
     require_match(dynamics, present, built, where)
     require_equal_worlds(model, where)
-
-
-def _freed(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:
-    """Ignore what does not matter to a floating base: name and frame of its joint, and the direction of gravity."""
-    if own is None:
-        return built
-    base = msgspec.structs.replace(built.joints[0], name=own.joints[0].name, parent_pose=own.joints[0].parent_pose)
-    same = abs(np.linalg.norm(built.gravity) - np.linalg.norm(own.gravity)) < _GRAVITY_TOLERANCE
-    return msgspec.structs.replace(
-        built, joints=(base, *built.joints[1:]), gravity=own.gravity if same else built.gravity
-    )
-
-
-def _constrained(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:
-    """Ignore Newton's springs of limits, which are constraints in plain MuJoCo."""
-    if own is None or len(own.joints) != len(built.joints):
-        return built
-    joints = (
-        msgspec.structs.replace(joint, limit_stiffness=mine.limit_stiffness, limit_damping=mine.limit_damping)
-        for joint, mine in zip(built.joints, own.joints, strict=True)
-    )
-    return msgspec.structs.replace(built, joints=tuple(joints))
 
 
 _IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])
@@ -278,7 +261,10 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
         built = newton_articulation(model, robot)
         if isinstance(dynamics, HybridDynamics) and dynamics.config.contact == "soft":
             # All shapes that touch the ground in the simulator, not only those with contact points of the network.
-            chosen = tuple(shape for shape in built.shapes if _collides(shape, robot))
+            chosen = tuple(
+                shape for shape in built.shapes
+                if any(matching(label, robot.colliders) for label in with_short(shape.label, shape.body))
+            )  # fmt: skip
             own = contacts_on_plane(replace(built, shapes=chosen), robot)
         else:
             own = contact_point_layout(built, robot)
@@ -319,10 +305,6 @@ def require_same_surfaces(model: "newton.Model", before: dict[str, np.ndarray], 
                 f"{where}: {name} of shape {labels[shape]!r} is {now[shape]:.4g}; valid: {before[name][shape]:.4g}, as "
                 "before, because the model keeps the contacts that it was made with"
             )
-
-
-def _collides(shape: BuiltShape, robot: Robot) -> bool:
-    return any(matching(label, robot.colliders) for label in with_short(shape.label, shape.body))
 
 
 def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str]:
