@@ -61,8 +61,6 @@ def test_gravity_can_be_given_for_all_worlds_or_for_each(cartpole):
     np.testing.assert_allclose(sim.build(cartpole, 2, gravity=[0, 0, -1]).gravity.numpy()[:2, 2], -1)
     each = np.array([[0, 0, -1.0], [0, 0, -2.0]])
     np.testing.assert_allclose(sim.build(cartpole, 2, gravity=each.ravel()).gravity.numpy()[:2], each)
-    with pytest.raises(InputError, match="valid: 3 finite ones"):
-        sim.build(cartpole, 2, gravity=[0.0, 1.0])
 
 
 def test_mjcf_drives_by_torque_alone_and_welds_locked_joints(arm):
@@ -258,11 +256,6 @@ def test_only_the_declared_colliders_touch_the_ground():
     for declared, count in ((robot, 13), (feet, 5)):
         builder = build_world(declared)
         assert sum(bool(flags & collide) for flags in builder.shape_flags) == count
-    with pytest.raises(
-        InputError, match=r"colliders \['wheel'\] match no collision shape; valid: .*torso_geom"
-    ) as caught:
-        build_world(msgspec.structs.replace(robot, colliders=("wheel",)))
-    assert "\n" not in str(caught.value)
 
 
 def test_masses_scale_and_rotor_inertias_do_not():
@@ -296,10 +289,6 @@ def test_inertia_is_added_about_the_centre_of_mass_by_name_and_pattern(tmp_path,
     np.testing.assert_allclose(extra[0], 0.5 * np.eye(3), atol=1e-6)
     np.testing.assert_allclose(extra[1:], np.broadcast_to(0.25 * np.eye(3), extra[1:].shape), atol=1e-6)
     assert heavy.body_mass == plain.body_mass
-    with pytest.raises(
-        InputError, match=r"added_inertia names 'wing', which no link of .* matches; valid: patterns of"
-    ):
-        build_world(msgspec.structs.replace(arm, added_inertia={"wing": 1.0}))
 
 
 def test_limits_that_nobody_declares_are_mujocos_own_whatever_the_format():

@@ -96,13 +96,6 @@ def test_bodies_of_a_robot_do_not_collide(ants: ReferenceSimulator):
     torch.testing.assert_close(qd_falling, free[1], rtol=0, atol=1e-2)
 
 
-def test_a_ground_of_the_wrong_shape_is_refused(ants: ReferenceSimulator):
-    with pytest.raises(InputError, match=r"valid: \[6, 7\]"):
-        ants.set_ground(torch.zeros(5, 7))
-    with pytest.raises(InputError, match="finite"):
-        ants.set_ground(torch.full((6, 7), torch.nan))
-
-
 def test_featherstone_refuses_scenes(cartpole):
     with pytest.raises(InputError, match=r"declare simulator: \{solver: mujoco\}"):
         ReferenceSimulator(cartpole, 1, scene=SCENE)

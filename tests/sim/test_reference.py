@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.robots import Joint, Robot, SimulatorConfig
 from neurodyn.sim.reference import ReferenceSimulator
@@ -180,6 +179,7 @@ def test_rollout_is_bitwise_repeatable_and_worlds_do_not_touch_each_other(name):
     q, qd, u = random_batch(robot, 16, 8)
     simulator = ReferenceSimulator(robot, 16)
     first = simulator.rollout(q, qd, u)
+    simulator.step(-q, 3 * qd, -u[:, 0])  # leaves no trace
     again = simulator.rollout(q, qd, u)
     alone = ReferenceSimulator(robot, 2).rollout(q[5:7], qd[5:7], u[5:7])
     for a, b, c in zip(first, again, alone, strict=True):
@@ -195,17 +195,6 @@ def test_captured_frame_equals_one_launched_kernel_by_kernel(name, substeps):
     captured = ReferenceSimulator(robot, 4, substeps=substeps).rollout(q, qd, u)
     launched = ReferenceSimulator(robot, 4, substeps=substeps, capture=False).rollout(q, qd, u)
     for a, b in zip(captured, launched, strict=True):
-        assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_frame_depends_on_state_and_torque_alone(name):
-    robot = robots.load(name)
-    q, qd, u = random_batch(robot, 4, 2)
-    simulator = ReferenceSimulator(robot, 4)
-    fresh = simulator.step(q, qd, u[:, 0])
-    simulator.step(-q, 3 * qd, u[:, 1])
-    for a, b in zip(fresh, simulator.step(q, qd, u[:, 0]), strict=True):
         assert torch.equal(a, b)
 
 
@@ -246,11 +235,6 @@ def test_locked_and_driven_joints_of_an_mjcf(arm):
     assert q.shape == (1, 2)
     assert qd[0, 0] > 0
     assert qd[0, 1].abs() < 0.5  # the position actuator of the file, 1000 N m/rad, does not act
-
-
-def test_bad_substeps_are_refused(cartpole):
-    with pytest.raises(InputError, match="substeps is 0"):
-        ReferenceSimulator(cartpole, 1, substeps=0)
 
 
 def test_joint_damping_and_limits_of_a_hinge_act(tilted):

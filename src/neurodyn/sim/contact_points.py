@@ -118,8 +118,11 @@ def contacts_on_plane(built: Articulation, robot: Robot) -> ContactPointLayout:
     everything = msgspec.structs.replace(declared, shapes=("*",), spacing=None, distinct=False)
     layout = contact_point_layout(built, msgspec.structs.replace(robot, contact_points=everything))
     points = layout.contact_points
-    outside = tuple(point for point in points if not any(_within(point, other) for other in points))
-    return msgspec.structs.replace(layout, contact_points=outside)
+    inside = {
+        point.name for point in points for other in points if point.joint == other.joint
+        and _gap(point.point, other.point) + point.radius < other.radius - _SAME
+    }  # fmt: skip
+    return msgspec.structs.replace(layout, contact_points=tuple(one for one in points if one.name not in inside))
 
 
 def rounded_boxes(built: Articulation) -> tuple[RoundedBox, ...]:
@@ -135,11 +138,6 @@ def rounded_boxes(built: Articulation) -> tuple[RoundedBox, ...]:
             RoundedBox(name=name, joint=shape.joint, place=rounded_pose(shape.place), half=half, radius=radius)
         )
     return tuple(boxes)
-
-
-def _within(point: ContactPoint, other: ContactPoint) -> bool:
-    """Return whether a sphere lies strictly inside another one of the same body."""
-    return point.joint == other.joint and _gap(point.point, other.point) + point.radius < other.radius - _SAME
 
 
 def distinct_contact_points(

@@ -61,7 +61,7 @@ class IndependentDraws:
         """Return values, shape [worlds, names]."""
         columns: list[Tensor] = []
         for one in self.draws:
-            number = _sample(one, worlds, generator)
+            number = numbers_of((one,), torch.rand(worlds, 1, generator=generator, device=generator.device))[:, 0]
             declared = self.declared[len(columns) : len(columns) + len(one.names)]
             values = [apply_change(one.change, value, number) for value in declared]
             columns += _in_one(values, declared, generator) if one.one else values
@@ -72,11 +72,6 @@ def _in_one(values: Sequence[Tensor], declared: Sequence[float], generator: torc
     """Keep the value of one random quantity in each world; the others get their declared values."""
     chosen = torch.randint(len(values), values[0].shape, generator=generator, device=generator.device)
     return [torch.where(chosen == i, value, declared[i]) for i, value in enumerate(values)]
-
-
-def _sample(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:
-    """Return samples of one distribution, shape [worlds]."""
-    return numbers_of((one,), torch.rand(worlds, 1, generator=generator, device=generator.device))[:, 0]
 
 
 def numbers_of(draws: Sequence[RandomisedQuantity], uniform: Tensor) -> Tensor:

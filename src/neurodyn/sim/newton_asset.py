@@ -125,7 +125,9 @@ def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
     file = find_file(path, name, folders)
     if file is None:
         raise MissingMeshError(f"mesh {name!r} does not exist")
-    _require_reader(file)
+    for module in _READERS.get(file.suffix.lower(), ("trimesh",)):
+        if find_spec(module) is None:
+            raise MissingMeshError(f"mesh {file.name!r} needs {_PACKAGES[module]}: pip install 'neurodyn[sim]'")
     return str(file)
 
 
@@ -134,12 +136,6 @@ def leave_out(path: Path, reasons: list[str]) -> None:
     if reasons:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         notice(f"{path}: left out: {reasons[0]}{more}; `meshes: false` leaves all meshes out")
-
-
-def _require_reader(path: Path) -> None:
-    for module in _READERS.get(path.suffix.lower(), ("trimesh",)):
-        if find_spec(module) is None:
-            raise MissingMeshError(f"mesh {path.name!r} needs {_PACKAGES[module]}: pip install 'neurodyn[sim]'")
 
 
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")

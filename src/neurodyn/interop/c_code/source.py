@@ -180,13 +180,11 @@ def _declarations(unit: CUnit, name: str) -> str:
     if unit.memory:
         lines += ["", "typedef struct {"]
         kinds = {"real": f"{name}_real", "int": "int"}
-        lines += [f"  {kinds[array.kind]} {array.name}[{array.width}];{_remark(array)}" for array in unit.memory]
+        for array in unit.memory:
+            remark = f" /* {array.about} */" if array.about else ""
+            lines.append(f"  {kinds[array.kind]} {array.name}[{array.width}];{remark}")
         lines += [f"}} {name}_state;"]
     return "\n".join([*lines, ""])
-
-
-def _remark(array: CArray) -> str:
-    return f" /* {array.about} */" if array.about else ""
 
 
 def _bodies(unit: CUnit, name: str, inline: str) -> str:

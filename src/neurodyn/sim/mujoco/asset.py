@@ -141,7 +141,8 @@ def compile_asset(path: Path, spec: Any, messages: list[str] | None = None) -> A
 def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
     """Remove meshes whose files cannot be opened, and their geoms; return whether there were any."""
     match = _MISSING.search(error)
-    gone = [] if match is None else [mesh for mesh in spec.meshes if _is_file(mesh.file, match[1])]
+    opened = "" if match is None else Path(match[1]).name
+    gone = [mesh for mesh in spec.meshes if mesh.file and Path(mesh.file).name == opened]
     for mesh in gone:
         missing.append(f"mesh {mesh.file!r} does not exist")
         for geom in [geom for geom in spec.geoms if geom.meshname == mesh.name]:
@@ -196,10 +197,6 @@ def _round_inertias(spec: Any) -> list[str]:
             body.fullinertia = [mean, mean, mean, 0.0, 0.0, 0.0]
             mended.append(body.name)
     return mended
-
-
-def _is_file(given: str, opened: str) -> bool:
-    return bool(given) and Path(opened).name == Path(given).name
 
 
 def _first_line(error: object) -> str:

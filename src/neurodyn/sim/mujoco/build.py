@@ -200,11 +200,8 @@ def joint_kind(model: Any, joint: int) -> JointKind:
 def joint_name(model: Any, joint: int) -> str:
     """Return the declared name of a joint: the asset's, or "base" for an unnamed first free joint."""
     name = model.joint(joint).name
-    return "base" if joint == 0 and joint_kind(model, 0) == "free" and _is_unnamed(name) else name
-
-
-def _is_unnamed(name: str) -> bool:
-    return "free" in name.lower() or name.endswith("_joint") or not name
+    unnamed = "free" in name.lower() or name.endswith("_joint") or not name
+    return "base" if joint == 0 and joint_kind(model, 0) == "free" and unnamed else name
 
 
 def declared_joints(model: Any, robot: Robot) -> tuple[int, ...]:

@@ -298,14 +298,13 @@ def mix_softness(
     share: float, one: tuple[Any, Any], other: tuple[Any, Any]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return `solref` and `solimp` of a contact as MuJoCo mixes those of two geoms of equal priority."""
-    solref, solimp = (_blend(share, a, b) for a, b in zip(one, other, strict=True))
+    solref, solimp = (
+        tuple(float(share * a + (1.0 - share) * b) for a, b in zip(mine, theirs, strict=True))
+        for mine, theirs in zip(one, other, strict=True)
+    )
     if not (one[0][0] > 0 and other[0][0] > 0):
         solref = _floats(map(min, one[0], other[0]))
     return solref, solimp
-
-
-def _blend(share: float, one: Any, other: Any) -> tuple[float, ...]:
-    return _floats([share * a + (1.0 - share) * b for a, b in zip(one, other, strict=True)])
 
 
 def _floats(values: Any) -> tuple[float, ...]:

@@ -48,7 +48,10 @@ class MujocoSimulator(Simulator):
         self._forces: Tensor | None = None
         self._data = [mujoco.MjData(self.model) for _ in range(max(1, min(torch.get_num_threads(), worlds)))]
         self._pool = import_module("mujoco.rollout").Rollout(nthread=len(self._data) if len(self._data) > 1 else 0)
-        self._given = _inputs(mujoco, self.scene is not None, self._commanded)
+        kinds = mujoco.mjtState  # inputs at every step: commands or joint forces, and the pose of the scene
+        driven = kinds.mjSTATE_CTRL if self._commanded else kinds.mjSTATE_QFRC_APPLIED
+        posed = 0 if self.scene is None else kinds.mjSTATE_MOCAP_POS | kinds.mjSTATE_MOCAP_QUAT
+        self._given = int(driven | posed)
         self._state = np.zeros((worlds, mujoco.mj_stateSize(self.model, int(mujoco.mjtState.mjSTATE_FULLPHYSICS))))
         self._input = np.zeros((worlds, 1, mujoco.mj_stateSize(self.model, self._given)))
         self._gravity: np.ndarray | None = None
@@ -162,13 +165,6 @@ class MujocoSimulator(Simulator):
         return states
 
 
-def _inputs(mujoco: Any, scene: bool, commanded: bool) -> int:
-    """Return the inputs of a roll-out at every step: commands or joint forces, and the pose of the scene."""
-    kinds = mujoco.mjtState
-    driven = kinds.mjSTATE_CTRL if commanded else kinds.mjSTATE_QFRC_APPLIED
-    return int(driven | (kinds.mjSTATE_MOCAP_POS | kinds.mjSTATE_MOCAP_QUAT if scene else 0))
-
-
 class _Columns:
     """Converts states to MuJoCo's and back.
 
@@ -213,7 +209,7 @@ class _Columns:
             state[:, rate : rate + 3] = qd[:, place.linear] - np.cross(spin, arm)
             at, rate = at + 3, rate + 3
         state[:, at : at + 4] = quaternion[:, [3, 0, 1, 2]]
-        state[:, rate : rate + 3] = _rotate(_inverse(quaternion), spin)
+        state[:, rate : rate + 3] = _rotate(quaternion * [-1.0, -1.0, -1.0, 1.0], spin)
 
     def tensors(self, state: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return positions and velocities of MuJoCo's full states, shape [n, ...], float32."""
@@ -238,10 +234,6 @@ class _Columns:
         if free:
             arm = _rotate(quaternion, np.broadcast_to(self._com[index], spin.shape))
             qd[:, place.linear] = linear + np.cross(spin, arm)
-
-
-def _inverse(quaternion: np.ndarray) -> np.ndarray:
-    return quaternion * np.array([-1.0, -1.0, -1.0, 1.0])
 
 
 def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
