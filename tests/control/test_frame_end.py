@@ -165,4 +165,4 @@ def test_the_range_of_training_data_sees_all_directions_of_a_base(tmp_path):
         writer.append(q, qd, torch.zeros(2, 2, 1), split=[Split.TRAIN, Split.VALIDATION])
     found = training_range(Store.open(tmp_path / "a.h5"))
     assert found.qd == ((-5.0, 5.0),) * 3 + ((-2.0, 2.0),) * 3 + ((1.5, 1.5),)
-    assert found.joined(TrainingRange(qd=((-1.0, 6.0),) * 7)).qd[0] == (-5.0, 6.0)
+    assert found.union(TrainingRange(qd=((-1.0, 6.0),) * 7)).qd[0] == (-5.0, 6.0)

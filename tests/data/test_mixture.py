@@ -12,7 +12,7 @@ from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
-from neurodyn.data.mixture import Mixture, MixtureSampler, first_frames, joined
+from neurodyn.data.mixture import Mixture, MixtureSampler, first_frames, join_stores
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
 from neurodyn.data.writer import StoreWriter
@@ -92,7 +92,7 @@ def test_joined_batches_say_where_an_episode_failed_even_if_one_file_has_no_fail
     table = failing.table.copy()
     table["status"] = Status.TERMINATED
     mixture = Mixture.of([store(1.0), dataclasses.replace(failing, table=table)], [0.5, 0.5])
-    batch = MixtureSampler(mixture, FRAMES, batch=20, seed=0).draw_joined()
+    batch = MixtureSampler(mixture, FRAMES, batch=20, seed=0).draw_together()
     assert batch.failed is not None
     assert torch.equal(batch.failed.any(1), batch.q[:, 0, 0] == 2.0)
 
@@ -144,7 +144,7 @@ def counted(path, lengths, *, first=0.0, rewarded=True, spec=SPEC):
 
 def test_joined_holds_all_episodes(tmp_path):
     a, b = counted(tmp_path / "a.h5", [3, 5]), counted(tmp_path / "b.h5", [4], first=1000.0)
-    both = joined([a, b])
+    both = join_stores([a, b])
     both.check("joined")
     assert both.lengths.tolist() == [3, 5, 4]
     assert both.run.tolist() == [0, 0, 1]
@@ -156,9 +156,9 @@ def test_joined_holds_all_episodes(tmp_path):
 def test_what_does_not_join_is_refused(tmp_path):
     a = counted(tmp_path / "a.h5", [3])
     with pytest.raises(InputError, match="with and without a reward do not join"):
-        joined([a, counted(tmp_path / "b.h5", [3], rewarded=False)])
+        join_stores([a, counted(tmp_path / "b.h5", [3], rewarded=False)])
     with pytest.raises(MismatchError, match="robot is 'cart' instead of 'mass'"):
-        joined([a, counted(tmp_path / "c.h5", [3], spec=msgspec.structs.replace(SPEC, robot="cart"))])
+        join_stores([a, counted(tmp_path / "c.h5", [3], spec=msgspec.structs.replace(SPEC, robot="cart"))])
 
 
 def test_beginnings_are_the_first_frames_of_each_long_episode(tmp_path):

@@ -23,7 +23,7 @@ from neurodyn.core.description.spec import Channel, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, Status
 from neurodyn.data.inspection import inspect_store
-from neurodyn.data.mixture import first_frames, joined
+from neurodyn.data.mixture import first_frames, join_stores
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler, all_windows, select_windows, windows_at
 from neurodyn.data.writer import StoreWriter
@@ -144,7 +144,7 @@ def test_values_follow_their_episodes_into_other_stores(kind: Kind, tmp_path: Pa
         return np.concatenate([kind.expected()[chosen == one] for one in episodes])
 
     np.testing.assert_array_equal(getattr(store.select([3, 1]), kind.read), of([3, 1]))
-    np.testing.assert_array_equal(getattr(joined([store, store]), kind.read), of([*range(6)] * 2))
+    np.testing.assert_array_equal(getattr(join_stores([store, store]), kind.read), of([*range(6)] * 2))
     np.testing.assert_array_equal(getattr(first_frames(store, 10), kind.read), of([0, 3]))
 
 
@@ -256,7 +256,7 @@ def test_stores_with_and_without_sensors_do_not_join(tmp_path: Path):
     store = store_of("readings", tmp_path)
     bare = replace(store, header=msgspec.structs.replace(store.header, streams=()), measured=None)
     with pytest.raises(InputError, match="other streams of sensors"):
-        joined([store, bare])
+        join_stores([store, bare])
 
 
 def test_another_channel_order_is_a_difference():

@@ -11,7 +11,7 @@ from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.evaluate.logged import beside_log
-from neurodyn.evaluate.metrics import ABOVE, BELOW, THIRDS, drawn_conditions, errors_by_condition
+from neurodyn.evaluate.metrics import ABOVE, BELOW, THIRDS, draw_conditions, errors_by_condition
 from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.evaluate.simulated import by_condition
 from neurodyn.report.accuracy import by_condition as tables_by_condition
@@ -41,7 +41,7 @@ class Family:
 
 
 def test_draws_reach_beyond_what_was_trained():
-    numbers = drawn_conditions(CONDITIONS, 0)
+    numbers = draw_conditions(CONDITIONS, 0)
     assert numbers.shape == (384 + 3 * 64, 2)  # damping is never negative
     assert float(numbers[:, 1].min()) >= 0.0
     mass = numbers[:, 0]

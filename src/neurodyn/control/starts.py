@@ -157,7 +157,7 @@ class LoggedStarts(Starts):
         missing = count
         for _ in range(_TRIES):
             self._sampler.batch = missing
-            batch = self._sampler.draw_joined()
+            batch = self._sampler.draw_together()
             window = Window(batch.q, batch.qd, batch.control, batch.channels)
             bad = torch.zeros(missing, dtype=torch.bool, device=batch.q.device)
             if batch.failed is not None:

@@ -264,15 +264,15 @@ def records(
     """
     sizes = {name: len(values) for name, values in arrays.items()}
     ends = pieces(max((size for name, size in sizes.items() if name not in per_episode), default=0))
-    found = np.zeros(len(ends), kind)
-    found["batch"], found["rows_end"], found["episodes_end"] = batch, rows + np.array(ends), episodes
-    found["episodes_end"][-1] += max((size for name, size in sizes.items() if name in per_episode), default=0)
+    table = np.zeros(len(ends), kind)
+    table["batch"], table["rows_end"], table["episodes_end"] = batch, rows + np.array(ends), episodes
+    table["episodes_end"][-1] += max((size for name, size in sizes.items() if name in per_episode), default=0)
     for name in arrays.keys() & set(kind.names or ()):
         if name in per_episode:
-            found[name][-1] = crc(arrays[name])
+            table[name][-1] = crc(arrays[name])
         else:
-            found[name] = [crc(arrays[name][begin:end]) for begin, end in pairwise([0, *ends])]
-    return found
+            table[name] = [crc(arrays[name][begin:end]) for begin, end in pairwise([0, *ends])]
+    return table
 
 
 class Checksums:

@@ -88,7 +88,7 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     entries = []
     for what, named in tracked(units.items()):
         for index, (name, unit) in enumerate(tracked(named.items())):
-            column = wrapped(store, what, index, columns[what][:, index])
+            column = wrap_column(store, what, index, columns[what][:, index])
             column = column[np.isfinite(column)]  # NaN: no reading
             interval = ranges.get(what, {}).get(name)
             entry = {"what": what, "name": name, "unit": unit, "range": None if interval is None else list(interval)}
@@ -96,7 +96,7 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     return entries
 
 
-def wrapped(store: Store, what: str, index: int, column: np.ndarray) -> np.ndarray:
+def wrap_column(store: Store, what: str, index: int, column: np.ndarray) -> np.ndarray:
     """Return a column in float64; positions of continuous joints are wrapped to [-pi, pi)."""
     column = column.astype(np.float64)
     if what == "q" and store.header.spec.continuous[index]:
@@ -127,7 +127,7 @@ def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
         if not joint.scalar:
             continue
         row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
-        pair = [wrapped(store, "q", row, store.q[:, row]), store.qd[:, dof].astype(np.float64)]
+        pair = [wrap_column(store, "q", row, store.q[:, row]), store.qd[:, dof].astype(np.float64)]
         limits = [
             ranges.get(what, {}).get(joint.name) or (float(values.min()), float(values.max()) + 1e-9)
             for what, values in zip(("q", "qd"), pair, strict=True)
@@ -203,7 +203,7 @@ def plot_store(store: Store, path: Path, ranges: Ranges | None = None) -> None:
     for kind, (what, values, units) in enumerate(columns):
         for row, (name, unit) in enumerate(list(units.items())[:rows]):
             label = f"{what} {name} [{unit}]"
-            _histogram(axes[row, 2 * kind], wrapped(store, what, row, values[:, row]), label, ranges, what, name)
+            _histogram(axes[row, 2 * kind], wrap_column(store, what, row, values[:, row]), label, ranges, what, name)
             _episodes(axes[row, 2 * kind + 1], store, samples, what, row, label)
     with atomic(path) as partial:
         figure.savefig(partial, format="png", dpi=80)
@@ -274,10 +274,10 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
         draft.tree = {"format": name, "period": 0.01} | draft.tree
         draft.doubts.insert(0, "the log has no time stamps: give the time between two rows as `period` [s]")
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]
-    found = {"log": str(path), "format": name, "what": reader.what, "runs": len(seen.runs), "topics": entries}
+    figures = {"log": str(path), "format": name, "what": reader.what, "runs": len(seen.runs), "topics": entries}
     remarks = {c: r for c in columns if (r := seen.remark(c))}
     text = draft_text(draft, str(path), remarks, robot)
-    return LogReport(found | {"doubts": draft.doubts, "absent": draft.absent}, text)
+    return LogReport(figures | {"doubts": draft.doubts, "absent": draft.absent}, text)
 
 
 @dataclass
@@ -359,24 +359,24 @@ class _LogContents:
 
     def remark(self, name: str) -> str:
         """Return range and likely unit of a column in words."""
-        found = self.column(name)
-        if found["min"] is None:
+        column = self.column(name)
+        if column["min"] is None:
             return "no number"
-        unit = found["unit"]
-        lost = f", {found['missing']} missing" if found["missing"] else ""
-        return f"{found['min']:.3g} to {found['max']:.3g}{f' {unit}?' if unit else ''}{lost}"
+        unit = column["unit"]
+        lost = f", {column['missing']} missing" if column["missing"] else ""
+        return f"{column['min']:.3g} to {column['max']:.3g}{f' {unit}?' if unit else ''}{lost}"
 
     def unit(self, name: str) -> str | None:
         """Return the likely unit of a joint's position or velocity; None if it is neither."""
-        found, own = meaning(name), self.columns[name].first
-        if found is None or own is None:
+        known, own = meaning(name), self.columns[name].first
+        if known is None or own is None:
             return None
-        if found.quantity == "position":
+        if known.quantity == "position":
             good = np.abs(own.value[np.isfinite(own.value)])
             return "deg" if len(good) and float(np.quantile(good, 0.99)) > 7.0 else "rad"
-        if found.quantity != "velocity":
+        if known.quantity != "velocity":
             return None
-        position, where = self._position_of(found.key)
+        position, where = self._position_of(known.key)
         if where is None or len(where.time) < 3 or (np.diff(where.time) <= 0).any() or len(own.time) < 3:
             return "rad/s"
         scale = np.pi / 180 if self.unit(position) == "deg" else 1.0
@@ -391,8 +391,8 @@ class _LogContents:
     def _position_of(self, key: str) -> tuple[str, ColumnSeries | None]:
         """Return the name and the first values of the position of a joint."""
         for name, column in self.columns.items():
-            found = meaning(name)
-            if column.first is not None and found is not None and (found.quantity, found.key) == ("position", key):
+            known = meaning(name)
+            if column.first is not None and known is not None and (known.quantity, known.key) == ("position", key):
                 return name, column.first
         return "", None
 

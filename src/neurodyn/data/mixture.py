@@ -61,7 +61,7 @@ class Mixture:
         if shares is None:
             transitions = sum(store.transitions for store in stores)
             return cls(stores, tuple(store.transitions / max(1, transitions) for store in stores), called)
-        return cls(stores, _checked(shares, len(stores)), called)
+        return cls(stores, _check_shares(shares, len(stores)), called)
 
     def differing_in(self, patterns: Sequence[str]) -> "Mixture":
         """Return the mixture with only the parameters selected by names or shell patterns, in the order of the data.
@@ -176,7 +176,7 @@ class MixtureSampler:
         """Return the next windows in the format of `learn.samplers.MemberSampler`, without a member."""
         return [(number, batch, None) for number, batch in self.draw()]
 
-    def draw_joined(self) -> Windows:
+    def draw_together(self) -> Windows:
         """Return the next windows as one batch, without grounds."""
         parts = [batch for _, batch in self.draw()]
         if len(self._samplers) == 1:
@@ -185,9 +185,9 @@ class MixtureSampler:
                   else part.failed for part in parts]  # fmt: skip
         return Windows(
             *(torch.cat([getattr(part, name) for part in parts]) for name in ("q", "qd", "control")),
-            channels=_joined([part.channels for part in parts]),
-            contacts=_joined([part.contacts for part in parts]),
-            parameters=_joined([part.parameters for part in parts]),
+            channels=_concatenate([part.channels for part in parts]),
+            contacts=_concatenate([part.contacts for part in parts]),
+            parameters=_concatenate([part.parameters for part in parts]),
             failed=torch.cat(failed) if self._fails else None,
         )
 
@@ -223,12 +223,12 @@ def _shifted_rows(rows: slice, before: int) -> slice:
     return slice(((rows.start or 0) - before) % step, None, step)
 
 
-def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    found = [part for part in parts if part is not None]
-    return torch.cat(found) if len(found) == len(parts) else None
+def _concatenate(parts: Sequence[Tensor | None]) -> Tensor | None:
+    present = [part for part in parts if part is not None]
+    return torch.cat(present) if len(present) == len(parts) else None
 
 
-def _checked(shares: Sequence[float], count: int) -> tuple[float, ...]:
+def _check_shares(shares: Sequence[float], count: int) -> tuple[float, ...]:
     shown = " ".join(f"{share:g}" for share in shares)
     if len(shares) != count:
         raise InputError(f"shares are {shown}, but there are {count} data sets; valid: one share for each")
@@ -241,24 +241,24 @@ def _checked(shares: Sequence[float], count: int) -> tuple[float, ...]:
 def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
     """Raise a MismatchError that lists the differences unless both stores are of the same robot."""
     mine, theirs = first.header, other.header
-    found = [] if mine.robot == theirs.robot else [f"robot is {theirs.robot!r} instead of {mine.robot!r}"]
+    differences = [] if mine.robot == theirs.robot else [f"robot is {theirs.robot!r} instead of {mine.robot!r}"]
     if mine.spec.differences(theirs.spec) and theirs.spec.differences(mine.spec):
-        found += mine.spec.differences(theirs.spec)
+        differences += mine.spec.differences(theirs.spec)
     for what, one, two in (
         ("articulation", mine.fingerprint, theirs.fingerprint),
         ("contact points", mine.contact_points, theirs.contact_points),
     ):
         if one is None or two is None:
-            found += [] if one is two else [f"{what} known in one alone"]
+            differences += [] if one is two else [f"{what} known in one alone"]
         else:
-            found += one.differences(two)  # pyright: ignore[reportArgumentType]  # of the same type
-    if found:
-        more = f"; and {len(found) - _MOST_SHOWN} more" if found[_MOST_SHOWN:] else ""
-        shown = "; ".join(found[:_MOST_SHOWN]) + more
+            differences += one.differences(two)  # pyright: ignore[reportArgumentType]  # of the same type
+    if differences:
+        more = f"; and {len(differences) - _MOST_SHOWN} more" if differences[_MOST_SHOWN:] else ""
+        shown = "; ".join(differences[:_MOST_SHOWN]) + more
         raise MismatchError(f"{named}: not the robot of {name}, and data of different robots do not mix: {shown}")
 
 
-def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
+def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
     """Concatenate several stores of one robot into one store with one run per store, numbered unless named.
 
     Raises:
@@ -285,7 +285,7 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
     runs = tuple(names) or tuple(str(number) for number in range(len(stores)))
     header = msgspec.structs.replace(first, groups=(), runs=runs)
     frames = np.concatenate([np.asarray(store.frames) for store in stores])
-    extra = {name: _concatenated(stores, name) for name in ("ground", "reward", "measured", "parameters")}
+    extra = {name: _concatenate_arrays(stores, name) for name in ("ground", "reward", "measured", "parameters")}
     return Store(header, frames, np.concatenate(tables), **extra)
 
 
@@ -303,7 +303,7 @@ def first_frames(store: Store, frames: int) -> Store:
     return Store(store.header, np.asarray(store.frames)[rows], table, ground, measured=measured, parameters=own)
 
 
-def _concatenated(stores: Sequence[Store], name: str) -> np.ndarray | None:
+def _concatenate_arrays(stores: Sequence[Store], name: str) -> np.ndarray | None:
     parts = [getattr(store, name) for store in stores]
     if all(part is None for part in parts):
         return None

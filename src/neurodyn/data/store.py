@@ -70,9 +70,9 @@ class StoredRows:
         if sums is None or begin == end or sums.known(begin, end):
             return read_rows(self._file, self._spec, begin, end)
         first, last = sums.around(begin, end)
-        found = read_rows(self._file, self._spec, first, last, sums)
+        rows_read = read_rows(self._file, self._spec, first, last, sums)
         sums.note(first, last)
-        return found[begin - first : end - first]
+        return rows_read[begin - first : end - first]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = self._whole
@@ -110,7 +110,7 @@ def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
     steps = np.arange(count)
     if isinstance(rows, np.ndarray):
         return rows[starts[:, None] + steps]
-    found = np.empty((len(starts), count, rows.shape[1]), np.float32)
+    rows_read = np.empty((len(starts), count, rows.shape[1]), np.float32)
     order = np.argsort(starts, kind="stable")
     ordered = starts[order]
     size = max(1, _BLOCK_BYTES // (4 * rows.shape[1]))
@@ -118,12 +118,12 @@ def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
     for first, last in pairwise(edges):
         if last - first <= _FEW:
             for place in order[first:last]:
-                found[place] = rows[int(starts[place]) : int(starts[place]) + count]
+                rows_read[place] = rows[int(starts[place]) : int(starts[place]) + count]
         else:
             begin = int(ordered[first])
             block = rows[begin : int(ordered[last - 1]) + count]
-            found[order[first:last]] = block[(ordered[first:last] - begin)[:, None] + steps]
-    return found
+            rows_read[order[first:last]] = block[(ordered[first:last] - begin)[:, None] + steps]
+    return rows_read
 
 
 def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums: Checksums | None = None) -> np.ndarray:
@@ -133,15 +133,15 @@ def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums:
     changed data.
     """
     wide, column = widths(spec), 0
-    found = np.empty((end - begin, sum(wide.values())), np.float32)
+    rows_read = np.empty((end - begin, sum(wide.values())), np.float32)
     for name, width in wide.items():
         if width:
             values = rows_dataset(file, name, end, width)[begin:end]
             if checksums is not None:
                 checksums.verify(name, begin, values)
-            found[:, column : column + width] = values
+            rows_read[:, column : column + width] = values
         column += width
-    return found
+    return rows_read
 
 
 def rows_dataset(file: h5py.File, name: str, rows: int, *width: int) -> h5py.Dataset:

@@ -35,7 +35,7 @@ class TrainingRange(Config, frozen=True):
     channels: Ranges = ()
     logged: bool = False
 
-    def joined(self, other: "TrainingRange") -> "TrainingRange":
+    def union(self, other: "TrainingRange") -> "TrainingRange":
         """Return the union of two ranges."""
         return TrainingRange(
             qd=_union(self.qd, other.qd), channels=_union(self.channels, other.channels),
@@ -59,7 +59,7 @@ def training_range(data: "Store | Mixture") -> TrainingRange:
         for rows in split_blocks(store, Split.TRAIN)
         if len(rows)
     ]
-    return reduce(TrainingRange.joined, ranges)
+    return reduce(TrainingRange.union, ranges)
 
 
 def _velocities(spec: StateSpec, qd: np.ndarray) -> Ranges:

@@ -283,7 +283,7 @@ def all_windows(
             if values is not None:
                 fields[name] = torch.from_numpy(values[episode])
         if failed.any():
-            fields["failed"] = _ended(store, failed, episode, rows, length)
+            fields["failed"] = _is_last_of_failed(store, failed, episode, rows, length)
         yield Windows(**fields, origin=Origin.of(store, episode, rows - store.offsets[episode]))
 
 
@@ -343,7 +343,7 @@ def _fields(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
     return named | {"channels": channels if spec.nx else None, "contacts": contacts if spec.nc else None}
 
 
-def _ended(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarray, length: int) -> Tensor:
+def _is_last_of_failed(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarray, length: int) -> Tensor:
     """Return whether each state is the last of a failed episode, shape [W, L + 1], bool."""
     left = store.offsets[episode + 1] - 1 - rows
     return torch.from_numpy(failed[episode][:, None] & (left[:, None] == np.arange(length + 1)))
@@ -458,7 +458,7 @@ class WindowSampler:
         if self.failed is not None or self._of_episodes:
             episode = self._index.episodes(numbers)
             if self.failed is not None:
-                ended = _ended(self._store, self.failed, episode, self._index.rows(numbers), length)
+                ended = _is_last_of_failed(self._store, self.failed, episode, self._index.rows(numbers), length)
                 fields["failed"] = ended.to(self._device)
             if self._of_episodes:
                 chosen = torch.from_numpy(episode).to(self._device)

@@ -158,9 +158,9 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 def chance_above(a: Tensor, b: Tensor) -> float:
     """Return the probability that a value of `a` exceeds one of `b` (area under the ROC curve); ties count half."""
-    joined = ranks(torch.cat([a, b]))
+    ordered = ranks(torch.cat([a, b]))
     n, m = len(a), len(b)
-    return (float(joined[:n].sum()) - n * (n + 1) / 2) / (n * m)
+    return (float(ordered[:n].sum()) - n * (n + 1) / 2) / (n * m)
 
 
 def coverage_at(errors: ColumnErrors, mark: int) -> Coverage:
@@ -194,10 +194,10 @@ def ranks_at(errors: ColumnErrors, mark: int) -> RankCorrelation:
 def out_of_distribution(model: WorldModel, store: Store, starts: Windows) -> OutOfDistribution:
     """Return a world model's epistemic standard deviation on states scaled away from their mean."""
     in_distribution = _epistemic(model, store, starts, 1.0)
-    return drawn_out(in_distribution, {factor: _epistemic(model, store, starts, factor) for factor in FACTORS})
+    return scaled_away(in_distribution, {factor: _epistemic(model, store, starts, factor) for factor in FACTORS})
 
 
-def drawn_out(in_distribution: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
+def scaled_away(in_distribution: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
     """Return epistemic standard deviations relative to in-distribution ones, by scale factor."""
     if not len(in_distribution):
         return OutOfDistribution(usual_median=None)
@@ -273,16 +273,16 @@ def _out_of_distribution(model: NeuralDynamics, truth: Trajectory, starts: Rollo
     state, control = State(truth.q[:count, frame], truth.qd[:count, frame]), starts.drive.at(frame)
 
     def epistemic(factor: float) -> Tensor:
-        drawn = _drawn_out(model.spec, state, factor)
+        drawn = _scale_away(model.spec, state, factor)
         _, step = model.step_(model.begin(drawn, starts.environment), drawn, control)
         assert step.epistemic is not None  # all members see all worlds
         values = (step.epistemic / model.state_scale).mean(-1)
         return values[values.isfinite()]
 
-    return drawn_out(epistemic(1.0), {factor: epistemic(factor) for factor in FACTORS})
+    return scaled_away(epistemic(1.0), {factor: epistemic(factor) for factor in FACTORS})
 
 
-def _drawn_out(spec: StateSpec, state: State, factor: float) -> State:
+def _scale_away(spec: StateSpec, state: State, factor: float) -> State:
     """Return states scaled away from their mean; poses of a base and of ball joints stay unchanged."""
     q, qd, joints = state.q.clone(), state.qd, [spec.q_names.index(joint.name) for joint in spec.joints if joint.scalar]
     centre = q[:, joints].mean(0)

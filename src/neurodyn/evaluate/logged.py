@@ -33,7 +33,15 @@ from neurodyn.evaluate.records import (
     Tossed,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import about, groups_of, log_starts, parameters_of, roll_along_log, split_name, timed
+from neurodyn.evaluate.rollouts import (
+    about,
+    groups_of,
+    log_starts,
+    measure_time,
+    parameters_of,
+    roll_along_log,
+    split_name,
+)
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)
@@ -67,7 +75,7 @@ def beside_log(
         InputError: No episode is long enough.
     """
     if robot.spec.floating:
-        return _tossed(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed, declared)
+        return _beside_tosses(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed, declared)
     frames = horizon or round(SECONDS[-1] / robot.dt)
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
     context = model.spec.context
@@ -99,12 +107,12 @@ def beside_log(
         q_units=list(error_units(robot.spec)),
         qd_names=list(robot.spec.qd_names),
         calibration=_calibration(model, compared, store, starts),
-        declared=_declared(declared, robot, store, starts, marks),
+        declared=_declared_errors(declared, robot, store, starts, marks),
         conditions=_by_condition(model, store, starts, compared),
     )
 
 
-def _declared(
+def _declared_errors(
     declared: Dynamics | None, robot: Robot, store: Store, starts: Windows, marks: Iterable[int]
 ) -> dict[str, ErrorSummary] | UnsetType:
     """Return the errors of the declared simulator up to each horizon; UNSET for none."""
@@ -131,12 +139,12 @@ def _at(errors: dict[str, RolloutErrors], rows: Tensor, mark: int) -> LogMark:
     return LogMark(seconds=mark * errors["model"].spec.dt, better_than_baselines=better, **by_model)
 
 
-def _tossed(
+def _beside_tosses(
     model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int,
     declared: Dynamics | None,
 ) -> Tossed:  # fmt: skip
     starts, stride = log_starts(store, split, 0, frames, rollouts)
-    done = timed(lambda: roll_along_log(model, store, starts, _TOSSES))
+    done = measure_time(lambda: roll_along_log(model, store, starts, _TOSSES))
     compared, released = RolloutErrors.of(robot, done.path, truth_of(starts)), starts.start == 0
     return Tossed(
         about=about(model, frames, starts.count, seed),
@@ -151,7 +159,7 @@ def _tossed(
             rollouts=int(released.sum()), comparison=compare(compared.rows(released), simulated=False)
         ),
         calibration=_calibration(model, compared, store, starts),
-        declared=_declared(declared, robot, store, starts, horizons_up_to(frames)),
+        declared=_declared_errors(declared, robot, store, starts, horizons_up_to(frames)),
         conditions=_by_condition(model, store, starts, compared),
     )
 

@@ -92,11 +92,11 @@ def error_curves(compared: RolloutErrors, points: int = 200) -> ErrorCurves:
 
 
 def _of_columns(part: str) -> Callable[[RolloutErrors], Tensor | None]:
-    def picked(compared: RolloutErrors) -> Tensor | None:
+    def pick(compared: RolloutErrors) -> Tensor | None:
         columns = getattr(compared.groups, part)
         return compared.errors[..., list(columns)] if columns else None
 
-    return picked
+    return pick
 
 
 METRICS: Registry[Metric] = Registry(
@@ -119,8 +119,8 @@ def percentiles(values: Tensor) -> Percentiles:
     if not len(values):
         return {str(p): None for p in PERCENTILES}
     shares = torch.tensor([p / 100 for p in PERCENTILES], dtype=torch.float64)
-    found = torch.quantile(values.double(), shares).tolist()
-    return {str(p): value for p, value in zip(PERCENTILES, found, strict=True)}
+    quantiles = torch.quantile(values.double(), shares).tolist()
+    return {str(p): value for p, value in zip(PERCENTILES, quantiles, strict=True)}
 
 
 def compare(compared: RolloutErrors, *, simulated: bool) -> RolloutComparison:
@@ -176,7 +176,7 @@ THIRDS = ("lower third", "middle third", "upper third")
 BELOW, ABOVE = "below the training data", "above the training data"
 
 
-def drawn_conditions(conditions: Sequence[Condition], seed: int) -> Tensor:
+def draw_conditions(conditions: Sequence[Condition], seed: int) -> Tensor:
     """Draw conditions for roll-outs, uniform in their ranges and one at a time beyond, shape [worlds, n].
 
     Nonnegative quantities stay so.

@@ -38,7 +38,7 @@ class RolloutResult:
 
 
 @torch.no_grad()
-def timed(rollouts: Callable[[], Trajectory]) -> RolloutResult:
+def measure_time(rollouts: Callable[[], Trajectory]) -> RolloutResult:
     """Return roll-outs with the time that they took."""
     wall, cpu = time.perf_counter(), time.process_time()
     path = rollouts()

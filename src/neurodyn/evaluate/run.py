@@ -17,7 +17,7 @@ from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.core.verdict import Verdict, combine_verdicts, of_bounds, of_declared, of_faults, of_persistence
 from neurodyn.core.workers import resolve_threads
-from neurodyn.data.mixture import joined
+from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.behind_drives import put_behind_drives
@@ -80,12 +80,12 @@ def _beside_persistence(result: Evaluation) -> Iterator[Verdict]:
 
 @_beside_persistence.register
 def _(result: Simulated) -> Iterator[Verdict]:
-    yield from _compared(result.comparison)
+    yield from _judge_comparison(result.comparison)
 
 
 @_beside_persistence.register
 def _(result: Tossed) -> Iterator[Verdict]:
-    yield from _compared(result.comparison)
+    yield from _judge_comparison(result.comparison)
     yield from _beside_declared(result, result.comparison.by_horizon)
 
 
@@ -110,24 +110,24 @@ def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary
         return
     horizon = min(result.declared, key=int)
     mine, theirs = summaries[horizon], result.declared[horizon]
-    judged = [
+    verdicts = [
         of_declared(mine.means[name], theirs.means[name], f"{METRICS[name].title.lower()} over {horizon} frames")
         for name in mine.percentiles
     ]
-    if judged and all(one.grade != "ok" for one in judged):
-        yield judged[0]
+    if verdicts and all(one.grade != "ok" for one in verdicts):
+        yield verdicts[0]
 
 
-def _compared(comparison: RolloutComparison) -> Iterator[Verdict]:
+def _judge_comparison(comparison: RolloutComparison) -> Iterator[Verdict]:
     """Judge each metric; being better in one of them suffices."""
     horizon = min(comparison.by_horizon, key=int)
     mine, still = comparison.by_horizon[horizon], comparison.baselines.persistence[horizon]
-    judged = [
+    verdicts = [
         of_persistence(mine.means[name], still.means[name], f"{name} over {horizon} frames")
         for name in mine.percentiles
     ]
-    if judged and all(one.grade == "fails" for one in judged):
-        yield judged[0]
+    if verdicts and all(one.grade == "fails" for one in verdicts):
+        yield verdicts[0]
 
 
 CARRIED = "log.h5"
@@ -168,11 +168,11 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
         if request.ground is not None or request.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         model, start, robot, store = open_along_log(run, data, request.device)
-        declared = _declared(model, robot, store, resolve_threads(request.threads))
-        found = beside_log(
+        declared = _declared_simulator(model, robot, store, resolve_threads(request.threads))
+        logged = beside_log(
             model, robot, store, split=chosen_split(store, request.split), declared=declared, **amounts
         )  # fmt: skip
-        return msgspec.structs.replace(found, data=", ".join(data), start=start)
+        return msgspec.structs.replace(logged, data=", ".join(data), start=start)
     if request.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
@@ -185,8 +185,8 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
     result = with_grounds(results) if request.ground == ALL else results[0]
     if model.conditions:
         horizon = request.horizon or robot.evaluation_horizon
-        found = by_condition(model, robot, where=requested[0], horizon=horizon, seed=request.seed)
-        result = msgspec.structs.replace(result, conditions=found)
+        conditions = by_condition(model, robot, where=requested[0], horizon=horizon, seed=request.seed)
+        result = msgspec.structs.replace(result, conditions=conditions)
     if request.stability:
         with stage(0.6, 1.0, "long roll-outs"):
             long = stability(model, robot, where=requested[0], seed=request.seed)
@@ -258,13 +258,13 @@ def open_robot_log(robot: Robot, data: Logs) -> tuple[Robot, Store]:
     """Open logs of a robot; return the robot with the drives that their controls command; see `open_along_log`."""
     stores = [open_robot_data(robot, name, targets=True) for name in names_of(data)]
     logs = [store for store in stores if store.header.of_robot] or stores
-    store = logs[0] if len(logs) == 1 else joined(logs)
+    store = logs[0] if len(logs) == 1 else join_stores(logs)
     robot = as_logged(robot, store.header)
     require_data(robot, store)
     return robot, store
 
 
-def _declared(model: Dynamics, robot: Robot, store: Store, threads: int) -> Dynamics | None:
+def _declared_simulator(model: Dynamics, robot: Robot, store: Store, threads: int) -> Dynamics | None:
     """Return the declared simulator for the same log, on the hybrid engine; None if it is the model itself.
 
     Also None without an asset, without the simulator's package, or if the engine cannot represent it.

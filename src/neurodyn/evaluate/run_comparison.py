@@ -330,7 +330,7 @@ def _rank(group: RunGroup, first: str | None) -> tuple[bool, float]:
     return False, -figure.mean if figure.greater_is_better else figure.mean
 
 
-def stored_or_measured(
+def read_or_measure(
     folder: Path, question: dict[str, Any], measure: Callable[[], RunFigures], *, writable: bool, name: str
 ) -> RunFigures:
     """Return the figures of a run stored in its `folder` (file `KEPT`), or measure and store them.
@@ -366,7 +366,7 @@ def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:
     sums = _checksums(folder)
     for name in ("data", "base", "starts", "dynamics"):
         if plain.get(name):
-            plain[name] = _named(plain[name], sums)
+            plain[name] = _with_checksums(plain[name], sums)
     settings = plain.pop("settings", {})
     seed = settings.pop("seed", None) if isinstance(settings, dict) else None
     made = {name: value for name, value in plain.items() if value not in (None, "")}
@@ -384,11 +384,11 @@ def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
         series = FigureSeries(x=x, y=y, x_label="training time [s]")
     last = timed[-1] if timed else {}
     seconds, cpu = last.get("seconds"), last.get("cpu_seconds")
-    found = folder / "identification.json"
-    if found.is_file():  # takes longer than the training of its networks
-        seconds, cpu = artifacts.read_json(found).get("seconds"), None
+    identified = folder / "identification.json"
+    if identified.is_file():  # takes longer than the training of its networks
+        seconds, cpu = artifacts.read_json(identified).get("seconds"), None
     trained = as_verdict(next((line["verdict"] for line in reversed(lines) if "verdict" in line), "ok"))
-    if timed and not found.is_file() and not any(line.get("finished") for line in lines):
+    if timed and not identified.is_file() and not any(line.get("finished") for line in lines):
         trained = Verdict("warning", "the training did not come to its end", "go on with it with --resume")
     return Cost(seconds=seconds, cpu_seconds=cpu, steps=last.get("step")), series, trained
 
@@ -405,8 +405,8 @@ def _checksums(folder: Path) -> dict[str, str]:
     return {**plain.get("files", {}), **plain.get("models", {})}
 
 
-def _named(value: Any, sums: dict[str, str]) -> Any:
+def _with_checksums(value: Any, sums: dict[str, str]) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_named(entry, sums) for entry in value]
+        return [_with_checksums(entry, sums) for entry in value]
     digest = sums.get(str(value), "").removeprefix("sha256:")[:8]
     return f"{Path(str(value)).name} ({digest})" if digest else str(value)

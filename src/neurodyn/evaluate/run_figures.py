@@ -32,9 +32,9 @@ from neurodyn.evaluate.run_comparison import (
     RunComparison,
     RunFigures,
     comparison_of,
+    read_or_measure,
     run_settings,
     size_of,
-    stored_or_measured,
     training_of,
 )
 
@@ -80,7 +80,7 @@ def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigur
         say(f"measuring {run}")
         return figures_of(str(run), evaluate(run, **asked))
 
-    return stored_or_measured(
+    return read_or_measure(
         folder, question, measure, writable=not str(run).startswith(artifacts.PRETRAINED), name=str(run)
     )
 
@@ -151,11 +151,14 @@ Row = tuple[str, Figure, dict[str, float | None]]
 
 @singledispatch
 def _rows(result: Simulated | Tossed) -> Iterator[Row]:
-    for words, found in _parts(result):
-        tables = {"persistence": found.baselines.persistence, "constant velocity": found.baselines.constant_velocity}
-        for name, metric in shown(found.summary).items():
+    for words, comparison in _parts(result):
+        tables = {
+            "persistence": comparison.baselines.persistence,
+            "constant velocity": comparison.baselines.constant_velocity,
+        }
+        for name, metric in shown(comparison.summary).items():
             others = {label: table[max(table, key=int)].means[name] for label, table in tables.items()}
-            yield metric.title + words, Figure(value=found.summary.means[name], unit=metric.unit), others
+            yield metric.title + words, Figure(value=comparison.summary.means[name], unit=metric.unit), others
     if isinstance(result, Simulated):
         yield "Frames per CPU-s", Figure(value=result.env_steps_per_cpu_second, greater_is_better=True), {}
 
@@ -191,13 +194,13 @@ def _baselines(rows: Sequence[Row]) -> dict[str, dict[str, Figure]]:
 @singledispatch
 def _series(result: Simulated | Tossed) -> dict[str, FigureSeries]:
     """Return errors by horizon."""
-    found = {}
+    series = {}
     for words, comparison in _parts(result)[: 1 if isinstance(result, Tossed) else None]:
         for name, curve in comparison.curve.by_metric.items():
             metric, x = METRICS[name], [frame * result.about.dt for frame in comparison.curve.frame]
             title = f"{metric.title}{words}: mean error over time"
-            found[title] = FigureSeries(x=x, y=list(curve.mean), x_label="time [s]", unit=metric.unit)
-    return found
+            series[title] = FigureSeries(x=x, y=list(curve.mean), x_label="time [s]", unit=metric.unit)
+    return series
 
 
 @_series.register

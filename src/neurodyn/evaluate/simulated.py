@@ -34,7 +34,7 @@ from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.calibration import member_calibration
 from neurodyn.evaluate.metrics import (
     compare,
-    drawn_conditions,
+    draw_conditions,
     errors_by_condition,
     percentiles,
     summaries,
@@ -50,7 +50,7 @@ from neurodyn.evaluate.records import (
     Simulated,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import RolloutResult, about, timed
+from neurodyn.evaluate.rollouts import RolloutResult, about, measure_time
 from neurodyn.learn.devices import threads
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
@@ -113,7 +113,7 @@ class SimulatorRollouts:
             parts: dict[str, list[RolloutResult]] = {name: [] for name in asked}
             for (name, _), result in zip(pieces, counted(results, len(pieces)), strict=True):
                 parts[name].append(result)
-            return {name: _joined(some) for name, some in parts.items()}
+            return {name: _concatenate(some) for name, some in parts.items()}
 
         return collect
 
@@ -123,7 +123,7 @@ class SimulatorRollouts:
             yield replace(asked, batch=_compact_rows(batch, slice(begin, begin + size)))
 
 
-def _joined(parts: list[RolloutResult]) -> RolloutResult:
+def _concatenate(parts: list[RolloutResult]) -> RolloutResult:
     path = Trajectory.joined([part.path for part in parts])
     return RolloutResult(path, sum(part.seconds for part in parts), sum(part.cpu_seconds for part in parts))
 
@@ -145,7 +145,7 @@ class _Simulate:
             if size not in self._warm:  # compile kernels and fill caches before timing
                 self._warm.add(size)
                 follow(dynamics, replace(asked.batch, drive=asked.batch.drive.until(2)))
-            return timed(lambda: follow(dynamics, asked.batch))
+            return measure_time(lambda: follow(dynamics, asked.batch))
 
     @cached_property
     def _declared(self) -> AnalyticDynamics:
@@ -265,7 +265,7 @@ def roll_model_out(model: Dynamics, starts: RolloutBatch) -> RolloutResult:
         with torch.no_grad():
             follow(model, RolloutBatch(batch.past, batch.drive.until(2), batch.environment))
     with threads(1):
-        return timed(lambda: Trajectory.joined([follow(model, batch) for batch in tracked(batches)]))
+        return measure_time(lambda: Trajectory.joined([follow(model, batch) for batch in tracked(batches)]))
 
 
 def beside_simulator(
@@ -307,23 +307,23 @@ def beside_simulator(
     asked = {"passive": RolloutRequest(starts)}
     if count:
         asked |= reference_rollouts(robot, starts.rows(slice(0, count)), seed)
-    wild = _driven(robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None
+    wild = _draw_driven(robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None
     if wild is not None:
         asked["driven"] = RolloutRequest(wild)
     with SimulatorRollouts(robot, threads) as simulator:
         with stage(0.0, 0.1, "simulator"):  # later pieces may run in parallel with the model
             collect = simulator.begin(asked)
         with stage(0.1, 0.25, "model"):
-            found = roll_model_out(model, starts)
+            predicted = roll_model_out(model, starts)
         with stage(0.25, 0.3, "model, driven"):
-            found_driven = None if wild is None else roll_model_out(model, wild)
+            predicted_driven = None if wild is None else roll_model_out(model, wild)
         with stage(0.3, 0.98, "simulator"):
             truths = collect()
     truth = truths["passive"]
     drive, steps = starts.drive, rollouts * horizon
     motion = None
-    if wild is not None and found_driven is not None:
-        path, true = found_driven.path, truths["driven"].path
+    if wild is not None and predicted_driven is not None:
+        path, true = predicted_driven.path, truths["driven"].path
         motion = PartialComparison(
             rollouts=path.worlds,
             seed=seed + 1,
@@ -337,16 +337,16 @@ def beside_simulator(
         ground=where.name,
         starts=where.starts,
         hold=None if drive.kp is None or drive.kd is None else [float(x[0, 0]) for x in (drive.kp, drive.kd)],
-        comparison=compare(RolloutErrors.of(robot, found.path, truth.path), simulated=True),
+        comparison=compare(RolloutErrors.of(robot, predicted.path, truth.path), simulated=True),
         reference_errors=reference_errors(robot, truths) if count else None,
-        energy=energy_drift(robot, found.path, truth.path) if conserves else None,
+        energy=energy_drift(robot, predicted.path, truth.path) if conserves else None,
         driven=motion,
-        env_steps_per_second=steps / found.seconds,
-        env_steps_per_cpu_second=steps / found.cpu_seconds,
+        env_steps_per_second=steps / predicted.seconds,
+        env_steps_per_cpu_second=steps / predicted.cpu_seconds,
         simulator_steps_per_cpu_second=steps / truth.cpu_seconds,
         worlds=min(rollouts, _WORLDS),
         simulator=to_dict(robot.simulator),
-        calibration=member_calibration(model, found.path, truth.path, starts.rows(slice(0, _DRAWN_OUT))),
+        calibration=member_calibration(model, predicted.path, truth.path, starts.rows(slice(0, _DRAWN_OUT))),
     )
 
 
@@ -367,7 +367,7 @@ def default_rollouts(robot: Robot) -> int:
     return 2048 if robot.fixed_base else 2048 // _SLOWER
 
 
-def _driven(robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> RolloutBatch:
+def _draw_driven(robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> RolloutBatch:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
     return draw_starts(robot, horizon, count, seed, driven=True, where=where)
 
@@ -410,7 +410,7 @@ def by_condition(
     conditions, truth = model.conditions, _simulator_of(robot, model.conditions)
     if not conditions or truth is None:
         return UNSET
-    numbers = drawn_conditions(conditions, seed)
+    numbers = draw_conditions(conditions, seed)
     frames = min(horizon, CONDITION_FRAMES)
     starts = draw_starts(robot, frames, len(numbers), seed, driven=robot.spec.nu > 0, where=where)
     parameters = WorldParameters(tuple(one.name for one in conditions), numbers)

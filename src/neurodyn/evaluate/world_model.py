@@ -32,7 +32,16 @@ from neurodyn.evaluate.records import (
     WorldMark,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import MOST, about, groups_of, log_starts, roll_along_log, split_name, thin, timed
+from neurodyn.evaluate.rollouts import (
+    MOST,
+    about,
+    groups_of,
+    log_starts,
+    measure_time,
+    roll_along_log,
+    split_name,
+    thin,
+)
 
 _VALUES = 40_000_000  # errors in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)
@@ -68,9 +77,9 @@ def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
     start, control = model.observation.of_state(present_state(batch.past)), batch.drive.torque
     assert control is not None  # a log has controls
     wide = model.conditioned_controls(control, batch.environment)
-    found = model.follow(model.begin(batch.past, batch.environment).hidden, start[None], wide[None])
-    assert found.logits is not None  # called only for models with contacts
-    return found.logits[..., : model.spec.nc].sigmoid().mean(0)
+    forecasts = model.follow(model.begin(batch.past, batch.environment).hidden, start[None], wide[None])
+    assert forecasts.logits is not None  # called only for models with contacts
+    return forecasts.logits[..., : model.spec.nc].sigmoid().mean(0)
 
 
 def _scores(raised: Tensor, is_so: Tensor) -> EventScores:
@@ -133,6 +142,7 @@ def forecast_log(
         events["termination"], failures = failure_scores(model, store, split, context)
     with stage(0.8, 0.95, "noise"):
         noise = calibration.with_noise(model, store, few, marks, seed)
+    seconds = measure_time(lambda: roll_along_log(model, store, few, BATCH)).seconds
     tell(0.95, "out of distribution")
     nothing: dict[str, float | None] = {"base_position_m": 0.0, "base_orientation_rad": 0.0}
     return ForecastEvaluation(
@@ -141,7 +151,7 @@ def forecast_log(
         context_frames=context,
         split=split_name(split),
         episodes=len(episodes_in(store, split)),
-        env_steps_per_second=few.count * frames / timed(lambda: roll_along_log(model, store, few, BATCH)).seconds,
+        env_steps_per_second=few.count * frames / seconds,
         notes=store.header.notes,
         summary=ErrorSummary(means={**nothing, **_joint_means(model, kept)}),
         by_horizon={str(m): ErrorSummary(means=_joint_means(model, kept[:, :m])) for m in marks},

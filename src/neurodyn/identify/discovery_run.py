@@ -82,7 +82,7 @@ def discover_run(
         dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
         dynamics.compute_device = device
         known, seen = dynamics.training_range, training_range(store)
-        dynamics.training_range = seen if known is None else known.joined(seen)
+        dynamics.training_range = seen if known is None else known.union(seen)
         frames = settings.horizon
         train = select_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
         held_out = select_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)

@@ -11,7 +11,7 @@ from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request, names_of
-from neurodyn.data.mixture import joined
+from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identification import Identification, IdentificationProblem
@@ -170,4 +170,4 @@ def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> 
         return stores[0]
     stems = [path.stem for path in paths]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
-    return joined(stores, names)
+    return join_stores(stores, names)

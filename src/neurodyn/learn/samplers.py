@@ -68,7 +68,7 @@ class MemberSampler:
 
     def draw(self) -> Windows:
         """Return windows with the members as an additional first axis."""
-        parts = [replace(sampler.draw_joined(), ground=None) for sampler in self._samplers]
+        parts = [replace(sampler.draw_together(), ground=None) for sampler in self._samplers]
         return Windows.combine(parts, torch.stack)
 
     def draw_rows(self) -> list[tuple[int, Windows, Tensor]]:

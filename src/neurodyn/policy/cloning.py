@@ -57,7 +57,7 @@ class Demonstrations:
         Raises:
             InputError: The task cannot invert a control to actions.
         """
-        task, batch = self._task, self._sampler.draw_joined()
+        task, batch = self._task, self._sampler.draw_together()
         channels = batch.channels
         now = self._dynamics.quantities(
             State(batch.q[:, 1], batch.qd[:, 1], None if channels is None else channels[:, 1])

@@ -32,8 +32,8 @@ from neurodyn.evaluate.run_comparison import (
     Figure,
     FigureSeries,
     RunFigures,
+    read_or_measure,
     run_settings,
-    stored_or_measured,
     training_of,
 )
 from neurodyn.evaluate.run_figures import Say, said
@@ -369,7 +369,7 @@ def policy_figures(
         return _measure(str(policy), folder, names, episodes, seed, asked)
 
     own = not str(policy).startswith(PRETRAINED_POLICY)
-    return stored_or_measured(folder, question, measure, writable=own, name=str(policy))
+    return read_or_measure(folder, question, measure, writable=own, name=str(policy))
 
 
 def _measure(

@@ -216,7 +216,7 @@ def test_several_logs_train_one_model_and_their_ranges_are_joined(robot: Robot, 
     assert model.terminates  # one of the logs knows failures
     joined, own = model.training_range, training_range(calm)
     assert joined is not None
-    assert joined == own.joined(training_range(rough))
+    assert joined == own.union(training_range(rough))
     assert joined != own
     assert len(joined.channels) == model.spec.nx == 1
     with pytest.raises(InputError, match=r"was trained on the log calm.h5, which is gone; name one with --data"):

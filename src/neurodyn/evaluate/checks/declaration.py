@@ -6,7 +6,7 @@ from pathlib import Path
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import truth_of
-from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, passed, rate
+from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, no_fault, rate
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.metrics import METRICS, compare
 from neurodyn.evaluate.records import Baselines, ErrorSummary
@@ -25,7 +25,7 @@ def check_asset(subject: Subject) -> CheckResult:
 
     contradicted = contradictions(subject.robot)
     if not contradicted:
-        return passed("declaration agrees with the asset")
+        return no_fault("declaration agrees with the asset")
     findings = []
     for what in dict.fromkeys(one.what for one in contradicted):
         first, *others = (one for one in contradicted if one.what == what)

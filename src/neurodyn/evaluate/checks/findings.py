@@ -41,7 +41,7 @@ class CheckResult(Result, frozen=True):
     figures: Figures | None = None
 
 
-def passed(what: str) -> CheckResult:
+def no_fault(what: str) -> CheckResult:
     """Return a result of one row with nothing to complain about."""
     return CheckResult(findings=[Finding(what=what, verdict="ok")])
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Environment
-from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, or_infinite, passed, rate
+from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, no_fault, or_infinite, rate
 from neurodyn.evaluate.checks.subject import Subject, more_substeps, roll_out_free, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
@@ -74,7 +74,7 @@ def check_joint_limits(subject: Subject) -> CheckResult:
     """Push every driven joint against its limits."""
     presses = _presses(subject.robot)
     if not presses:
-        return passed("no driven joint has limits")
+        return no_fault("no driven joint has limits")
     tests = [
         test
         for first in range(0, len(presses), subject.few)

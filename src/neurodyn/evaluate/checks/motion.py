@@ -17,7 +17,7 @@ from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.measures import finite_worlds, persistence
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, or_infinite, passed, rate
+from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, no_fault, or_infinite, rate
 from neurodyn.evaluate.checks.subject import SimulatedMotion, Subject, more_substeps, roll_out_free, some
 from neurodyn.evaluate.metrics import METRICS, summaries
 from neurodyn.evaluate.named_scenarios import Scenario, drive_at_random, passive, scenario
@@ -146,14 +146,14 @@ def check_rest(subject: Subject) -> CheckResult:
     """Let a floating robot settle on each of its grounds."""
     robot, layout = subject.robot, subject.layout
     if robot.fixed_base or layout is None:
-        return passed("rest on a ground: only of floating bases")
+        return no_fault("rest on a ground: only of floating bases")
     if robot.legs is not None:
         soles = [pattern for foot in robot.legs.feet for pattern in robot.contacts[foot]]
         if all(matching(point.shape, soles) for point in layout.contact_points):
-            return passed("rest on a ground: its feet alone touch it")
+            return no_fault("rest on a ground: its feet alone touch it")
     by_ground = {where.name or "": _settle(subject, where) for where in _grounds(subject)}
     if not by_ground:
-        return passed("rest on a ground: none is declared")
+        return no_fault("rest on a ground: none is declared")
     figures = AtRest(grounds=by_ground)
     return CheckResult(findings=[_depth(by_ground), _jitter(robot, by_ground)], figures=figures)
 
@@ -379,7 +379,7 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     """Compare one frame of the hybrid engine with one of the simulator, in free space."""
     robot = subject.robot
     if robot.simulator.fluid is not None:
-        return passed("hybrid engine: it has no fluid, the simulator has")
+        return no_fault("hybrid engine: it has no fluid, the simulator has")
     tree = msgspec.structs.replace(subject.mechanism, points=())  # no contact in free space
     config = EngineConfig(substeps=robot.simulator.substeps, contact=robot.simulated_contact)
     engine = HybridDynamics(robot.spec, tree, config, declaration=locate(robot))

@@ -194,7 +194,7 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
         require_match(model, part.header.spec, None, name or str(job.data))
     record, going_on = start_job(job, "neural", config.robot, ("torch", "newton"), base=job.base)
     if model.training_range is not None:
-        model.training_range = model.training_range.joined(training_range(mixture))
+        model.training_range = model.training_range.union(training_range(mixture))
     samples = _transitions(mixture, model.encoding.coordinates)
     learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device, actors=job.actors)
     return train_by_plan(learner, job, record, resume=going_on)

@@ -88,7 +88,7 @@ def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     for part in mixture.stores:
         require_long_enough(part, settings)
     if model.training_range is not None:
-        model.training_range = model.training_range.joined(training_range(mixture))
+        model.training_range = model.training_range.union(training_range(mixture))
     states, _, following, _ = _transitions(model, mixture)
     change = Normaliser(model.observation.size, eps=1e-12).fit(following - states).std.clone()
     weights = event_weights(model, mixture, settings)

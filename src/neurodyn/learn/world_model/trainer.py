@@ -328,7 +328,7 @@ class WorldValidation:
             MixtureSampler(
                 self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
             )
-            .draw_joined()
+            .draw_together()
             .after(self.context)
         )
 

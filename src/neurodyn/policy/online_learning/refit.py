@@ -17,7 +17,7 @@ from neurodyn.control.task_frames import TaskFrames, WorldsState
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress, showing
-from neurodyn.data.mixture import joined
+from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State, device_generator
@@ -281,7 +281,7 @@ class HybridRefit(Refit):
         if not fit.data:
             HYBRID.save(fit.out, self._declared_model(fit.robot, fit.settings))
             return
-        settings, store = fit.settings, joined([self.open(fit.robot, name) for name in fit.data])
+        settings, store = fit.settings, join_stores([self.open(fit.robot, name) for name in fit.data])
         asked = settings.parameters if fit.previous is None else self._parameters(fit.previous, settings)
         identify(
             fit.robot, store, fit.out, parameters=asked, settings=_identification(fit.robot, settings),
