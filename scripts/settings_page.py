@@ -13,7 +13,7 @@ from neurodyn.control.planning.ilqr import IlqrSettings
 from neurodyn.control.planning.sampling import AnnealedSettings, CemSettings, GradientSettings, MppiSettings
 from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
 from neurodyn.core.requests import arguments_of, field_docs
-from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.settings import AdaptationSettings, FitStage, IdentificationSettings
 from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
@@ -38,7 +38,8 @@ SECTIONS: dict[str, tuple[str, tuple[type, ...]]] = {
     ),
     "Neural models": ("Plan, phases, `policy_rollouts`, `net`.", (Settings, Phase, PolicyRollouts, NetConfig)),
     "World models": ("Plan, phases, `net`.", (WorldSettings, WorldPhase, EnsembleConfig)),
-    "Identification": ("", (IdentificationSettings,)),
+    "Identification": ("Each of `stages`.", (IdentificationSettings, FitStage)),
+    "Adaptation": ("As an identification, with other defaults.", (AdaptationSettings,)),
     "Policies": ("All algorithms; `network`; `clone`.", (TrainingSettings, NetworkSettings, CloneSettings)),
     "PPO": ("", (PolicySettings,)),
     "SHAC": ("", (ShacSettings,)),
@@ -94,7 +95,8 @@ def _shown(default: Any) -> str:
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, tuple):
-        return f"[{','.join(map(_shown, default))}]" if default else ""
+        shown = [_shown(value) for value in default]
+        return f"[{','.join(shown)}]" if any(shown) else ""
     return f"{default:g}" if isinstance(default, float) else str(default) if isinstance(default, int | str) else ""
 
 
