@@ -142,10 +142,10 @@ def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout:
     if len(files) != 1 or robot is None:
         raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")
     with ProgressBar(f"reading {files[0].name}"):
-        found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
-    members = f" with {found.members} members" if hasattr(found, "members") else ""
-    print(f"{found.network}{members}, {found.spec.context} frames of warm-up: {out}")
-    print(f"next: neurodyn evaluate {out}{' --data LOG.h5' if found.measured else ''}")
+        model = import_model(files[0], robot, out, layout=layout, statistics=statistics)
+    members = f" with {model.members} members" if hasattr(model, "members") else ""
+    print(f"{model.network}{members}, {model.spec.context} frames of warm-up: {out}")
+    print(f"next: neurodyn evaluate {out}{' --data LOG.h5' if model.measured else ''}")
 
 
 def inspect(
@@ -193,12 +193,12 @@ def inspect(
             store = Store.open(file)
             ranges = declared_ranges(store.header.spec)
         with stage(0.2, 0.6, "statistics"):
-            found = inspect_store(store, ranges)
+            contents = inspect_store(store, ranges)
         with stage(0.6, 1.0, "picture"):
             plot_store(store, picture, ranges)
-    print_inspection(found)
+    print_inspection(contents)
     print(f"picture: {picture}")
-    write_figures(json, found)
+    write_figures(json, contents)
 
 
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:

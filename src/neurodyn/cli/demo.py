@@ -328,10 +328,10 @@ _INCOMPLETE = "the installation is incomplete, install neurodyn once more"
 
 def example(name: str) -> Path:
     """Return an example file; raise an InputError if the installation lacks it."""
-    found = next((folder / name for folder in SOURCES if (folder / name).is_file()), None)
-    if found is None:
+    path = next((folder / name for folder in SOURCES if (folder / name).is_file()), None)
+    if path is None:
         raise InputError(f"{SOURCES[0] / name}: no such file; {_INCOMPLETE}")
-    return found
+    return path
 
 
 def examples(*, out: Path = Path("examples")) -> None:

@@ -77,12 +77,12 @@ def evaluate(
 
 def _flag_names(request: EvaluationRequest) -> tuple[str, ...]:
     """Return the flags that change the evaluation as parts of a file name: paths by their stem."""
-    usual, found = EvaluationRequest(request.run, device=request.device, threads=request.threads), []
+    usual, names = EvaluationRequest(request.run, device=request.device, threads=request.threads), []
     for name in request.__struct_fields__:
         if (value := getattr(request, name)) != getattr(usual, name):
             values = value if isinstance(value, tuple) else (value,)
-            found.append("-".join([name, *(Path(str(one)).stem for one in values if one is not True)]))
-    return tuple(found)
+            names.append("-".join([name, *(Path(str(one)).stem for one in values if one is not True)]))
+    return tuple(names)
 
 
 def compare(

@@ -68,9 +68,9 @@ def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
         raise InputError("--out is for the report of --gpu; valid: with --gpu")
 
     with ProgressBar("looking at this machine"):
-        found = list(findings())
-    print_table(terminal(80), ("", "Found", "To do"), found)
-    open_points = sum(bool(one.advice) for one in found)
+        lines = list(findings())
+    print_table(terminal(80), ("", "Found", "To do"), lines)
+    open_points = sum(bool(one.advice) for one in lines)
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")
 
 
@@ -120,13 +120,13 @@ def _extras() -> Iterator[Diagnosis]:
 
 def extras() -> dict[str, list[str]]:
     """Return the packages of each user-facing extra, by its name."""
-    found: dict[str, list[str]] = {}
+    packages_of: dict[str, list[str]] = {}
     for line in requires("neurodyn") or ():
         package, _, condition = line.partition(";")
         extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", condition)
         if extra is not None and extra[1] not in _NOT_FOR_USERS:
-            found.setdefault(extra[1], []).append(re.split(r"[\s\[<>=!~]", package.strip(), maxsplit=1)[0])
-    return found
+            packages_of.setdefault(extra[1], []).append(re.split(r"[\s\[<>=!~]", package.strip(), maxsplit=1)[0])
+    return packages_of
 
 
 def _version(package: str) -> str | None:
@@ -305,9 +305,9 @@ def _policies() -> list[str]:
 
 def _folders(holding: str) -> list[str]:
     """Return nearby folders that hold a file; a run's state/ does not count as a run."""
-    found = [Path(path) for depth in range(_DEPTH + 1) for path in glob("*/" * depth + holding)]
+    paths = [Path(path) for depth in range(_DEPTH + 1) for path in glob("*/" * depth + holding)]
     above = len(Path(holding).parts) - 1
-    return [path.parents[above].as_posix() for path in found if "state" not in path.parts]
+    return [path.parents[above].as_posix() for path in paths if "state" not in path.parts]
 
 
 def _tasks() -> list[str]:

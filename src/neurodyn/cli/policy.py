@@ -220,12 +220,12 @@ def log(request: LogPolicyRequest) -> None:
     from neurodyn.policy.logs import log_policies
 
     with ProgressBar("recording"):
-        found = log_policies(request)
+        summary = log_policies(request)
     print(
-        f"{found.transitions:,} transitions in {found.episodes} episodes, {found.failed:.1%} of which ended in a "
-        f"failure ({found.implausible:.1%} in an implausible state; {found.cpu_seconds:.0f} CPU-s): {found.path}"
+        f"{summary.transitions:,} transitions in {summary.episodes} episodes, {summary.failed:.1%} of which ended in a "
+        f"failure ({summary.implausible:.1%} in an implausible state; {summary.cpu_seconds:.0f} CPU-s): {summary.path}"
     )
-    for name, value in found.returns.items():
+    for name, value in summary.returns.items():
         print(f"return of {name}, noise included: {value:.4g}")
     if request.csv is not None:
         print(f"rows: {request.csv}")

@@ -41,7 +41,7 @@ def _list(json: Path | None) -> None:
     from neurodyn.robots.listing import list_policies, list_robots
 
     with ProgressBar("listing robots"):
-        found = list_robots()
+        listed = list_robots()
     rows = [
         (
             robot.name,
@@ -51,10 +51,10 @@ def _list(json: Path | None) -> None:
             f"{robot.simulator} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
-        for robot in found
+        for robot in listed
     ]
     print_table(terminal(128), ("robot", "joints", "controls", "dt [s]", "simulator", "pretrained"), rows)
-    for robot in found:
+    for robot in listed:
         for model, measured in robot.measured.items():
             errors = ", ".join(f"{value:.2g} {_UNITS[key]}" for key, value in measured.errors.items())
             caveat = f" ({robot.caveats[model]})" if model in robot.caveats else ""
@@ -64,12 +64,12 @@ def _list(json: Path | None) -> None:
     for policy in policies:
         caveat = f" ({policy.caveat})" if policy.caveat else ""
         print(f"{policy.name}: {policy.task}, trained in {policy.dynamics}{caveat}")
-    missing = [robot.name for robot in found if not robot.installed]
+    missing = [robot.name for robot in listed if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")
     if json is not None:
         write_json(
-            json, {"robots": [to_dict(robot) for robot in found], "policies": [policy.name for policy in policies]}
+            json, {"robots": [to_dict(robot) for robot in listed], "policies": [policy.name for policy in policies]}
         )
 
 
@@ -80,19 +80,19 @@ def _show(name: str, json: Path | None) -> None:
     require_writable(json, text=True)
     declared = load(name)
     with ProgressBar(f"building {declared.name}"):
-        found = list_quantities(declared_hybrid(declared))
+        quantities = list_quantities(declared_hybrid(declared))
     console = terminal(highlight=False)
     console.print(f"{declared.name}: {declared.description}", soft_wrap=True)
     console.print(f"frame {declared.dt:.4g} s; grounds: {', '.join(declared.grounds) or 'none'}")
     console.print(
         "parameters (SI units; free with identify --parameters; a network may act on them, too):", soft_wrap=True
     )
-    console.print(*(f"  {item.name} = {item.value:.6g}" for item in found if item.value is not None), sep="\n")
+    console.print(*(f"  {item.name} = {item.value:.6g}" for item in quantities if item.value is not None), sep="\n")
     for role, text in (("computed", "on which networks may act besides"), ("seen", "that networks may see besides")):
-        names = ", ".join(item.name for item in found if item.role == role)
+        names = ", ".join(item.name for item in quantities if item.role == role)
         console.print(f"quantities {text}: {names}", soft_wrap=True)
     if json is not None:
-        write_json(json, {"robot": declared.name, "quantities": [to_dict(item) for item in found]})
+        write_json(json, {"robot": declared.name, "quantities": [to_dict(item) for item in quantities]})
 
 
 _UNITS = {

@@ -78,16 +78,16 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
         import neurodyn.policy.online_learning.loop
         import neurodyn.policy.training  # noqa: F401
     with ProgressBar(f"reproducing {request.run}") as bar:
-        found = train_again(replaced(request, progress=bar))
-    write_figures(json, found.plain())
-    if found.score_before is not None and found.score_now is not None:
-        gap = found.score_now - found.score_before
-        print(f"held-out score {found.score_before:.6g} before, {found.score_now:.6g} now (difference {gap:.3g})")
-    if found.differing and found.greatest is not None:
-        print(f"greatest difference of a weight or parameter: {found.greatest:.3g}")
+        result = train_again(replaced(request, progress=bar))
+    write_figures(json, result.plain())
+    if result.score_before is not None and result.score_now is not None:
+        gap = result.score_now - result.score_before
+        print(f"held-out score {result.score_before:.6g} before, {result.score_now:.6g} now (difference {gap:.3g})")
+    if result.differing and result.greatest is not None:
+        print(f"greatest difference of a weight or parameter: {result.greatest:.3g}")
     print(f"run: {request.out}")
-    require_usable(found.verdict, Path(request.out))
-    print(f"verdict: {found.verdict}")
+    require_usable(result.verdict, Path(request.out))
+    print(f"verdict: {result.verdict}")
 
 
 def sweep(
@@ -169,9 +169,9 @@ def identify(
         return
     title = f"identifying {request.robot}"
     with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(title) as bar:
-        found = identify_robot(replaced(request, progress=bar, executor=executor))
-    result = found.figures
-    write_identification(out, result, found.sample, found.runs)
+        identification = identify_robot(replaced(request, progress=bar, executor=executor))
+    result = identification.figures
+    write_identification(out, result, identification.sample, identification.runs)
     print_identification(result)
     write_figures(json, result.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
@@ -239,13 +239,13 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     require_writable(json, text=True)
     out = Path(request.out)
     with ProgressBar(f"adapting {request.robot}"):
-        found = adapt_conditions(request) if is_run(request.robot) else adapt_robot(request)
-    if isinstance(found, IdentifiedConditions):
-        write_conditions(out, found.figures)
-        print_conditions(found.figures)
+        result = adapt_conditions(request) if is_run(request.robot) else adapt_robot(request)
+    if isinstance(result, IdentifiedConditions):
+        write_conditions(out, result.figures)
+        print_conditions(result.figures)
     else:
-        write_identification(out, found.figures, found.sample, found.runs)
-        print_adaptation(found.figures)
-    write_figures(json, found.figures.plain())
+        write_identification(out, result.figures, result.sample, result.runs)
+        print_adaptation(result.figures)
+    write_figures(json, result.figures.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
-    print(f"verdict: {found.figures.verdict}")
+    print(f"verdict: {result.figures.verdict}")

@@ -186,17 +186,17 @@ def _explained(message: str, data: Any, kind: Any) -> str:
 
 def _followed(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | int, Any, Any]]:
     """Walk keys and indices into data and its type; "..." is the first key of a table whose value does not fit."""
-    found: list[tuple[str | int, Any, Any]] = [("", data, kind)]
+    places: list[tuple[str | int, Any, Any]] = [("", data, kind)]
     for step in steps:
         key: str | int = int(step) if step.isdigit() and not isinstance(data, dict) else step
         kind = _inside(kind, data, key)
         if step == "..." and isinstance(data, dict):
             key = next((name for name, value in data.items() if not _fits(value, kind)), step)
         data = data.get(key) if isinstance(data, dict) else _entry(data, key)
-        found.append((key, data, kind))
+        places.append((key, data, kind))
     structs = [part for part in (kind, *get_args(kind)) if hasattr(part, "__struct_fields__")]
-    found[-1] = (*found[-1][:2], _tagged(structs, data) if structs else kind)
-    return found
+    places[-1] = (*places[-1][:2], _tagged(structs, data) if structs else kind)
+    return places
 
 
 def _entry(data: Any, key: str | int) -> Any:
@@ -370,12 +370,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     def plain(self) -> dict[str, Any]:
         """Return the result as plain data for JSON, without UNSET fields."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, key in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
             value = plain(getattr(self, name))
             if value is not UNSET:
-                found |= value if name in self.inline else {key: value}
-        return found
+                values |= value if name in self.inline else {key: value}
+        return values
 
 
 def plain(value: Any) -> Any:

@@ -50,8 +50,8 @@ def source_commit() -> str:
 def repositories() -> list[Path]:
     """Return the distinct git repositories of this package's source and of the working directory."""
     folders = [_HERE] if source_commit() else []
-    found = [_git("rev-parse", "--show-toplevel", folder=folder) for folder in (*folders, Path.cwd())]
-    return [Path(top) for top in dict.fromkeys(top for top in found if top)]
+    tops = [_git("rev-parse", "--show-toplevel", folder=folder) for folder in (*folders, Path.cwd())]
+    return [Path(top) for top in dict.fromkeys(top for top in tops if top)]
 
 
 def repository_state(repository: Path) -> str:

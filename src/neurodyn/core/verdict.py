@@ -184,9 +184,9 @@ def of_bounds(mode: str, share: float, frames: int, first: str) -> Verdict:
     """Judge the fraction of long roll-outs that stay within plausible bounds."""
     if share >= 1.0:
         return Verdict()
-    found = f"{1 - share:.2%} of {mode} roll-outs leave bounds in {frames:,} frames"
+    what = f"{1 - share:.2%} of {mode} roll-outs leave bounds in {frames:,} frames"
     return Verdict(
-        "warning" if share > 0.95 else "fails", found,
+        "warning" if share > 0.95 else "fails", what,
         f"first: {first}; train with longer forecasts, or on data of such motion",
     )  # fmt: skip
 

@@ -44,12 +44,12 @@ R_co = TypeVar("R_co", covariant=True)
 
 def in_threads(call: Callable[[int], R], count: int, threads: int) -> list[R]:
     """Return call(0), ..., call(count - 1), computed on this and other threads; an idle thread takes the next call."""
-    found: dict[int, R] = {}
+    results: dict[int, R] = {}
     following = iter(range(count))  # next() of a range is atomic
 
     def work() -> None:
         for number in following:
-            found[number] = call(number)
+            results[number] = call(number)
 
     others = min(threads, count) - 1
     if others < 1:
@@ -60,7 +60,7 @@ def in_threads(call: Callable[[int], R], count: int, threads: int) -> list[R]:
             work()
             for one in started:
                 one.result()
-    return [found[number] for number in range(count)]
+    return [results[number] for number in range(count)]
 
 
 class Calls(Protocol[T_contra, R_co]):
@@ -160,9 +160,9 @@ class Workers(Generic[T, R]):
                         waiting[0][1].exception()  # waits
                     else:
                         mine[1] = self._called(mine[0])
-                _, found = waiting.popleft()
+                _, result = waiting.popleft()
                 waiting.extend(islice(submitted, 1))
-                yield found.result()
+                yield result.result()
         except BaseException:
             self._end()  # their current work is not needed
             raise
@@ -291,8 +291,8 @@ def _omp_threads() -> int | None:
 
 def _quota() -> int | None:
     """Return the cores allowed by the control group of this process, rounded up; None for no limit."""
-    found = [cores for folder in _control_groups() if (cores := _cores_of(folder)) is not None]
-    return math.ceil(min(found)) if found else None
+    quotas = [cores for folder in _control_groups() if (cores := _cores_of(folder)) is not None]
+    return math.ceil(min(quotas)) if quotas else None
 
 
 def _control_groups() -> list[Path]:

@@ -44,42 +44,42 @@ _CHAOS = 0.1
 """Fraction of the model's error above which a perturbation of the starts by 1e-6 explains it."""
 
 
-def coverage(title: str, found: Mapping[str, Coverage], ranks: Mapping[str, RankCorrelation]) -> Table:
+def coverage(title: str, by_mark: Mapping[str, Coverage], ranks: Mapping[str, RankCorrelation]) -> Table:
     """Return coverage and rank correlations by horizon."""
     rows = []
-    for mark, entry in found.items():
+    for mark, entry in by_mark.items():
         both = (digits_or_dash(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
         rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *both])
     rank = "Rank correlation of error and epistemic standard deviation"
     return Table(title, ["Horizon", "Within one sigma", "Within two", rank, "of error and total"], rows, strong=2)
 
 
-def out_of_distribution_table(title: str, found: OutOfDistribution) -> Table:
+def out_of_distribution_table(title: str, outside: OutOfDistribution) -> Table:
     """Return the epistemic standard deviation out of distribution."""
     rows = [
         [f"{factor} times as far from the mean", f"{digits(entry.ratio)}x", share(entry.chance_above_usual)]
-        for factor, entry in found.by_factor.items()
+        for factor, entry in outside.by_factor.items()
     ]
     return Table(title, ["States", "Epistemic standard deviation beside the usual", "Chance that it is above"], rows)
 
 
 def member_tables(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table]:
     """Return the calibration tables of a neural-dynamics ensemble, by description of the roll-outs."""
-    found = []
+    tables = []
     for words, part in parts.items():
         if part is not UNSET:
             title = f"{part.members} members beside their errors, {words}"
-            found.append(coverage(title, part.coverage, part.epistemic))
-            found.append(out_of_distribution_table(f"States beyond the data, {words}", part.out_of_distribution))
-    return found
+            tables.append(coverage(title, part.coverage, part.epistemic))
+            tables.append(out_of_distribution_table(f"States beyond the data, {words}", part.out_of_distribution))
+    return tables
 
 
-def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Table]:
+def by_condition(conditions: list[ConditionErrors] | UnsetType, dt: float) -> list[Table]:
     """Return errors by a network's conditions, one table per metric: in thirds of their ranges, and beyond."""
-    if found is UNSET or not found:
+    if conditions is UNSET or not conditions:
         return []
-    columns = list(dict.fromkeys(name for one in found for name in one.bins))
-    names = list(dict.fromkeys(name for one in found for entry in one.bins.values() for name in entry.errors))
+    columns = list(dict.fromkeys(name for one in conditions for name in one.bins))
+    names = list(dict.fromkeys(name for one in conditions for entry in one.bins.values() for name in entry.errors))
     tables = []
     for name in names:
         unit = METRICS[name].unit
@@ -88,9 +88,9 @@ def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Ta
                 f"{one.name}, {digits(one.lower)} to {digits(one.upper)}",
                 *(quantity(one.bins[c].errors[name], unit) if c in one.bins else MISSING for c in columns),
             ]
-            for one in found
+            for one in conditions
         ]
-        title = f"{METRICS[name].title} over {span(found[0].frames * dt)}, by the robot's quantities"
+        title = f"{METRICS[name].title} over {span(conditions[0].frames * dt)}, by the robot's quantities"
         tables.append(Table(title, ["Quantity and trained range", *map(capital, columns)], rows))
     return tables
 
@@ -101,20 +101,20 @@ Parts = dict[str, tuple[int, RolloutComparison]]
 
 def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = None) -> list[Table]:
     """Return errors of model and baselines; the first motion also has the simulator's reference errors."""
-    found = []
+    tables = []
     for number, (words, (rollouts, comparison)) in enumerate(parts.items()):
         beside = references if number == 0 else None
         for name, metric in shown(comparison.summary).items():
             rows = [_row(comparison, beside, horizon, name, metric.unit, dt) for horizon in comparison.by_horizon]
             more = [] if beside is None else ["Half the step", "Starts 1e-6 off"]
             head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better", *more]
-            found.append(Table(f"{metric.title}, {words} ({count(rollouts, 'roll-out')})", head, rows, strong=1))
-    return found
+            tables.append(Table(f"{metric.title}, {words} ({count(rollouts, 'roll-out')})", head, rows, strong=1))
+    return tables
 
 
 def horizon_sentences(result: Simulated) -> list[str]:
     """Return sentences on the horizons within which the model beats the baselines, by metric and motion."""
-    found = []
+    sentences = []
     for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
         for name, metric in shown(comparison.summary).items():
             beaten = {h: value for h in comparison.by_horizon if (value := comparison.better(h, name)) is not None}
@@ -124,8 +124,8 @@ def horizon_sentences(result: Simulated) -> list[str]:
                 continue
             useful, end = (span(int(h) * result.about.dt) for h in (before[-1], lost))
             lead = f"{metric.title}, {words}: better than the baselines for {useful}, not for {end}"
-            found.append(lead + ("" if number else _predictable(result, lost, name, metric.unit)))
-    return found
+            sentences.append(lead + ("" if number else _predictable(result, lost, name, metric.unit)))
+    return sentences
 
 
 def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
@@ -148,9 +148,9 @@ def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
 def over_time(parts: Parts, dt: float) -> str:
     """Return plots of errors at single frames."""
     plots = []
-    for number, (words, (_, found)) in enumerate(parts.items()):
-        for name, metric in shown(found.summary).items():
-            curve, seconds = found.curve.by_metric[name], [frame * dt for frame in found.curve.frame]
+    for number, (words, (_, comparison)) in enumerate(parts.items()):
+        for name, metric in shown(comparison.summary).items():
+            curve, seconds = comparison.curve.by_metric[name], [frame * dt for frame in comparison.curve.frame]
             curves = [
                 PlotCurve("mean", seconds, curve.mean),
                 PlotCurve("median", seconds, curve.median, TRUTH),
@@ -177,34 +177,34 @@ def grounds(result: Simulated) -> list[Table]:
 
 def stability(result: Simulated) -> list[Table]:
     """Return the table of very long roll-outs."""
-    found, rows = result.stability, []
-    if found is UNSET:
+    runs, rows = result.stability, []
+    if runs is UNSET:
         return []
-    for words, run in zip(simulated_parts(result), (found.passive, found.driven), strict=False):
+    for words, run in zip(simulated_parts(result), (runs.passive, runs.driven), strict=False):
         if run is not UNSET:
             above, deepest = share(run.above_ground_fraction), quantity(run.deepest_m, "m")
             rows.append([capital(words), share(run.finite_fraction), above, deepest])
     head = ["Long roll-outs", "Stay finite", "Stay above ground", "Deepest contact point"]
-    return [Table(f"{count(found.worlds, 'roll-out')} of {found.frames:,} frames", head, rows)]
+    return [Table(f"{count(runs.worlds, 'roll-out')} of {runs.frames:,} frames", head, rows)]
 
 
 def limits(result: Simulated) -> list[Table]:
     """Return errors of roll-outs that reach a joint limit and of those that do not."""
     splits = [
         (f"{capital(words)}, {span(int(horizon) * result.about.dt)}", split)
-        for words, (_, found) in simulated_parts(result).items()
-        for horizon, split in (found.limits or {}).items()
+        for words, (_, comparison) in simulated_parts(result).items()
+        for horizon, split in (comparison.limits or {}).items()
     ]
     if all(split.touching_fraction == 0 for _, split in splits):
         return []
-    head, found = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"], []
+    head, tables = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"], []
     for name, metric in shown(result.comparison.summary).items():
         rows = [
             [title, *_both(split.not_touching, name), share(split.touching_fraction), *_both(split.touching, name)]
             for title, split in splits
         ]
-        found.append(Table(f"{metric.title}, by contact with joint limits", head, rows))
-    return found
+        tables.append(Table(f"{metric.title}, by contact with joint limits", head, rows))
+    return tables
 
 
 def energy(result: Simulated) -> list[Table]:
@@ -225,11 +225,11 @@ def energy_plot(result: Simulated) -> str:
 
 def _energies(result: Simulated) -> list[tuple[str, Drift, str]]:
     """Return name, energy drift and colour of model and simulator; empty if the model's is not finite."""
-    found = result.energy
-    if found is None or found.model is None:
+    energy = result.energy
+    if energy is None or energy.model is None:
         return []
-    simulator = [] if found.simulator is None else [("analytic", found.simulator, TRUTH)]
-    return [(result.about.kind, found.model, PREDICTED), *simulator]
+    simulator = [] if energy.simulator is None else [("analytic", energy.simulator, TRUTH)]
+    return [(result.about.kind, energy.model, PREDICTED), *simulator]
 
 
 def speed(result: Simulated) -> Table:
@@ -266,11 +266,11 @@ def simulated_parts_of_page(result: Simulated) -> dict[str, Any]:
 
 
 def _row(
-    found: RolloutComparison, references: ReferenceErrors | None, horizon: str, name: str, unit: str, dt: float
+    comparison: RolloutComparison, references: ReferenceErrors | None, horizon: str, name: str, unit: str, dt: float
 ) -> list[str]:
-    entry = found.by_horizon[horizon]
+    entry = comparison.by_horizon[horizon]
     percentiles = entry.percentiles[name]
-    baselines = found.baselines.persistence[horizon], found.baselines.constant_velocity[horizon]
+    baselines = comparison.baselines.persistence[horizon], comparison.baselines.constant_velocity[horizon]
     more = [] if references is None else [references.half_step[horizon], references.perturbed[horizon]]
     return [
         f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
@@ -278,7 +278,7 @@ def _row(
         quantity(percentiles["50"], unit),
         interval(percentiles["10"], percentiles["90"], unit),
         *(quantity(baseline.means[name], unit) for baseline in baselines),
-        times(found.better(horizon, name)),
+        times(comparison.better(horizon, name)),
         *(quantity(reference.means[name], unit) for reference in more),
     ]
 

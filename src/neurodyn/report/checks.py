@@ -67,7 +67,7 @@ def _convergence(result: RobotCheck) -> list[Table]:
     figures = result.checks["convergence"].figures if "convergence" in result.checks else None
     if not isinstance(figures, StepConvergence):
         return []
-    found = []
+    tables = []
     for words, errors in (("random control", figures.driven), ("from resets", figures.settling)):
         rows = [
             [f"{metric.title}, {horizon} frames",
@@ -76,8 +76,8 @@ def _convergence(result: RobotCheck) -> list[Table]:
             for horizon, summary in errors.declared.items()
             for name, metric in shown(summary).items()
         ]  # fmt: skip
-        found.append(Table(capital(words), ["Error", "Declared step", "Half the step", "Motion"], rows))
-    return found
+        tables.append(Table(capital(words), ["Error", "Declared step", "Half the step", "Motion"], rows))
+    return tables
 
 
 def _limits(result: RobotCheck) -> list[Table]:

@@ -29,13 +29,13 @@ def cards(result: ForecastEvaluation) -> list[tuple[str, str, str]]:
     """Return the headline figures."""
     last, dt = result.at_horizon[str(result.about.horizon)], result.about.dt
     near = str(min(result.marks, key=lambda mark: abs(mark * dt - 0.25)))
-    found = []
+    errors = []
     for entry in (result.at_horizon[near], last):
         model, held = (digits(entry.by_model[name].scaled or 0.0) for name in ("model", PERSISTENCE))
         remark = f"in standard deviations of the data; persistence baseline {held}"
-        found.append((model, f"error after {span(entry.seconds)}", remark))
+        errors.append((model, f"error after {span(entry.seconds)}", remark))
     within = (share(result.coverage[near].two_sigma), "within two sigma there", "95.4 % of a normal distribution")
-    return [found[0], within, found[1]]
+    return [errors[0], within, errors[1]]
 
 
 @torch.no_grad()
@@ -75,11 +75,11 @@ def errors(result: ForecastEvaluation) -> Table:
     """Return errors of the model, the persistence baseline and other models, by horizon."""
     rows = []
     for entry in result.at_horizon.values():
-        found = [entry.by_model[name] for name in _models(result)]
+        by_model = [entry.by_model[name] for name in _models(result)]
         for what, values in (
-            ("positions", [one.q_mean for one in found]),
-            ("velocities", [one.qd_mean for one in found]),
-            ("all columns [standard deviations]", [one.scaled for one in found]),
+            ("positions", [one.q_mean for one in by_model]),
+            ("velocities", [one.qd_mean for one in by_model]),
+            ("all columns [standard deviations]", [one.scaled for one in by_model]),
         ):
             rows.append([f"{span(entry.seconds)}: {what}", *map(digits_or_dash, values)])
     head = ["Horizon", *map(_label, _models(result))]
@@ -108,7 +108,7 @@ def groups(result: ForecastEvaluation) -> list[Table]:
 def calibration(result: ForecastEvaluation) -> list[Table]:
     """Return coverage and rank correlations by horizon, out of distribution, and errors with noise."""
     noise = [
-        [f"{size} standard deviations", *(digits_or_dash(found.scaled) for found in entry.marks.values())]
+        [f"{size} standard deviations", *(digits_or_dash(mark.scaled) for mark in entry.marks.values())]
         for size, entry in result.noise.items()
     ]
     noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]
@@ -131,11 +131,11 @@ def events(result: ForecastEvaluation) -> Table:
 
 def failures(result: ForecastEvaluation) -> list[Table]:
     """Return the fractions of failed episodes and of predicted failures; empty for models without termination."""
-    found = result.failures
-    if found is UNSET:
+    share_of = result.failures
+    if share_of is UNSET:
         return []
-    rows = [["log", share(found.failed)], ["model", share(found.predicted)]]
-    return [Table(f"Failures within {found.frames} frames of {found.starts} starts", ["", "Failed"], rows)]
+    rows = [["log", share(share_of.failed)], ["model", share(share_of.predicted)]]
+    return [Table(f"Failures within {share_of.frames} frames of {share_of.starts} starts", ["", "Failed"], rows)]
 
 
 def forecast_parts_of_page(result: ForecastEvaluation) -> dict[str, Any]:

@@ -145,8 +145,8 @@ def _short(recording: Recording) -> Recording:
 
 def _read_data_headers(material: ReportMaterial, files: tuple[str, ...]) -> None:
     """Read the header of the first file, and the number of transitions of all."""
-    found = [_first_file([data, str(material.run.parent / data)]) for data in files]
-    paths = [path for path in found if path is not None and path.suffix.lower() in SUFFIXES]
+    paths_or_none = [_first_file([data, str(material.run.parent / data)]) for data in files]
+    paths = [path for path in paths_or_none if path is not None and path.suffix.lower() in SUFFIXES]
     if len(paths) < len(files):
         return
     try:

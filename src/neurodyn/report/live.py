@@ -208,14 +208,14 @@ def open_session(request: RecordingRequest, dynamics: Sequence[str]) -> LiveSess
     names = tuple(dict.fromkeys(dynamics)) or ((run, "analytic") if is_run else ("hybrid",))
     if len(names) > MOST:
         raise InputError(f"--dynamics names {len(names)}, {', '.join(names)}; valid: at most {MOST} side by side")
-    found = {}
+    opened = {}
     for name in names:
         if is_simulated(name):
-            found[name] = simulate(name, robot, device=request.device)
+            opened[name] = simulate(name, robot, device=request.device)
         else:
-            found[name] = load_simulator(name, device=request.device)
-            require_robot(found[name], robot)
-    return LiveSession(robot, found, request.ground, request.seed)
+            opened[name] = load_simulator(name, device=request.device)
+            require_robot(opened[name], robot)
+    return LiveSession(robot, opened, request.ground, request.seed)
 
 
 class LiveView:

@@ -26,17 +26,17 @@ def at_horizons(result: Logged) -> list[Table]:
         "all": "All windows",
         "moving": f"Windows that move (mean joint speed above {quantity(result.moving_above, result.units[1])})",
     }
-    found = {title: result.at_horizon[name] for name, title in titles.items()}
-    return [_summary(title, section, result.units) for title, section in found.items()]
+    windows = {title: result.at_horizon[name] for name, title in titles.items()}
+    return [_summary(title, section, result.units) for title, section in windows.items()]
 
 
 def beside_declared(result: Logged | Tossed) -> list[Table]:
     """Return errors of the model and the declared simulator on the log, from the same starts."""
     if result.declared is UNSET:
         return []
-    found, rows = result.by_horizon if isinstance(result, Logged) else result.comparison.by_horizon, []
+    by_horizon, rows = result.by_horizon if isinstance(result, Logged) else result.comparison.by_horizon, []
     for horizon, declared in result.declared.items():
-        mine = found[horizon]
+        mine = by_horizon[horizon]
         for name, metric in shown(mine).items():
             model, other = mine.means[name], declared.means[name]
             better = MISSING if model is None or other is None else times(other / max(model, 1e-12))
@@ -56,17 +56,17 @@ def by_joint(result: Logged) -> list[Table]:
                 unit = result.q_units[i] if len(result.q_units) == len(names) else ""
                 unit = f"{unit}/s" if unit and what == "qd" else unit
                 label = f"{name}, {'position' if what == 'q' else 'velocity'}, {_seconds(entry)}"
-                rows.append([label, *(quantity(getattr(found, what)[i], unit) for found in _models(entry))])
+                rows.append([label, *(quantity(getattr(errors, what)[i], unit) for errors in _models(entry))])
     return [Table("All windows", ["Joint and horizon", *_MODELS], rows, strong=1)]
 
 
 def by_group(result: Logged) -> list[Table]:
     """Return errors by group of recordings, if there are several."""
     rows = []
-    for name, found in result.groups.items() if len(result.groups) > 1 else ():
-        if found.marks:
-            last = list(found.marks.values())[-1]
-            rows.append([name, f"{found.starts:,}", _seconds(last), *_cells(last, "q", result.units[0])])
+    for name, group in result.groups.items() if len(result.groups) > 1 else ():
+        if group.marks:
+            last = list(group.marks.values())[-1]
+            rows.append([name, f"{group.starts:,}", _seconds(last), *_cells(last, "q", result.units[0])])
     head = ["Group", "Starts", "Horizon", *_MODELS, "Better"]
     return [Table("Mean joint position error at the longest horizon", head, rows, strong=3)] if rows else []
 
@@ -117,16 +117,16 @@ def _alignment(alignment: dict[str, Any]) -> str:
     return plot("alignment", curves, x_label="delay [ms]", spans=spans, bars=True, caption=caption)
 
 
-def _summary(title: str, found: LogSection, unit: tuple[str, str]) -> Table:
+def _summary(title: str, windows: LogSection, unit: tuple[str, str]) -> Table:
     rows = []
     for what, one, words in (("q", unit[0], "position"), ("qd", unit[1], "velocity")):
-        for entry in found.marks.values():
+        for entry in windows.marks.values():
             percentiles = getattr(entry.model, f"{what}_percentiles")
             model, *others = _cells(entry, what, one)
             middle = quantity(percentiles["50"], one), interval(percentiles["10"], percentiles["90"], one)
             rows.append([f"{_seconds(entry)}, {words}", model, *middle, *others])
     head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better"]
-    return Table(f"{title}: {count(found.starts, 'start')}", head, rows, strong=1)
+    return Table(f"{title}: {count(windows.starts, 'start')}", head, rows, strong=1)
 
 
 def _models(entry: LogMark) -> tuple[StateErrors, StateErrors, StateErrors]:
@@ -134,7 +134,7 @@ def _models(entry: LogMark) -> tuple[StateErrors, StateErrors, StateErrors]:
 
 
 def _cells(entry: LogMark, what: str, unit: str) -> list[str]:
-    means = [quantity(getattr(found, f"{what}_mean"), unit) for found in _models(entry)]
+    means = [quantity(getattr(errors, f"{what}_mean"), unit) for errors in _models(entry)]
     return [*means, times(entry.better_than_baselines[f"{what}_mean"])]
 
 

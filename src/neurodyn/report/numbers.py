@@ -96,11 +96,11 @@ def span(seconds: float) -> str:
 def simulated_parts(result: Simulated) -> dict[str, tuple[int, RolloutComparison]]:
     """Return the number of roll-outs and their errors, by description of the motion."""
     held, count = result.hold is not None, result.about.rollouts
-    found = {"held at the nominal pose" if held else "without torque": (count, result.comparison)}
+    parts = {"held at the nominal pose" if held else "without torque": (count, result.comparison)}
     if result.driven is not None:
         words = "under random targets" if held else "under random torques"
-        found[words] = (result.driven.rollouts, result.driven.comparison)
-    return found
+        parts[words] = (result.driven.rollouts, result.driven.comparison)
+    return parts
 
 
 def tossed_parts(result: Tossed) -> dict[str, tuple[int, RolloutComparison]]:

@@ -45,29 +45,29 @@ def overview_parts_of_page(material: ReportMaterial) -> dict[str, Any]:
 
 def in_a_sentence(result: Evaluation) -> str:
     """Describe in one line what was evaluated, and how."""
-    found = result.about
-    network = f"{found.network}, {found.parameters:,} weights" if found.network else found.kind
-    network += f" ({found.caveat})" if found.caveat else ""
+    about = result.about
+    network = f"{about.network}, {about.parameters:,} weights" if about.network else about.kind
+    network += f" ({about.caveat})" if about.caveat else ""
     where = f", ground {result.ground}" if isinstance(result, Simulated) and result.ground else ""
     if isinstance(result, Simulated) and result.hold is not None:
         where += f", held by kp {result.hold[0]:g}, kd {result.hold[1]:g}"
     finite = share(_finite(result))
-    return f"{found.robot}: {network}; {_evaluated(result)}{where}; truth: {_truth(result)}; finite {finite}"
+    return f"{about.robot}: {network}; {_evaluated(result)}{where}; truth: {_truth(result)}; finite {finite}"
 
 
 def _facts(material: ReportMaterial) -> list[tuple[str, str]]:
     """Return robot, network, data, seeds, times, versions."""
     result, config = material.result, material.config
-    found, last = result.about, material.metrics[-1] if material.metrics else {}
+    about, last = result.about, material.metrics[-1] if material.metrics else {}
     history = "" if isinstance(result, Simulated) else f"{result.context_frames} frames"
     trained = ""
     if "cpu_seconds" in last:
         trained = f"{last['step']:,} steps, {span(last['seconds'])} ({span(last['cpu_seconds'])} of CPU time)"
     return [
         ("Robot", _robot(material)),
-        ("Frame", f"{digits(1e3 * found.dt)} ms ({digits(1 / found.dt)} Hz)"),
-        ("Network", f"{network_name(found.network)}, {found.parameters:,} parameters"),
-        ("What acts", found.caveat or ""),
+        ("Frame", f"{digits(1e3 * about.dt)} ms ({digits(1 / about.dt)} Hz)"),
+        ("Network", f"{network_name(about.network)}, {about.parameters:,} parameters"),
+        ("What acts", about.caveat or ""),
         ("Training data", _data(material)),
         ("Trained for", trained),
         ("Training seed", str(config.settings.get("seed", "")) if config else ""),
@@ -88,13 +88,13 @@ Cards = list[tuple[str, str, str]]
 def _cards(result: Simulated, material: ReportMaterial) -> Cards:
     entries, end = [], str(result.about.horizon)
     seconds = span(result.about.horizon * result.about.dt)
-    for number, (words, (_, found)) in enumerate(simulated_parts(result).items()):
-        metrics = list(shown(found.summary).items())
+    for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
+        metrics = list(shown(comparison.summary).items())
         for name, metric in metrics if number == 0 else metrics[:1]:
-            median = quantity(found.summary.median(name), metric.unit)
-            remark = f"median {median}; {relative_size(found.better(end, name))} than the better baseline"
+            median = quantity(comparison.summary.median(name), metric.unit)
+            remark = f"median {median}; {relative_size(comparison.better(end, name))} than the better baseline"
             what = f"{metric.title}: mean error {words}, over {seconds}"
-            entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
+            entries.append((quantity(comparison.summary.means[name], metric.unit), what, remark))
     ratio = result.env_steps_per_cpu_second / result.simulator_steps_per_cpu_second
     remark = f"{times(ratio)} the simulator's, at {result.worlds} worlds"
     entries.append((f"{result.env_steps_per_cpu_second:,.0f}", "robot frames per CPU-second", remark))
@@ -104,12 +104,12 @@ def _cards(result: Simulated, material: ReportMaterial) -> Cards:
 @_cards.register
 def _(result: Tossed, material: ReportMaterial) -> Cards:
     entries, end = [], str(result.about.horizon)
-    found, released = result.comparison, result.releases.comparison.summary
-    for name, metric in shown(found.summary).items():
-        first, better = quantity(released.means[name], metric.unit), relative_size(found.better(end, name))
+    comparison, released = result.comparison, result.releases.comparison.summary
+    for name, metric in shown(comparison.summary).items():
+        first, better = quantity(released.means[name], metric.unit), relative_size(comparison.better(end, name))
         remark = f"from the first states {first}; {better} than the better baseline"
         what = f"{metric.title}: mean error over {span(result.about.horizon * result.about.dt)}"
-        entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
+        entries.append((quantity(comparison.summary.means[name], metric.unit), what, remark))
     return entries
 
 
@@ -168,11 +168,11 @@ def _finite(result: Evaluation) -> float:
 
 
 def _evaluated(result: Evaluation) -> str:
-    found = result.about
-    rollouts = f"{found.rollouts:,} roll-outs of {found.horizon:,} frames ({span(found.horizon * found.dt)})"
+    about = result.about
+    rollouts = f"{about.rollouts:,} roll-outs of {about.horizon:,} frames ({span(about.horizon * about.dt)})"
     if isinstance(result, LogEvaluation):
         return f"{rollouts} in {count(result.episodes, 'episode')} ({result.split})"
-    return f"{rollouts}, seed {found.seed}"
+    return f"{rollouts}, seed {about.seed}"
 
 
 def _truth(result: Evaluation) -> str:

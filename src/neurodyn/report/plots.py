@@ -246,7 +246,7 @@ def _inline(svg: str, description: str, contract: str) -> str:
     svg = re.sub(r' id="(curve|key|span|mark)-(\d+)"', r' class="\1" data-number="\2"', svg)
     svg = re.sub(r' id="[xy]tick_\d+"', ' class="tick"', svg)
     used = set(re.findall(r'#([\w-]+)[")]', svg))
-    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", svg)
     # Round coordinates to hundredths of a point, only inside tags, so that text is unchanged.
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0]), svg)
     for stand_in, variable in VARIABLES.items():

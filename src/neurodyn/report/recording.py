@@ -109,14 +109,14 @@ def record(
     """
     where = scenario(robot) if where is None else where
     starts = draw_starts(robot, frames, worlds, seed, driven=driven, where=where)
-    found, truth = both(model, robot, starts)
+    predicted, truth = both(model, robot, starts)
     held = starts.drive.target is not None
     driven_title = "driven to random targets" if held else "driven by random torques"
     passive_title = "held at its nominal pose" if held else "without torque"
     return Recording(
         robot=robot,
         title=(driven_title if driven else passive_title) + (f", ground {where.name}" if where.grounded else ""),
-        predicted=found.path,
+        predicted=predicted.path,
         truth=truth.path,
         predicted_label=f"{model.kind}: {model.caveat}" if model.caveat else model.kind,
         truth_label="analytic",

@@ -168,12 +168,12 @@ _SCRIPT = Path(__file__).resolve().parent / "player.js"
 def format_of(out: Path | None, asked: Format | None) -> Format:
     """Return the requested format, or that of a file's known suffix; "html" without a file."""
     suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
-    found = asked or next((kind for kind in get_args(Format) if kind == suffix), None)
-    if found is None:
+    kind_of_file = asked or next((kind for kind in get_args(Format) if kind == suffix), None)
+    if kind_of_file is None:
         raise InputError(
             f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4, .gif or .rrd; or --format"
         )
-    return found
+    return kind_of_file
 
 
 def write_recording(recording: Recording, path: Path, kind: Format) -> None:

@@ -38,8 +38,8 @@ def render_comparison(result: RunComparison, *, title: str = "Runs compared") ->
 
 def comparison_tables(result: RunComparison) -> list[Table]:
     """Return figures, differing settings and costs of each family of runs."""
-    found = [table for family in result.families for table in (figures(family), settings(family), costs(family))]
-    return [table for table in found if table.rows]
+    tables = [table for family in result.families for table in (figures(family), settings(family), costs(family))]
+    return [table for table in tables if table.rows]
 
 
 def broken_lines(result: RunComparison) -> list[str]:
@@ -138,16 +138,16 @@ def _figure_names(family: Family) -> list[str]:
     return list(dict.fromkeys(name for group in family.groups for name in group.figures))
 
 
-def _cell(found: Mean | None) -> str:
-    if found is None:
+def _cell(mean: Mean | None) -> str:
+    if mean is None:
         return MISSING
-    if found.mean is None and found.values:
-        return f"not finite in {found.missing} of {len(found.values)}"
-    return plus_minus(found.mean, found.half, found.unit)
+    if mean.mean is None and mean.values:
+        return f"not finite in {mean.missing} of {len(mean.values)}"
+    return plus_minus(mean.mean, mean.half, mean.unit)
 
 
-def _value(found: Mean | None, k: int) -> str:
-    return MISSING if found is None else quantity(found.values[k], found.unit)
+def _value(mean: Mean | None, k: int) -> str:
+    return MISSING if mean is None else quantity(mean.values[k], mean.unit)
 
 
 def _setting(value: Any) -> str:

@@ -149,15 +149,15 @@ def _settings_flags(material: ReportMaterial) -> list[object]:
 
 
 def _evaluate(material: ReportMaterial) -> list[str]:
-    result, found = material.result, material.result.about
-    flags: list[object] = ["--horizon", found.horizon]
+    result, about = material.result, material.result.about
+    flags: list[object] = ["--horizon", about.horizon]
     # --rollouts limits the starts along a log; its default is twice this.
-    if isinstance(result, Simulated) or found.rollouts < _FEW_STARTS:
-        flags += ["--rollouts", found.rollouts]
+    if isinstance(result, Simulated) or about.rollouts < _FEW_STARTS:
+        flags += ["--rollouts", about.rollouts]
     if not isinstance(result, Simulated):
         flags += ["--data", next(iter(material.logs), "DATA"), "--split", result.split]
     else:
-        flags += ["--seed", found.seed]
+        flags += ["--seed", about.seed]
         ground = "all" if result.grounds is not UNSET else result.ground
         if ground is not None and (material.robot is None or ground != material.robot.ground):
             flags += ["--ground", ground]
@@ -168,22 +168,22 @@ def _evaluate(material: ReportMaterial) -> list[str]:
 
 def _remarks(material: ReportMaterial) -> list[str]:
     """Return what the commands do not say."""
-    config, found = material.config, []
+    config, remarks = material.config, []
     if config is None:
         return []
     if "phases" in config.settings and "settings.yaml" in _settings_flags(material):
-        found.append("settings.yaml is the part below `settings:` of the configuration, shifted to the left margin.")
+        remarks.append("settings.yaml is the part below `settings:` of the configuration, shifted to the left margin.")
     if config.settings.get("minutes") and material.metrics:
         steps = material.metrics[-1]["step"]
-        found.append(
+        remarks.append(
             f"With a time budget the number of steps depends on the machine; this one took {steps:,}. With --steps "
             "everything depends on the seed alone, on one version of torch and one kind of processor."
         )
     if not (all(Path(file).is_file() for file in config.files) or material.header):
-        found.append(
+        remarks.append(
             f"The training data ({', '.join(config.files)}) no longer lie where they were; their seed is not shown."
         )
-    return found
+    return remarks
 
 
 def _command(*words: object) -> str:

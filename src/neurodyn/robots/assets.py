@@ -41,8 +41,8 @@ def package_folder(package: str) -> Path | None:
         return None
     marker = f"share/{package}/robots/"
     for file in files:
-        _, found, rest = str(file).partition(marker)
-        if found:
+        _, marked, rest = str(file).partition(marker)
+        if marked:
             return Path(str(file.locate())).parents[rest.count("/")]
     return None
 
@@ -416,16 +416,16 @@ def _included(main: Path) -> dict[Path, tuple[ElementTree.Element, Path]]:
 
     Each comes with the MJCF that it belongs to.
     """
-    found: dict[Path, tuple[ElementTree.Element, Path]] = {}
+    files: dict[Path, tuple[ElementTree.Element, Path]] = {}
     waiting = [(main.resolve(), main)]
     while waiting:
         path, whole = waiting.pop()
-        root = None if path in found else _parse(path)
+        root = None if path in files else _parse(path)
         if root is not None:
-            found[path] = root, whole
+            files[path] = root, whole
             trial = ElementTree.fromstring(ElementTree.tostring(root))
             waiting += relocate_mjcf(whole, path, trial, str, meshes=True)
-    return found
+    return files
 
 
 def _parse(path: Path) -> ElementTree.Element | None:

@@ -346,11 +346,11 @@ class Robot(Config, frozen=True):
 
     def joint_efforts(self) -> dict[str, float]:
         """Return the maximum torque or force of each driven joint, by all its drives together [N m or N]."""
-        found: dict[str, float] = {}
+        efforts: dict[str, float] = {}
         for name, effort in self.actuated.items():
             for joint, factor in self._row(name).items():
-                found[joint] = found.get(joint, 0.0) + abs(factor) * effort
-        return found
+                efforts[joint] = efforts.get(joint, 0.0) + abs(factor) * effort
+        return efforts
 
     def without_drives(self) -> "Robot":
         """Return the robot with torques at its driven joints in place of the commands of drives."""

@@ -144,13 +144,13 @@ class ListedPolicy(Config, frozen=True):
 
 def list_policies() -> list[ListedPolicy]:
     """Return all shipped policies."""
-    found = []
+    policies = []
     for name in (f"{PRETRAINED_POLICY}{name}" for name in pretrained_policy_names()):
         record = read_plain(resolve_policy(name) / "config.yaml")
         where = record["dynamics"]
         caveat = _caveat_of(where) if where.startswith(PRETRAINED) else ""
-        found.append(ListedPolicy(name=name, task=record["task"], dynamics=where, caveat=caveat))
-    return found
+        policies.append(ListedPolicy(name=name, task=record["task"], dynamics=where, caveat=caveat))
+    return policies
 
 
 def _caveat_of(pretrained: str) -> str:

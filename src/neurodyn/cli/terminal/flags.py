@@ -128,14 +128,14 @@ Device = Annotated[str, parsed_by(_device, "cpu|cuda|cuda:N", str)]
 def _gpus(given: list[str]) -> tuple[int, ...]:
     import torch
 
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not found:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
         raise InputError("--gpu-ids: torch finds no CUDA GPU; valid: --device cpu, here")
     if given == ["all"]:
-        return tuple(range(found))
-    known = {str(number) for number in range(found)}
+        return tuple(range(count))
+    known = {str(number) for number in range(count)}
     if not given or not known.issuperset(given) or len(set(given)) < len(given):
-        valid = f"all, or some of 0 to {found - 1}, each once" if found > 1 else "all, or 0"
+        valid = f"all, or some of 0 to {count - 1}, each once" if count > 1 else "all, or 0"
         raise InputError(f"--gpu-ids is {' '.join(given) or 'empty'}; valid: {valid}")
     return tuple(map(int, given))
 

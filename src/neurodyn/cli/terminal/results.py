@@ -42,12 +42,12 @@ def print_identification(result: "IdentificationFigures") -> None:
     if result.rungs:
         print_adaptation(result)
         return
-    found = [identification.parameters(result), identification.by_log(result), identification.torques(result)]
-    found += [identification.ends(result), identification.runs(result)]
-    found += [*identification.errors(result), identification.sensors(result)]
+    tables = [identification.parameters(result), identification.by_log(result), identification.torques(result)]
+    tables += [identification.ends(result), identification.runs(result)]
+    tables += [*identification.errors(result), identification.sensors(result)]
     warnings = [f"warning: {text}" for text in result.warnings]
     remarks = identification.convergence(result), identification.errors_lead(result)
-    print_tables(identification.lead(result), found, *remarks, *warnings)
+    print_tables(identification.lead(result), tables, *remarks, *warnings)
 
 
 def print_adaptation(result: "IdentificationFigures") -> None:
@@ -55,17 +55,17 @@ def print_adaptation(result: "IdentificationFigures") -> None:
     from neurodyn.report import adaptation
 
     assert result.log
-    found = [adaptation.quantities(result.parameters), *adaptation.errors(result), *adaptation.left(result)]
+    tables = [adaptation.quantities(result.parameters), *adaptation.errors(result), *adaptation.left(result)]
     remarks = [adaptation.log_lead(result.log), *(f"warning: {text}" for text in result.log.warnings)]
-    print_tables(adaptation.lead(result), found, *remarks, adaptation.next_lead(result))
+    print_tables(adaptation.lead(result), tables, *remarks, adaptation.next_lead(result))
 
 
 def print_conditions(result: "ConditionFigures") -> None:
-    """Print the conditions found in logs, and errors before and after."""
+    """Print the conditions tables in logs, and errors before and after."""
     from neurodyn.report import adaptation
 
-    found = [adaptation.quantities(result.quantities), adaptation.condition_errors(result)]
-    print_tables(adaptation.conditions_lead(result), found)
+    tables = [adaptation.quantities(result.quantities), adaptation.condition_errors(result)]
+    print_tables(adaptation.conditions_lead(result), tables)
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:
@@ -107,10 +107,10 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
 @singledispatch
 def evaluation_tables(result: Simulated) -> list[Table]:
     """Return the tables of an evaluation that the terminal shows."""
-    found = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
+    errors = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
     more = accuracy.grounds, accuracy.limits, accuracy.energy, accuracy.stability
     return [
-        *found,
+        *errors,
         *(table for part in more for table in part(result)),
         *_conditions(result),
         *_members(result),

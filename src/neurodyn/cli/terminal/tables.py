@@ -88,73 +88,73 @@ def print_import(store: "Store", out: Path) -> None:
     from neurodyn.data.inspection import counts
 
     console = terminal(soft_wrap=True)
-    found = counts(store)
-    if "rates_hz" in found["log"]:  # row layouts come at the robot's frames, already aligned
-        _print_log(console, found)
-    splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
+    data = counts(store)
+    if "rates_hz" in data["log"]:  # row layouts come at the robot's frames, already aligned
+        _print_log(console, data)
+    splits = ", ".join(f"{c['episodes']} {name}" for name, c in data["splits"].items() if c["episodes"])
     console.print(
-        f"{found['transitions']:,} frames of {found['dt_s']:g} s in {found['episodes']} episodes ({splits}), "
+        f"{data['transitions']:,} frames of {data['dt_s']:g} s in {data['episodes']} episodes ({splits}), "
         f"{out.stat().st_size / 1e6:.1f} MB: {out}"
     )
-    _print_sensors(console, found)
+    _print_sensors(console, data)
 
 
-def _print_sensors(console: Console, found: dict[str, Any]) -> None:
-    if found["sensors"]:
-        shares = ", ".join(f"{name} in {share:.0%} of frames" for name, share in found["sensors"].items())
+def _print_sensors(console: Console, data: dict[str, Any]) -> None:
+    if data["sensors"]:
+        shares = ", ".join(f"{name} in {share:.0%} of frames" for name, share in data["sensors"].items())
         console.print(f"readings: {shares}")
 
 
-def print_inspection(found: dict[str, Any]) -> None:
+def print_inspection(data: dict[str, Any]) -> None:
     """Print a `data.inspection.inspect_store` result."""
     console = terminal(soft_wrap=True)
-    length = found["length"]
+    length = data["length"]
     console.print(
-        f"{found['robot']} ({found['source']}, seed {found['seed']}): {found['transitions']:,} transitions of "
-        f"{found['dt_s']:.4g} s ({found['duration_s'] / 60:.1f} minutes) in {found['episodes']:,} episodes of "
+        f"{data['robot']} ({data['source']}, seed {data['seed']}): {data['transitions']:,} transitions of "
+        f"{data['dt_s']:.4g} s ({data['duration_s'] / 60:.1f} minutes) in {data['episodes']:,} episodes of "
         f"{length['min']} to {length['max']} (median {length['median']:g})"
     )
     for what in ("splits", "ends"):
-        parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in found[what].items() if c["episodes"]]
+        parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in data[what].items() if c["episodes"]]
         console.print(f"{what}, episodes (transitions): {', '.join(parts)}")
-    _print_sensors(console, found)
+    _print_sensors(console, data)
     rows = []
-    for c in found["coordinates"]:
+    for c in data["coordinates"]:
         if "min" in c:
             numbers = [f"{c[key]:.3g}" for key in ("min", "mean", "max", "std")]
             interval = "-" if c["range"] is None else f"{c['range'][0]:.3g}..{c['range'][1]:.3g}"
             covered, outside = f"{c['coverage']:.0%}", f"{c['outside']:.1%}"
             rows.append((f"{c['what']} {c['name']}", c["unit"], *numbers, interval, covered, outside))
     print_table(console, ("", "unit", "min", "mean", "max", "std", "range", "covered", "outside"), rows)
-    planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in found["planes"].items())
+    planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in data["planes"].items())
     if planes:
         console.print(f"covered part of the plane of position and velocity: {planes}")
-    if found["ground"]:
-        ground = found["ground"]
+    if data["ground"]:
+        ground = data["ground"]
         height, tilt = ([f"{x:.3g}" for x in ground[key]] for key in ("height", "tilt"))
         console.print(
             f"ground: {', '.join(ground['shapes']) or 'nothing'} at {ground['poses']:,} poses, "
             f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; contact points: {ground['probes'] or 'none'}"
         )
-    if found["rewards"]:
-        frame, whole = ({key: f"{x:.4g}" for key, x in found["rewards"][name].items()} for name in ("frame", "return"))
+    if data["rewards"]:
+        frame, whole = ({key: f"{x:.4g}" for key, x in data["rewards"][name].items()} for name in ("frame", "return"))
         console.print(
             f"reward of a frame {frame['min']}..{frame['max']} (mean {frame['mean']}), return of an episode "
             f"{whole['min']}..{whole['max']} (mean {whole['mean']})"
         )
-        for name, value in found["rewards"]["groups"].items():
+        for name, value in data["rewards"]["groups"].items():
             console.print(f"mean return of {name}: {value:.4g}")
-    if "rates_hz" in (found["log"] or {}):  # row layouts, and data written by scripts, have no rates
-        _print_log(console, found)
+    if "rates_hz" in (data["log"] or {}):  # row layouts, and data written by scripts, have no rates
+        _print_log(console, data)
 
 
-def print_log(found: dict[str, Any]) -> None:
+def print_log(data: dict[str, Any]) -> None:
     """Print a `data.inspection.inspect_log` result."""
     console = terminal(soft_wrap=True)
     say = partial(console.print, highlight=False)
-    runs = f"{found['runs']} run" + "s" * (found["runs"] != 1)
-    say(f"{found['log']}: {found['what']}, {runs}")
-    for topic in found["topics"]:
+    runs = f"{data['runs']} run" + "s" * (data["runs"] != 1)
+    say(f"{data['log']}: {data['what']}, {runs}")
+    for topic in data["topics"]:
         title = " ".join(part for part in (topic["name"], topic["type"]) if part)
         if topic["trouble"]:
             say(f"{title}: {topic['trouble']}")
@@ -173,17 +173,17 @@ def print_log(found: dict[str, Any]) -> None:
                 rows.append((column["name"], *numbers, unit, str(column["missing"] or "")))
         if rows:
             print_table(console, ("column", "min", "mean", "max", "unit", "missing"), rows)
-    for line in found["doubts"]:
+    for line in data["doubts"]:
         say(f"note: {line}")
-    for what in found["absent"]:
+    for what in data["absent"]:
         say(f"no column was found for {what}")
 
 
-def _print_log(console: Console, found: dict[str, Any]) -> None:
-    notes = found["log"]
+def _print_log(console: Console, data: dict[str, Any]) -> None:
+    notes = data["log"]
     rows = []
     for name, rates in notes["rates_hz"].items():
-        frames = found["groups"].get(name, found)["transitions"]
+        frames = data["groups"].get(name, data)["transitions"]
         remark = "interpolated" if name in notes["interpolated_groups"] else ""
         numbers = (f"{rates['median']:.4g}", f"{rates['slowest']:.4g}", f"{frames:,}")
         rows.append((name, str(rates["runs"]), *numbers, remark))
