@@ -36,7 +36,7 @@ def write_robot(tmp_path, joints: str, declared=None, **change) -> Robot:
         "dt": 0.01,
         **change,
     }
-    return from_dict(data, Robot).located(tmp_path)
+    return from_dict(data, Robot).locate(tmp_path)
 
 
 def chain(kind="revolute", second="revolute", more="") -> str:
@@ -162,7 +162,7 @@ def test_missing_meshes_of_an_mjcf_leave_primitives_and_inertials(tmp_path):
         <geom type="sphere" size="0.1"/></body></worldbody></mujoco>"""
     )
     data = {"name": "own", "asset": "own.xml", "joints": [{"name": "a", "kind": "revolute"}], "actuated": {"a": 1.0}}
-    robot = from_dict({**data, "dt": 0.01}, Robot).located(tmp_path)
+    robot = from_dict({**data, "dt": 0.01}, Robot).locate(tmp_path)
     with pytest.warns(Notice, match=r"own\.xml: left out: mesh 'shell\.stl' does not exist"):
         assert sim.build(robot).shape_count == 1
 

@@ -121,7 +121,7 @@ def tumbler(request, tmp_path_factory) -> Robot:
         "gravity": [0, 0, 0],
         "teacher": {"solver": request.param, "substeps": 1},
     }
-    return from_dict(data, Robot).located(folder)
+    return from_dict(data, Robot).locate(folder)
 
 
 def random_tumblers(worlds: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -66,7 +66,7 @@ def free_body(tmp_path_factory):
             "teacher": {"solver": "mujoco", "substeps": 8},
             "material": {"friction": 0.8},
         }
-        return from_dict(data, Robot).located(folder)
+        return from_dict(data, Robot).locate(folder)
 
     return make
 

@@ -11,7 +11,7 @@ from neurodyn.cli.terminal.console import ProgressBar, locked_output, write_resu
 from neurodyn.cli.terminal.flags import Device, command
 from neurodyn.control.planning.settings import DEFAULT_PLANNER
 from neurodyn.core.artifacts import require_writable
-from neurodyn.core.config import Config, from_dict, read_config, replaced
+from neurodyn.core.config import Config, from_dict, read_config, with_changes
 from neurodyn.core.errors import InputError, notice, unknown
 from neurodyn.core.locks import exclusive
 from neurodyn.core.verdict import require_usable
@@ -239,7 +239,7 @@ def imitate(
     how = ImitationSettings() if imitation is None else read_config(imitation, ImitationSettings)
     given = {key: value for key, value in (("transitions", transitions), ("rounds", rounds)) if value is not None}
     try:
-        how = replaced(how, **given)
+        how = with_changes(how, **given)
     except InputError as error:
         raise InputError(f"--{error}") from None
     mpc = MpcSettings() if settings is None else read_config(settings, MpcSettings)

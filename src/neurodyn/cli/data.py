@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from neurodyn.cli.terminal.console import ProgressBar, write_figures
 from neurodyn.cli.terminal.flags import ClusterAddress, WorkerMemory, Workers, cluster_of, command, registry_name
 from neurodyn.core.artifacts import require_writable, write_text
-from neurodyn.core.config import replaced
+from neurodyn.core.config import with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage
 from neurodyn.interop.formats import MODEL_LAYOUTS
@@ -43,7 +43,7 @@ def generate(
     robot = robots.load(str(request.robot))
     with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"simulating {robot.name}"):
         begun = partial(_announce, robot)
-        summary = run(replaced(request, robot=robot, executor=executor, begun=begun))
+        summary = run(with_changes(request, robot=robot, executor=executor, begun=begun))
     left = sum(departure.trajectories for departure in summary.departures)
     if left:
         worst = "; ".join(departure.words for departure in summary.departures[:_SHOWN])

@@ -260,11 +260,11 @@ def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
     elif isinstance(called := verbs[before[0]].call, Registry):
         return candidates(called, words[1:])
     else:
-        offered = _offered(called, before[1:], last)
+        offered = _offers(called, before[1:], last)
     return sorted({name for name in offered if name.startswith(last)})
 
 
-def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Iterable[str]:
+def _offers(verb: Callable[..., None], before: Sequence[str], last: str) -> Iterable[str]:
     """Return the remaining flags of a verb, or the values of the flag or argument that comes next."""
     parameters = arguments_of_verb(verb)
     flags = {flag: one for one in parameters for flag in one.flags}

@@ -224,7 +224,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         try:
             bound()
         except KeyboardInterrupt as stop:
-            raise _interrupted(stop, resumable="resume" in inspect.signature(called).parameters) from None
+            raise _stop_error(stop, resumable="resume" in inspect.signature(called).parameters) from None
     return 0
 
 
@@ -237,7 +237,7 @@ def _working(command: str, bound: "functools.partial[Any]") -> contextlib.Abstra
     return ProgressBar(command.partition(" ")[2])
 
 
-def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
+def _stop_error(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
     """Return the exception that ends a stopped verb; its message names --resume only if the verb has it."""
     text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training names the signal that stopped it
     if not resumable:

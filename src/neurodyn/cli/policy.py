@@ -19,7 +19,7 @@ from neurodyn.cli.terminal.flags import (
     recording_file,
 )
 from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, resolve_policy
-from neurodyn.core.config import replaced
+from neurodyn.core.config import with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
 from neurodyn.policy.online_learning.settings import OnlineSettings
@@ -57,13 +57,13 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     out, dynamics = request.out, request.dynamics
     require_tracker(request.logger, out)
     with ProgressBar(f"opening {dynamics}"):
-        job = open_training(replaced(request, device=own_device(request.device, gpu_ids)))
+        job = open_training(with_changes(request, device=own_device(request.device, gpu_ids)))
     require_writable(current_ranks().writes(out / "config.yaml"))
     require_fit(job.task, job.training_dynamics.dynamics, job.settings.penalty)
     with ProgressBar("opening the reference"):
         reference = open_reference(job.task, job.training_dynamics, request.reference)
     with ProgressBar(f"training {request.task} in {dynamics}") as bar:
-        end = train_policy(replaced(job, reference=reference, progress=bar))
+        end = train_policy(with_changes(job, reference=reference, progress=bar))
     if job.training_dynamics.dynamics.caveat:
         print(f"{dynamics}: {job.training_dynamics.dynamics.caveat}")
     print(
@@ -100,7 +100,7 @@ def distill(request: DistillPolicyRequest) -> None:
         job = open_distillation(request)
     require_writable(out / "config.yaml")
     with ProgressBar(f"learning from {request.teacher}") as bar:
-        end = train_policy(replaced(job, progress=bar))
+        end = train_policy(with_changes(job, progress=bar))
     frames = read_metrics(out)[-1]["frames"]
     print(
         f"{end.step} updates on {frames:,} frames in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); policy in {out}"
@@ -271,7 +271,7 @@ def online(
     settings = with_flags(settings_of(request), policy=policy, **flags)
     with _Stages() as stages:
         result = learn_online(
-            replaced(request, settings=settings, stages=stages, report=lambda text: print(text, flush=True))
+            with_changes(request, settings=settings, stages=stages, report=lambda text: print(text, flush=True))
         )
     write_figures(json, result.plain())
     out = Path(request.out)

@@ -16,7 +16,7 @@ from neurodyn.cli.terminal.flags import (
     own_device,
 )
 from neurodyn.core.artifacts import require_writable, write_json
-from neurodyn.core.config import replaced
+from neurodyn.core.config import with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest
@@ -35,7 +35,7 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
 
     device = own_device(request.device, gpu_ids)
     with ProgressBar(f"training {request.robot} ({request.kind})") as bar:
-        end = train_model(replaced(request, device=device, progress=bar))
+        end = train_model(with_changes(request, device=device, progress=bar))
     report_training(Path(request.out), end)
 
 
@@ -50,7 +50,7 @@ def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
 
     device = own_device(request.device, gpu_ids)
     with ProgressBar(f"fine-tuning {request.run}") as bar:
-        end = finetune_model(replaced(request, device=device, progress=bar))
+        end = finetune_model(with_changes(request, device=device, progress=bar))
     report_training(Path(request.out), end)
 
 
@@ -78,7 +78,7 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
         import neurodyn.policy.online_learning.loop
         import neurodyn.policy.training  # noqa: F401
     with ProgressBar(f"reproducing {request.run}") as bar:
-        result = train_again(replaced(request, progress=bar))
+        result = train_again(with_changes(request, progress=bar))
     write_figures(json, result.plain())
     if result.score_before is not None and result.score_now is not None:
         gap = result.score_now - result.score_before
@@ -127,15 +127,15 @@ def sweep(
         result = run(spec, out, cluster=cluster, workers=workers, memory=worker_memory, resume=resume)
     for name, trial in result.trials.items():
         figure = trial.failed if trial.figure is None else f"{trial.figure.value:.4g}"
-        print(f"{name}: {_varied(trial.values)}: {figure}")
+        print(f"{name}: {_settings_text(trial.values)}: {figure}")
     if json is not None:
         write_json(json, result.plain())
     best = result.best
     print(f"figures: {out / RESULT}")
-    print(f"best by {result.figure}: {best.mean:.4g} with {_varied(best.values)}; run: {best.run}")
+    print(f"best by {result.figure}: {best.mean:.4g} with {_settings_text(best.values)}; run: {best.run}")
 
 
-def _varied(values: dict[str, Any]) -> str:
+def _settings_text(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
@@ -169,7 +169,7 @@ def identify(
         return
     title = f"identifying {request.robot}"
     with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(title) as bar:
-        identification = identify_robot(replaced(request, progress=bar, executor=executor))
+        identification = identify_robot(with_changes(request, progress=bar, executor=executor))
     result = identification.figures
     write_identification(out, result, identification.sample, identification.runs)
     print_identification(result)

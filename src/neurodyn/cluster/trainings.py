@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.config import Config, replaced
+from neurodyn.core.config import Config, with_changes
 from neurodyn.core.registry import Registry
 from neurodyn.core.requests import arguments_of, flag_of, names_of, python_type
 from neurodyn.core.verdict import require_usable
@@ -136,7 +136,7 @@ def _plan_discover(request: Any) -> Config:
 def _discover(request: Any, settings: Any) -> None:
     from neurodyn.identify.discovery_run import discover_robot
 
-    discover_robot(replaced(request, threads=1))
+    discover_robot(with_changes(request, threads=1))
 
 
 def _discovery_error(given: Any, out: Path) -> Figure:
@@ -160,7 +160,7 @@ def _train_policy(request: Any, settings: Any) -> None:
     job = open_training(request)
     require_fit(job.task, job.training_dynamics.dynamics, settings.penalty)
     reference = open_reference(job.task, job.training_dynamics, request.reference)
-    require_usable(train(replaced(job, settings=settings, reference=reference)).verdict)
+    require_usable(train(with_changes(job, settings=settings, reference=reference)).verdict)
 
 
 def _training_return(given: Any, out: Path) -> Figure:

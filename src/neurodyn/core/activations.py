@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 from neurodyn.core.errors import unknown
-from neurodyn.core.registry import Registry, imported
+from neurodyn.core.registry import Registry, import_entry
 
 Form = Literal["function", "value", "kernel", "onnx", "rsl_rl"]
 
@@ -51,19 +51,19 @@ class Activation:
     @cached_property
     def apply(self) -> Callable[..., Any]:
         """The torch function."""
-        return imported(self.function)
+        return import_entry(self.function)
 
     @cached_property
     def apply_(self) -> Callable[..., Any]:
         """The torch function that may overwrite its input."""
         if self.in_place is True:
             return partial(self.apply, inplace=True)
-        return imported(self.in_place or self.function)
+        return import_entry(self.in_place or self.function)
 
     @cached_property
     def new_module(self) -> Callable[[], Any]:
         """The class of the torch module."""
-        return imported(self.module)
+        return import_entry(self.module)
 
 
 _SIGMOID = "(real)1 / ((real)1 + ::wp::exp(-z))"

@@ -66,7 +66,7 @@ def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequen
             require(fits, name, value, kind + bound + upper)
 
 
-def replaced(config: T, **changes: Any) -> T:
+def with_changes(config: T, **changes: Any) -> T:
     """Return a copy of settings with some fields changed, or raise an InputError for an invalid value."""
     try:
         return msgspec.structs.replace(config, **changes)  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -86,16 +86,16 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
         InputError: A key is unknown or missing, or a value has the wrong type.
     """
     try:
-        return msgspec.convert(renamed(data, kind, where), type=kind, strict=False)
+        return msgspec.convert(rename_keys(data, kind, where), type=kind, strict=False)
     except (RecursionError, OverflowError) as error:
         raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error})") from None
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {_explained(str(error), renamed(data, kind, where), kind)}") from None
+        raise InputError(f"{where}: {_explain(str(error), rename_keys(data, kind, where), kind)}") from None
     except InputError as error:  # raised by the struct's validation
         raise InputError(f"{where}: {error}") from None
 
 
-def renamed(data: Any, kind: Any, where: str) -> Any:
+def rename_keys(data: Any, kind: Any, where: str) -> Any:
     """Return data with deprecated keys renamed to current ones, or raise an InputError if both are present.
 
     Nested settings are included.
@@ -112,7 +112,7 @@ def renamed(data: Any, kind: Any, where: str) -> Any:
         current[name] = value if change is None else change(value)
     for field in msgspec.structs.fields(kind):
         if isinstance(current.get(field.encode_name), dict):
-            current[field.encode_name] = renamed(current[field.encode_name], field.type, where)
+            current[field.encode_name] = rename_keys(current[field.encode_name], field.type, where)
     return current
 
 
@@ -147,13 +147,13 @@ _WORDS = {
 """Value types in msgspec's messages, in plain words."""
 
 
-def _explained(message: str, data: Any, kind: Any) -> str:
+def _explain(message: str, data: Any, kind: Any) -> str:
     """Rewrite msgspec's message ("... - at `$.a[0].b`"): where, which value, and what would be valid."""
     said, _, at = message.partition(" - at `")
     if not (at or said == message) or " in `$" in at:  # the key is not text
         return message
     steps = [key or index for key, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", at)]
-    places = _followed(data, kind, steps)
+    places = _follow(data, kind, steps)
     value, target = places[-1][1:]
     place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key, *_ in places[1:]).lstrip(".")
     before, fields = f"{place}: " if place else "", getattr(target, "__struct_encode_fields__", ())
@@ -168,10 +168,10 @@ def _explained(message: str, data: Any, kind: Any) -> str:
         name = unknown[1] if unknown else None
     if name is not None:
         return (
-            f"{before}unknown key {name!r}{suggestion(name, fields)}; keys of {_named(target)}: {nearest(name, fields)}"
+            f"{before}unknown key {name!r}{suggestion(name, fields)}; keys of {_name(target)}: {nearest(name, fields)}"
         )
     if missing:
-        keys = f"; keys of {_named(target)}: {nearest(missing[1], fields)}" if fields else ""
+        keys = f"; keys of {_name(target)}: {nearest(missing[1], fields)}" if fields else ""
         return f"{before}required key {missing[1]!r} is missing{keys}"
     if said.startswith("Invalid"):
         given, valid = str(value), _choices(target, places)
@@ -179,12 +179,12 @@ def _explained(message: str, data: Any, kind: Any) -> str:
     if expected := re.match(r"Expected `(.*?)`( of length .*?| [<>=].*?)?(?:, got .*)?$", said):
         words = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | "))
         more = (expected[2] or "").replace(" of length ", " of the length ")
-        keys = f" (keys of {_named(target)}: {nearest('', fields)})" if fields else ""
+        keys = f" (keys of {_name(target)}: {nearest('', fields)})" if fields else ""
         return f"{place or 'the whole'} is {_short(value)}; valid: {words}{more}{keys}"
     return f"{before}{said}"
 
 
-def _followed(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | int, Any, Any]]:
+def _follow(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | int, Any, Any]]:
     """Walk keys and indices into data and its type; "..." is the first key of a table whose value does not fit."""
     places: list[tuple[str | int, Any, Any]] = [("", data, kind)]
     for step in steps:
@@ -195,7 +195,7 @@ def _followed(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | in
         data = data.get(key) if isinstance(data, dict) else _entry(data, key)
         places.append((key, data, kind))
     structs = [part for part in (kind, *get_args(kind)) if hasattr(part, "__struct_fields__")]
-    places[-1] = (*places[-1][:2], _tagged(structs, data) if structs else kind)
+    places[-1] = (*places[-1][:2], _struct_of_tag(structs, data) if structs else kind)
     return places
 
 
@@ -209,7 +209,7 @@ def _inside(kind: Any, data: Any, key: str | int) -> Any:
     parts = (kind, *get_args(kind))
     structs = [part for part in parts if hasattr(part, "__struct_fields__")]
     if structs and isinstance(key, str) and key != "...":
-        struct = _tagged(structs, data)
+        struct = _struct_of_tag(structs, data)
         names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
         return get_type_hints(struct).get(names.get(key, key))
     inner = [get_args(part) for part in parts if get_origin(part) in {tuple, list, dict}]
@@ -219,7 +219,7 @@ def _inside(kind: Any, data: Any, key: str | int) -> Any:
     return inner[0][0] if each else inner[0][key] if isinstance(key, int) and key < len(inner[0]) else inner[0][-1]
 
 
-def _tagged(structs: Sequence[Any], data: Any) -> Any:
+def _struct_of_tag(structs: Sequence[Any], data: Any) -> Any:
     """Return the struct that the data's tag names, or the first one if it names none."""
     for struct in structs:
         config = struct.__struct_config__
@@ -247,7 +247,7 @@ def _choices(target: Any, places: Sequence[tuple[str | int, Any, Any]]) -> list[
     return [str(config.tag) for config in tags if config is not None and config.tag_field == places[-1][0]]
 
 
-def _named(target: Any) -> str:
+def _name(target: Any) -> str:
     return getattr(target, "__name__", "it")
 
 
@@ -270,7 +270,7 @@ def read_config(path: Path, kind: type[T], *, dt: float | None = None) -> T:
     Raises:
         InputError: The file or one that it extends is missing, malformed, or does not describe a `kind`.
     """
-    data = _read_extended(path, getattr(kind, "presets", None), ())
+    data = _read_with_bases(path, getattr(kind, "presets", None), ())
     if dt is not None:
         data = _with_frames(data, getattr(kind, "frame_lengths", frozenset()), dt)
     return from_dict(data, kind, str(path))
@@ -314,30 +314,30 @@ def load_preset(
     return next((read_config(preset, kind, dt=dt) for preset in presets if preset.is_file()), None)
 
 
-def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]) -> Any:
+def _read_with_bases(path: Path, presets: Path | None, extending: tuple[Path, ...]) -> Any:
     """Read a file merged with the files that it extends."""
     data = read_plain(path)
     if not isinstance(data, dict) or EXTENDS not in data:
         return data
     chain, name = (*extending, path.resolve()), data[EXTENDS]
-    base = _extended(path, name, (path.parent, presets))
+    base = _base_file(path, name, (path.parent, presets))
     if base is None:
         valid = ["a file beside it", *(sorted(one.stem for one in presets.glob("*.yaml")) if presets else ())]
         near = suggestion(str(name), valid)
         raise InputError(f"{path}: extends {name!r}, which is not there{near}; valid: {', '.join(valid)}")
     if base.resolve() in chain:
         raise InputError(f"{path}: extends {name!r}, which extends it in turn; valid: another file")
-    return _merged(_read_extended(base, presets, chain), data)
+    return _merge(_read_with_bases(base, presets, chain), data)
 
 
-def read_flattened(path: Path) -> Any:
+def read_with_siblings(path: Path) -> Any:
     """Read plain data merged with the sibling files that it extends; an `extends` that names a preset is kept."""
     data = read_plain(path)
-    base = _extended(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
-    return data if base is None else _merged(read_flattened(base), data)
+    base = _base_file(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
+    return data if base is None else _merge(read_with_siblings(base), data)
 
 
-def _extended(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
+def _base_file(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
     """Return the file that `path` extends; None if it does not exist."""
     if not isinstance(name, str):
         return None
@@ -345,11 +345,11 @@ def _extended(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | N
     return next((file for file in files if file.is_file() and file.resolve() != path.resolve()), None)
 
 
-def _merged(base: Any, own: Any) -> Any:
+def _merge(base: Any, own: Any) -> Any:
     """Merge plain data over a base, table by table."""
     if not isinstance(base, dict) or not isinstance(own, dict):
         return own
-    own = {key: _merged(base.get(key), value) for key, value in own.items() if key != EXTENDS}
+    own = {key: _merge(base.get(key), value) for key, value in own.items() if key != EXTENDS}
     return {**base, **own}
 
 

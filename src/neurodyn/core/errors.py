@@ -127,7 +127,7 @@ class Notice(UserWarning):
     """A notice that something was left out or replaced, and why; the command line prints it unchanged."""
 
 
-def noticed() -> int:
+def count_notices() -> int:
     """Return the number of notices in this process so far, repeats included."""
     return _given.total()
 

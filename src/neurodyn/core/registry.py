@@ -71,7 +71,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self.require(name)
         entry: Any = self._entries[name]
         if isinstance(entry, Later | str):
-            entry = self._entries[name] = entry.load() if isinstance(entry, Later) else imported(entry)
+            entry = self._entries[name] = entry.load() if isinstance(entry, Later) else import_entry(entry)
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -88,7 +88,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._entries)
 
 
-def imported(entry: Any) -> Any:
+def import_entry(entry: Any) -> Any:
     """Import the object that a string "module:attribute" names; return anything else unchanged."""
     if not isinstance(entry, str):
         return entry

@@ -159,7 +159,7 @@ class Workers(Generic[T, R]):
                     if mine is None:
                         waiting[0][1].exception()  # waits
                     else:
-                        mine[1] = self._called(mine[0])
+                        mine[1] = self._call_here(mine[0])
                 _, result = waiting.popleft()
                 waiting.extend(islice(submitted, 1))
                 yield result.result()
@@ -167,7 +167,7 @@ class Workers(Generic[T, R]):
             self._end()  # their current work is not needed
             raise
 
-    def _called(self, argument: T) -> Future[R]:
+    def _call_here(self, argument: T) -> Future[R]:
         done: Future[R] = Future()
         try:
             done.set_result(self._function(argument))

@@ -291,7 +291,7 @@ class Dynamics(ABC):
         robot, known = robot or self.robot, self.training_range
         bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
         bounds = bounds.of_spec(self.spec)
-        return bounds if known is None else bounds.tightened(widen(known.qd, margin), widen(known.channels, margin))
+        return bounds if known is None else bounds.tighten(widen(known.qd, margin), widen(known.channels, margin))
 
     @property
     def rollout_bounds(self) -> PlausibleBounds:

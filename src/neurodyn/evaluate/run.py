@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
-from neurodyn.core.config import Config, read_config, replaced
+from neurodyn.core.config import Config, read_config, with_changes
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request, names_of
@@ -148,7 +148,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     for name, value in (("horizon", request.horizon), ("rollouts", request.rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    request = replaced(request, run=(run := str(request.run)), threads=resolve_threads(request.threads))
+    request = with_changes(request, run=(run := str(request.run)), threads=resolve_threads(request.threads))
     shipped = run.startswith(PRETRAINED)  # the package's own files are not written to
     with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
         kind = kind_of(run)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import read_config, replaced, to_dict, to_yaml
+from neurodyn.core.config import read_config, to_dict, to_yaml, with_changes
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
@@ -129,7 +129,7 @@ def plan_discovery(request: DiscoverRequest) -> tuple[Robot, Store, DiscoverySet
     if not isinstance(settings, DiscoverySettings):
         settings = read_config(Path(settings), DiscoverySettings)
     if request.seed is not None:
-        settings = replaced(settings, seed=request.seed)
+        settings = with_changes(settings, seed=request.seed)
     if isinstance(candidates, str | Path):
         candidates = read_config(Path(candidates), Blueprint)
     return robot, open_robot_data(robot, request.data), settings, candidates

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
-from neurodyn.core.config import replaced
+from neurodyn.core.config import with_changes
 from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.requests import accepts_request
 from neurodyn.data.mixture import Mixture
@@ -66,7 +66,7 @@ def train(request: TrainRequest) -> TrainState:
     require_tracker(request.logger, request.out)
     robot = _robot(request)
     with current_ranks().exclusive(request.out), tracking(request.logger, request.out):
-        settings, mixture = plan_training(replaced(request, robot=robot))
+        settings, mixture = plan_training(with_changes(request, robot=robot))
         return TRAINED_KINDS[request.kind].train(
             TrainingJob(
                 robot, locate(request.robot), place_of(mixture), mixture, Path(request.out), settings,
@@ -133,11 +133,11 @@ def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings,
     log = any(store.header.source == "log" for store in mixture.stores)
     size = request.size
     settings = size if isinstance(size, Settings) else load_settings(robot, str(size), request.net, log=log)
-    settings = replaced(settings, **_base_settings(request.base))
+    settings = with_changes(settings, **_base_settings(request.base))
     mixture = mixture.differing_in(tuple(request.conditions) or settings.conditions)
-    settings = replaced(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
+    settings = with_changes(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
     if request.members is not None:
-        settings = replaced(settings, members=request.members)
+        settings = with_changes(settings, members=request.members)
     if settings.base is not None:
         mixture = replace(mixture, stores=tuple(as_declared(robot, store) for store in mixture.stores))
     return settings, mixture
@@ -157,7 +157,7 @@ def plan_neural_finetuning(request: FinetuneRequest) -> tuple[Settings, Mixture]
     config, known = NEURAL.read(request.run)
     robot = load(config.robot)
     if isinstance(request.size, Settings):
-        settings = replaced(request.size, net=config.net, members=config.members)
+        settings = with_changes(request.size, net=config.net, members=config.members)
     else:
         settings = load_finetuning(str(request.size), config.net, robot, config.members)
     read, memory = partial(open_robot_data, robot, targets=True), data_memory(request.device or "cpu")
@@ -179,9 +179,9 @@ def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[Worl
     size = request.size
     settings = size if isinstance(size, WorldSettings) else load_world_settings(robot, str(size))
     mixture = mixture.differing_in(tuple(request.conditions) or settings.conditions)
-    settings = replaced(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
+    settings = with_changes(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
     if request.members is not None:
-        settings = replaced(settings, net=replaced(settings.net, members=request.members))
+        settings = with_changes(settings, net=with_changes(settings.net, members=request.members))
     return settings, mixture
 
 
@@ -189,7 +189,7 @@ def plan_world_model_finetuning(request: FinetuneRequest) -> tuple[WorldSettings
     """Return settings and data of a fine-tuning of a world model; errors: see `learn.training.finetune`."""
     config, known = WORLD_MODEL.read(request.run)
     if isinstance(request.size, WorldSettings):
-        settings = replaced(request.size, net=config.net, context=known.state.context)
+        settings = with_changes(request.size, net=config.net, context=known.state.context)
     else:
         settings = load_world_finetuning(str(request.size), config.net, known.state.context, known.state.dt)
     return settings, open_mixture(request.data, request.shares, partial(open_measured_data, load(config.robot)))

@@ -119,7 +119,7 @@ class Ensemble(nn.Module):
         merge = self.trunks == 1 and streams > 1  # with one set of weights, streams are further rows
         after = []
         for layer, h in zip(cast(Iterable[MemberGRU], self.trunk), hidden, strict=True):
-            x = layer.step(_merged(x), _merged(h)).unflatten(1, (streams, -1))[0] if merge else layer.step(x, h)
+            x = layer.step(_as_rows(x), _as_rows(h)).unflatten(1, (streams, -1))[0] if merge else layer.step(x, h)
             after.append(x)
         return x, tuple(after)
 
@@ -144,5 +144,5 @@ class Ensemble(nn.Module):
         return x
 
 
-def _merged(x: Tensor) -> Tensor:
+def _as_rows(x: Tensor) -> Tensor:
     return x.reshape(1, -1, x.shape[-1])

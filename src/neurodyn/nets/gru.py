@@ -39,7 +39,7 @@ class RecurrentNet(SequenceNet):
         """Replace the worlds where `mask` is true by those of `other`."""
         return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
 
-    def rewound(self, carry: Hidden, frames: int) -> Hidden:
+    def rewind(self, carry: Hidden, frames: int) -> Hidden:
         """Return an empty history; hidden states have no frame number."""
         return tuple(torch.zeros_like(h) for h in carry)
 

@@ -65,7 +65,7 @@ class Perceptron(SequenceNet):
     def merge(self, carry: None, other: None, mask: Tensor) -> None:
         """Do nothing."""
 
-    def rewound(self, carry: None, frames: int) -> None:
+    def rewind(self, carry: None, frames: int) -> None:
         """Return None: there is no history."""
 
     def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:

@@ -55,19 +55,19 @@ class NetworkClass(Protocol):
     def build(self, config: "NetConfig", inputs: int, outputs: int) -> Any: ...
 
 
-def _mlp() -> NetworkClass:
+def _mlp() -> Any:
     from neurodyn.nets.mlp import MLP
 
     return MLP
 
 
-def _gru() -> NetworkClass:
+def _gru() -> Any:
     from neurodyn.nets.gru import GRU
 
     return GRU
 
 
-def _transformer() -> NetworkClass:
+def _transformer() -> Any:
     from neurodyn.nets.transformer import Transformer
 
     return Transformer

@@ -189,16 +189,16 @@ def least_squares(inputs: Normaliser, outputs: Normaliser, x: Any, y: Any, ridge
     moment = torch.zeros(inputs.size + 1, outputs.size, dtype=torch.float64)
     count = 0
     for a, b in zip(pieces(x, inputs.size), pieces(y, outputs.size), strict=True):
-        rows = torch.cat((_normalised(inputs, a), torch.ones(a.shape[0], 1, dtype=torch.float64)), 1)
+        rows = torch.cat((_normalise(inputs, a), torch.ones(a.shape[0], 1, dtype=torch.float64)), 1)
         gram += rows.t() @ rows
-        moment += rows.t() @ _normalised(outputs, b)
+        moment += rows.t() @ _normalise(outputs, b)
         count += a.shape[0]
     weight = torch.full((inputs.size + 1,), ridge, dtype=torch.float64)
     weight[-1] = 0.0
     return torch.linalg.solve(gram / count + torch.diag(weight), moment / count)
 
 
-def _normalised(normaliser: Normaliser, x: Tensor) -> Tensor:
+def _normalise(normaliser: Normaliser, x: Tensor) -> Tensor:
     return (x - normaliser.mean.to("cpu", torch.float64)) * normaliser.gain.to("cpu", torch.float64)
 
 

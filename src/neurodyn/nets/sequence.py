@@ -91,10 +91,10 @@ class SequenceNet(nn.Module, ABC):
 
     @abstractmethod
     def merge(self, carry: Carry, other: Carry, mask: Tensor) -> Carry:
-        """Replace the worlds where `mask` [worlds] is true by those of `other`, at the same frame (see `rewound`)."""
+        """Replace the worlds where `mask` [worlds] is true by those of `other`, at the same frame (see `rewind`)."""
 
     @abstractmethod
-    def rewound(self, carry: Carry, frames: int) -> Carry:
+    def rewind(self, carry: Carry, frames: int) -> Carry:
         """Return an empty carry for the same worlds that reaches the frame of `carry` after `frames` steps."""
 
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
@@ -103,7 +103,7 @@ class SequenceNet(nn.Module, ABC):
         `x` has shape [worlds, T, inputs]; `mask` is [worlds], or None for all. Other worlds stay bitwise the same, and
         `carry` stays valid.
         """
-        primed = self.rewound(carry, x.shape[-2])
+        primed = self.rewind(carry, x.shape[-2])
         for frame in x.unbind(-2):
             _, primed = self.step(frame, primed)
         return primed if mask is None else self.merge(carry, primed, mask)

@@ -311,7 +311,7 @@ class Transformer(SequenceNet):
         for block, ring in zip(self._blocks(), carry.rings, strict=True):
             x, ring = block.step(x, ring, frame)
             rings.append(ring)
-        return self.head(self.norm(x)), self._advanced(replace(carry, rings=tuple(rings), stale=False))
+        return self.head(self.norm(x)), self._advance(replace(carry, rings=tuple(rings), stale=False))
 
     @torch.no_grad()
     def step_(self, x: Tensor, carry: RingCarry) -> tuple[Tensor, RingCarry]:
@@ -323,7 +323,7 @@ class Transformer(SequenceNet):
         x, frame, scratch = self.embed(x), self._frame(carry), carry.scratch
         for block, ring in zip(self._blocks(), carry.rings, strict=True):
             x = block.step_(x, ring, frame, cast(Tensor, scratch))
-        return self.head.step_(self.norm(x))[0], self._advanced(carry)
+        return self.head.step_(self.norm(x))[0], self._advance(carry)
 
     def reset(self, carry: RingCarry, mask: Tensor) -> RingCarry:
         """Empty the history of the worlds where `mask` is true, without touching the rings."""
@@ -338,7 +338,7 @@ class Transformer(SequenceNet):
         settled, stale = min(carry.settled, other.settled), carry.stale or other.stale
         return RingCarry(rings, filled, carry.frame, settled, stale)
 
-    def rewound(self, carry: RingCarry, frames: int) -> RingCarry:
+    def rewind(self, carry: RingCarry, frames: int) -> RingCarry:
         """Return an empty carry that reaches the frame of `carry` after `frames` steps."""
         rings = tuple(torch.zeros_like(ring) for ring in carry.rings)
         return RingCarry(rings, torch.zeros_like(carry.filled), carry.frame - frames)
@@ -385,7 +385,7 @@ class Transformer(SequenceNet):
             valid = age[:, None] <= carry.filled
         return AttentionFrame(slot, cos[position], sin[position], valid, carry.stale)
 
-    def _advanced(self, carry: RingCarry) -> RingCarry:
+    def _advance(self, carry: RingCarry) -> RingCarry:
         if carry.settled >= self.window:
             return replace(carry, frame=carry.frame + 1)
         filled = (carry.filled + 1).clamp_(max=self.window)

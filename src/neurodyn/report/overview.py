@@ -52,7 +52,7 @@ def in_a_sentence(result: Evaluation) -> str:
     if isinstance(result, Simulated) and result.hold is not None:
         where += f", held by kp {result.hold[0]:g}, kd {result.hold[1]:g}"
     finite = share(_finite(result))
-    return f"{about.robot}: {network}; {_evaluated(result)}{where}; truth: {_truth(result)}; finite {finite}"
+    return f"{about.robot}: {network}; {_scope(result)}{where}; truth: {_truth(result)}; finite {finite}"
 
 
 def _facts(material: ReportMaterial) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ def _facts(material: ReportMaterial) -> list[tuple[str, str]]:
         ("Trained for", trained),
         ("Training seed", str(config.settings.get("seed", "")) if config else ""),
         ("Fine-tuned from", config.base or "" if config else ""),
-        ("Evaluated on", _evaluated(result)),
+        ("Evaluated on", _scope(result)),
         ("History", history),
         ("Truth", _truth(result)),
         ("Ground", (result.ground or "none") if isinstance(result, Simulated) else ""),
@@ -167,7 +167,7 @@ def _finite(result: Evaluation) -> float:
     return result.comparison.finite_fraction if isinstance(result, (Simulated, Tossed)) else result.finite_fraction
 
 
-def _evaluated(result: Evaluation) -> str:
+def _scope(result: Evaluation) -> str:
     about = result.about
     rollouts = f"{about.rollouts:,} roll-outs of {about.horizon:,} frames ({span(about.horizon * about.dt)})"
     if isinstance(result, LogEvaluation):

@@ -141,7 +141,7 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
     parts = []
     for world, where in enumerate(recording.worlds):
         plots = []
-        for i, coordinate, unit in _shown(spec):
+        for i, coordinate, unit in _first_coordinates(spec):
             truth, predicted = recording.truth.q[world, :, i], recording.predicted.q[world, :, i]
             curves = [
                 PlotCurve(recording.truth_label, seconds, truth.tolist(), TRUTH, "-", 4.0, 0.5),
@@ -154,7 +154,7 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
     return parts
 
 
-def _shown(spec: StateSpec) -> list[tuple[int, str, str]]:
+def _first_coordinates(spec: StateSpec) -> list[tuple[int, str, str]]:
     """Return index, name and unit of the first coordinates, without quaternion components."""
     named = [(i, *of) for i, of in enumerate(zip(spec.q_names, spec.q_units, strict=True)) if of[1] != "1"]
     return named[:MOST_COORDINATES]

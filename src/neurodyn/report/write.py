@@ -225,7 +225,7 @@ def report_path(run: Path, flags: tuple[str, ...] = ()) -> Path:
 
 def render_report(material: ReportMaterial) -> str:
     """Return the report as HTML."""
-    about, (template, measured) = material.result.about, _measured(material.result, material)
+    about, (template, measured) = material.result.about, _sections(material.result, material)
     return render_page(
         f"{about.robot}: {about.kind} dynamics", "evaluation.html", template=template, version=__version__,
         moving=samples.moving(material), training=training(material), trajectories=samples.trajectories(material),
@@ -235,12 +235,12 @@ def render_report(material: ReportMaterial) -> str:
 
 
 @singledispatch
-def _measured(result: Simulated, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
+def _sections(result: Simulated, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
     """Return the template of the sections on an evaluation, and its values."""
     return "simulated.html", accuracy.simulated_parts_of_page(result)
 
 
-@_measured.register
+@_sections.register
 def _(result: Tossed, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
     parts, dt = tossed_parts(result), result.about.dt
     return "tossed.html", {
@@ -253,11 +253,11 @@ def _(result: Tossed, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
     }
 
 
-@_measured.register
+@_sections.register
 def _(result: Logged, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
     return "logged.html", {**log.logged_parts_of_page(result), "whole_runs": log.whole_runs(material.whole)}
 
 
-@_measured.register
+@_sections.register
 def _(result: ForecastEvaluation, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
     return "forecast.html", {**forecast.forecast_parts_of_page(result), "bands": material.bands}

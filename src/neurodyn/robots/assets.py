@@ -22,7 +22,7 @@ import msgspec
 import yaml
 
 from neurodyn.core.artifacts import atomic, atomic_folder
-from neurodyn.core.config import EXTENDS, read_flattened, to_dict, to_yaml
+from neurodyn.core.config import EXTENDS, read_with_siblings, to_dict, to_yaml
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.errors import InputError, suggested_file
 from neurodyn.core.provenance import package_versions
@@ -272,7 +272,7 @@ def moved_scene(scene: Scene, folder: Path) -> Scene:
     names = {shape.file: bundled_name(home, home / shape.file) for shape in _with_file(scene)}
     if not names or not all((folder / name).is_file() for name in names.values()):
         return scene
-    return msgspec.structs.replace(_renamed(scene, names.__getitem__), folder=str(folder))
+    return msgspec.structs.replace(_rename_files(scene, names.__getitem__), folder=str(folder))
 
 
 def has_files(scene: Scene) -> bool:
@@ -348,18 +348,18 @@ def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
     """Add all files of a robot; return its declaration with their names in the bundle."""
     home = Path(robot.folder)
 
-    def renamed(file: str) -> str:
+    def rename(file: str) -> str:
         return files.copy(home / file)
 
     for source in _presets(home):
         _carry_preset(source, files)
-    grounds = {name: _renamed(scene, renamed) for name, scene in robot.grounds.items()}
+    grounds = {name: _rename_files(scene, rename) for name, scene in robot.grounds.items()}
     robot = msgspec.structs.replace(
         robot,
         asset=_carry_asset(robot, files) if robot.package is None and robot.asset else robot.asset,
         grounds=grounds,
-        log=None if robot.log is None else renamed(robot.log),
-        rows=None if robot.rows is None else renamed(robot.rows),
+        log=None if robot.log is None else rename(robot.log),
+        rows=None if robot.rows is None else rename(robot.rows),
     )
     declared = to_dict(robot)
     del declared["folder"]
@@ -386,7 +386,7 @@ def _carry_urdf(path: Path, files: _Files, *, meshes: bool) -> str:
 
 
 def _carry_mjcf(main: Path, files: _Files, *, meshes: bool) -> str:
-    parsed = _included(main)
+    parsed = _included_files(main)
     meshes = meshes or any(fits_meshes(root) for root, _ in parsed.values())
     for path, (root, whole) in parsed.items():
         relocate_mjcf(whole, path, root, files.beside(path), meshes=meshes)
@@ -411,7 +411,7 @@ def _carry_usd(path: Path, files: _Files) -> str:
     return name
 
 
-def _included(main: Path) -> dict[Path, tuple[ElementTree.Element, Path]]:
+def _included_files(main: Path) -> dict[Path, tuple[ElementTree.Element, Path]]:
     """Return the contents of an MJCF and of all readable files that it includes or attaches, by path.
 
     Each comes with the MJCF that it belongs to.
@@ -452,7 +452,7 @@ def _carry_preset(source: Path, files: _Files) -> None:
     if EXTENDS.encode() not in source.read_bytes():
         files.copy(source)
         return
-    flat = to_yaml(read_flattened(source))
+    flat = to_yaml(read_with_siblings(source))
     files.texts[files.name(source.with_suffix(".yaml"))] = flat.encode()
 
 
@@ -463,7 +463,7 @@ def _presets(home: Path) -> Iterable[Path]:
             yield from sorted(home.glob(stem + suffix))
 
 
-def _renamed(scene: Scene, rename: Callable[[str], str]) -> Scene:
+def _rename_files(scene: Scene, rename: Callable[[str], str]) -> Scene:
     shapes = tuple(
         msgspec.structs.replace(shape, file=rename(shape.file)) if isinstance(shape, Mesh | Heightfield) else shape
         for shape in scene.shapes

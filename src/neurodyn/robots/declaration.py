@@ -522,7 +522,7 @@ class Robot(Config, frozen=True):
             raise InputError(f"robot {self.name!r} has no ground {name!r}{among(name, self.grounds)}")
         return self.grounds[name]
 
-    def located(self, folder: Path) -> "Robot":
+    def locate(self, folder: Path) -> "Robot":
         """Return this robot, and the file paths of its grounds, with the declaration's folder set."""
         grounds = {
             name: msgspec.structs.replace(scene, folder=str(folder))

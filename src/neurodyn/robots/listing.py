@@ -66,7 +66,7 @@ def load(name_or_path: str | Path) -> Robot:
         path = ROBOTS[text] if named else _declaration(Path(text))
     except (OSError, ValueError) as error:  # not a possible path
         raise InputError(f"robot {text[:80]!r}: {describe_os_error(error)}; valid: {choices(names())}") from None
-    robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).located(path.resolve().parent)
+    robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).locate(path.resolve().parent)
     if robot.package is None and robot.asset:
         asset_path(robot)
     return robot

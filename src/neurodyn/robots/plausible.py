@@ -87,7 +87,7 @@ class PlausibleBounds:
             channels=(_UNBOUNDED,) * spec.nx,
         )
 
-    def tightened(self, qd: tuple[Interval, ...], channels: tuple[Interval, ...]) -> "PlausibleBounds":
+    def tighten(self, qd: tuple[Interval, ...], channels: tuple[Interval, ...]) -> "PlausibleBounds":
         """Return these bounds tightened by bounds of velocities and channels."""
         return replace(self, qd=_tighter(self.qd, qd), channels=_tighter(self.channels, channels))
 
@@ -120,12 +120,12 @@ def declared_bounds(robot: Robot) -> PlausibleBounds:
     return PlausibleBounds(
         q_names=spec.q_names,
         qd_names=spec.qd_names,
-        q=tuple(robot.range.q.get(name) or _widened(joints.get(name)) for name in spec.q_names),
+        q=tuple(robot.range.q.get(name) or _widen(joints.get(name)) for name in spec.q_names),
         qd=tuple(robot.range.qd.get(name, _UNBOUNDED) for name in spec.qd_names),
     )
 
 
-def _widened(joint: Joint | None) -> Interval:
+def _widen(joint: Joint | None) -> Interval:
     """Return the limits of a joint, widened by `LIMIT_SLACK`."""
     if joint is None or joint.lower is None or joint.upper is None:
         return _UNBOUNDED

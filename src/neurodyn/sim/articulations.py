@@ -21,7 +21,7 @@ from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.elements import ForceElement
 from neurodyn.core.description.mechanism import Fingerprint, Link
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.errors import InputError, noticed
+from neurodyn.core.errors import InputError, count_notices
 from neurodyn.multibody.link_kinematics import LinkKinematics
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import source_digest
@@ -233,8 +233,8 @@ def _keep(file: Path, built: _BuiltRobot) -> None:
 
 def _silently(call: Callable[[], T]) -> tuple[T, bool]:
     """Return the result of a call, and whether it gave no notice."""
-    before = noticed()
-    return call(), noticed() == before
+    before = count_notices()
+    return call(), count_notices() == before
 
 
 @cache

@@ -46,7 +46,7 @@ def test_settings_beside_the_robot_come_first(cartpole: Robot, tmp_path: Path):
     (tmp_path / "train-small.yaml").write_text(
         "net: {kind: gru}\nsteps: 7\nphases: [{share: 1, rate: 1e-3, batch: 2}]\n"
     )
-    own = load_settings(cartpole.located(tmp_path), "small")
+    own = load_settings(cartpole.locate(tmp_path), "small")
     assert (own.net.kind, own.steps, own.minutes) == ("gru", 7, None)
 
 

@@ -72,7 +72,7 @@ def crane(request, tmp_path, monkeypatch):
     }  # fmt: skip
     model = mujoco.MjModel.from_xml_string(text)
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
-    return from_dict(data, Robot).located(tmp_path), model
+    return from_dict(data, Robot).locate(tmp_path), model
 
 
 def test_trajectories_are_those_of_mujoco(crane):

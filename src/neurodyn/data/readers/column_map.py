@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import Aliases, Config, from_dict, read_config, read_plain, renamed, to_dict
+from neurodyn.core.config import Aliases, Config, from_dict, read_config, read_plain, rename_keys, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Drive, drives_of_controller, read_drive_table
 from neurodyn.core.description.scene import Scene
@@ -407,7 +407,7 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     tree = read_plain(path)
     if not isinstance(tree, dict):
         raise InputError(f"{path}: is no column map; expected keys {', '.join(ColumnMap.__struct_fields__)}")
-    tree = renamed(tree, ColumnMap, str(path))
+    tree = rename_keys(tree, ColumnMap, str(path))
     if isinstance(tree.get("probes"), str):
         layout = path.parent / tree["probes"]
         tree["probes"] = to_dict(read_config(layout, ContactPointLayout))

@@ -10,7 +10,7 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
-from neurodyn.core.config import Config, replaced
+from neurodyn.core.config import Config, with_changes
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.scene import Scene
@@ -158,7 +158,7 @@ class NeuralDynamics(EnsembleDynamics):
         """
         config, spec = describe(self)
         conditions = with_values(self.conditions, values, self._owner)
-        other = build_model(replaced(config, encoding=replaced(config.encoding, conditions=conditions)), spec)
+        other = build_model(with_changes(config, encoding=with_changes(config.encoding, conditions=conditions)), spec)
         other.load_state_dict(self.state_dict())
         return other.to(self.encoding.dt).requires_grad_(False).eval()
 

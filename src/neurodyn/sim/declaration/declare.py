@@ -216,7 +216,7 @@ class _Draft:
 
     def robot(self, **change: Any) -> Robot:
         """Return the current draft of the robot."""
-        return from_dict(self.tree | change, Robot).located(self.facts.path.resolve().parent)
+        return from_dict(self.tree | change, Robot).locate(self.facts.path.resolve().parent)
 
     def _decide(self, what: str, value: str, why: str) -> None:
         self.decisions.append(Decision(what, value, why))
