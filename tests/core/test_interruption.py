@@ -11,8 +11,7 @@ import pytest
 VERB = """
 import sys, time
 from pathlib import Path
-from neurodyn.cli import robots
-from neurodyn.cli.main import main
+from neurodyn.cli.main import VERBS, Verb, main
 from neurodyn.core.interruption import Interruption
 
 def slow(json: Path | None = None) -> None:
@@ -35,8 +34,8 @@ def slow(json: Path | None = None) -> None:
         print("tidied", flush=True)
         time.sleep(60 if "twice" in sys.argv else 0)
 
-robots.robots = slow
-main(["robots"])
+VERBS.add("slow", Verb("slow", slow))
+main(["slow"])
 """
 
 

@@ -33,7 +33,7 @@ BAD = {
     "dt as a word": ({"dt": "fast"}, "dt"),
     "no joints": ({"joints": []}, "joints is empty"),
     "joint twice": ({"joints": [GOOD["joints"][0], GOOD["joints"][0]]}, "twice"),
-    "unknown kind": ({"joints": [{"name": "rail", "kind": "screw"}]}, "screw"),
+    "unknown kind": ({"joints": [{"name": "rail", "kind": "spiral"}]}, "spiral"),
     "limits reversed": (
         {"joints": [{"name": "rail", "kind": "prismatic", "lower": 1, "upper": -1}]},
         "lower 1 is above upper -1",
