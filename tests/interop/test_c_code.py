@@ -27,8 +27,8 @@ from neurodyn.interop.formats import export_code
 from neurodyn.multibody.inverse_dynamics import link_parameters, regressor
 from neurodyn.policy.artifact import ActingPolicy, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.tasks import load
-from neurodyn.tasks.task import Memory, reset_states
+from neurodyn.tasks import Memory, load
+from neurodyn.tasks.task import reset_states
 from neurodyn.walking.convex_mpc import FrictionPyramids, MpcSettings
 from neurodyn.walking.force_network import ForceNetwork, ImitationConfig, save_imitation
 from neurodyn.walking.state import CONTACT, FEATURES

@@ -14,8 +14,8 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots.sections import ContactMaterial, SimulatorConfig
-from neurodyn.tasks.observations import POLICY, ObservationTerm, each
-from neurodyn.tasks.task import Memory, Task, reset_states
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.task import Task, reset_states
 from neurodyn.tasks.velocity import ASKED, UPRIGHT, VelocityTracking
 
 KP, KD = 85.0, 2.0

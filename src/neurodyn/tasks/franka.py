@@ -10,8 +10,8 @@ from torch import Tensor
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
-from neurodyn.tasks.observations import POLICY, ObservationTerm, each
-from neurodyn.tasks.task import Memory, Task, uniform
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.task import Task, uniform
 
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Torque limits [N m]."""

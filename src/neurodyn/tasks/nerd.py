@@ -20,9 +20,8 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot
 from neurodyn.tasks.anymal import KP, AnymalForward, AnymalSide, AnymalWalk, gains
-from neurodyn.tasks.observations import POLICY, ObservationTerm, each
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
 from neurodyn.tasks.running import HEADING, UP, Ant, AntRun, AntSpin, AntSpinTrack, world_velocity
-from neurodyn.tasks.task import Memory
 
 _TO_THEIRS = (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
 

@@ -27,8 +27,8 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Interval, check_interval
-from neurodyn.tasks.observations import POLICY, ObservationTerm, each
-from neurodyn.tasks.task import Memory, Task, uniform
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.task import Task, uniform
 
 _SERVOS = ("servo", "pd")
 """Kinds of drives whose command is a position."""

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observations as named groups of terms: the name, the values and the noise of some columns in one place."""
+"""Observations as named groups of terms: the name, the values and the noise of some columns in one place.
+
+Terms are functions of named quantities and of the task's memory.
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Quantities
-
-if TYPE_CHECKING:
-    from neurodyn.tasks.task import Memory
 
 POLICY, CRITIC = "policy", "critic"
 """Group that the policy and its critic see; group that PPO's critic sees beside it."""
@@ -23,7 +22,44 @@ def each(text: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(text.format(name) for name in names)
 
 
-Values = Callable[[Quantities, "Memory"], Tensor]
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a task for a batch of worlds.
+
+    Attributes:
+        action: The last action, shape [worlds, actions]; zero at a start.
+        command: The command of the robot, shape [worlds, commands].
+        joint_velocity: Joint velocities one frame ago [rad/s or m/s], shape [worlds, nj].
+        air_time: Time that each foot has been in the air [s], shape [worlds, feet].
+        frame: Frames since the start, shape [worlds], int64.
+    """
+
+    action: Tensor
+    command: Tensor
+    joint_velocity: Tensor
+    air_time: Tensor
+    frame: Tensor
+
+    def rows(self, index: Tensor) -> "Memory":
+        """Return some of the worlds, as `State.rows`."""
+        return Memory(**{name: values[index] for name, values in vars(self).items()})
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Memory"]) -> "Memory":
+        """Return the worlds of several memories one after another, as `State.joined`."""
+        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])})
+
+    def renew(self, mask: Tensor, fresh: "Memory") -> "Memory":
+        """Return this memory with the values of `fresh` where `mask` is true, shape [worlds]."""
+        values = {}
+        for field in fields(self):
+            old, new = getattr(self, field.name), getattr(fresh, field.name)
+            chosen = torch.where(mask if old.ndim == 1 else mask[:, None], new, old) if old.numel() else old
+            values[field.name] = chosen
+        return Memory(**values)
+
+
+Values = Callable[[Quantities, Memory], Tensor]
 """From quantities and the task's memory to values, shape [worlds, columns]."""
 
 
@@ -83,7 +119,7 @@ class ObservationGroup:
             (place, term) for place, term in enumerate(self.terms) if term.clip is not None or term.scale != 1.0
         ]
 
-    def __call__(self, quantities: Quantities, memory: "Memory") -> Tensor:
+    def __call__(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return the values of all columns without noise, shape [worlds, columns].
 
         Raises:

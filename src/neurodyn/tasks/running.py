@@ -10,8 +10,8 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
-from neurodyn.tasks.observations import POLICY, ObservationTerm, each
-from neurodyn.tasks.task import Memory, Task, reset_states
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.task import Task, reset_states
 
 TORQUE = 400.0
 """Torque limit of a joint [N m]."""

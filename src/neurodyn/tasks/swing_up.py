@@ -9,8 +9,8 @@ from torch import Tensor
 
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.tasks.observations import POLICY, ObservationTerm
-from neurodyn.tasks.task import Memory, Task
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm
+from neurodyn.tasks.task import Task
 
 FORCE = 1500.0
 """Force limit on the cart [N]."""

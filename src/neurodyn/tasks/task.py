@@ -4,7 +4,6 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
@@ -19,7 +18,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant, made
 from neurodyn.robots import Robot, load
 from neurodyn.robots.sections import Interval
-from neurodyn.tasks.observations import CRITIC, POLICY, ObservationGroup, ObservationTerm
+from neurodyn.tasks.observations import CRITIC, POLICY, Memory, ObservationGroup, ObservationTerm
 
 _ANYWHERE = (-math.pi, math.pi)
 
@@ -83,43 +82,6 @@ def _pose(robot: Robot, worlds: int, generator: torch.Generator, heading: Interv
     return torch.cat(
         [position, rotation.multiply(rotation.exponential(rotation_vector), rotation.exponential(lean))], dim=-1
     )
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Memory of a task for a batch of worlds.
-
-    Attributes:
-        action: The last action, shape [worlds, actions]; zero at a start.
-        command: The command of the robot, shape [worlds, commands].
-        joint_velocity: Joint velocities one frame ago [rad/s or m/s], shape [worlds, nj].
-        air_time: Time that each foot has been in the air [s], shape [worlds, feet].
-        frame: Frames since the start, shape [worlds], int64.
-    """
-
-    action: Tensor
-    command: Tensor
-    joint_velocity: Tensor
-    air_time: Tensor
-    frame: Tensor
-
-    def rows(self, index: Tensor) -> "Memory":
-        """Return some of the worlds, as `State.rows`."""
-        return Memory(**{name: values[index] for name, values in vars(self).items()})
-
-    @classmethod
-    def concatenate(cls, parts: Sequence["Memory"]) -> "Memory":
-        """Return the worlds of several memories one after another, as `State.joined`."""
-        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])})
-
-    def renew(self, mask: Tensor, fresh: "Memory") -> "Memory":
-        """Return this memory with the values of `fresh` where `mask` is true, shape [worlds]."""
-        values = {}
-        for field in fields(self):
-            old, new = getattr(self, field.name), getattr(fresh, field.name)
-            chosen = torch.where(mask if old.ndim == 1 else mask[:, None], new, old) if old.numel() else old
-            values[field.name] = chosen
-        return Memory(**values)
 
 
 class Task(ABC):

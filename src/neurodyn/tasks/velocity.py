@@ -21,8 +21,8 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Legs
-from neurodyn.tasks.observations import POLICY, ObservationTerm, each
-from neurodyn.tasks.task import Memory, Task
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.task import Task
 
 COMMAND_FRAMES = (100, 120)
 """Range of the number of frames for which a command holds."""

@@ -17,8 +17,7 @@ from neurodyn.interop.c_code.tensors import trace
 from neurodyn.multibody.trace import Graph, maximum, minimum
 from neurodyn.multibody.trace.expression import Expression, apply_loop
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged, task_of
-from neurodyn.tasks import Task
-from neurodyn.tasks.task import Memory
+from neurodyn.tasks import Memory, Task
 
 _LAST, _COMMAND = "last_action", "command"
 

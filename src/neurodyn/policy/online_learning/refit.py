@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -22,22 +21,29 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State, device_generator
 from neurodyn.dynamics.capture import detach
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.dynamics.rollouts import context_of
+from neurodyn.identify.run import adapt, identify
+from neurodyn.identify.settings import AdaptationSettings, IdentificationSettings, changed, load_identification
 from neurodyn.learn.neural.policy_rollouts import LoggedActor
+from neurodyn.learn.neural.settings import Settings, load_finetuning, load_settings
+from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.plan import with_budget
+from neurodyn.learn.training import finetune, train
+from neurodyn.learn.world_model.settings import load_world_finetuning, load_world_settings
+from neurodyn.learn.world_model.train import require_log
 from neurodyn.policy.artifact import ActingPolicy, Behaviour, PolicyNetwork, acting, behaviour, load_policy
 from neurodyn.policy.logs import record_log
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.settings import RANDOM, STILL
+from neurodyn.report.identification import write_identification
 from neurodyn.robots import Robot
 from neurodyn.robots.data import grounded, open_measured_data, open_robot_data
 from neurodyn.tasks import Task
-
-if TYPE_CHECKING:
-    from neurodyn.identify.settings import AdaptationSettings, IdentificationSettings
-    from neurodyn.learn.neural.settings import Settings
 
 _SIZE, _FINETUNE = "small", "finetune"
 _WORLDS = 64
@@ -108,8 +114,6 @@ class Refit(ABC):
 
     def require_store(self, robot: Robot, store: Store) -> None:
         """Raise a MismatchError for data of another robot."""
-        from neurodyn.learn.neural.train import require_data
-
         require_data(robot, store)
 
     def open(self, robot: Robot, data: str) -> Store:
@@ -151,27 +155,52 @@ class Refit(ABC):
         return False
 
 
-class NeuralRefit(Refit):
-    """Neural dynamics: trained on the first data, then fine-tuned on all data."""
+class LearnedRefit(Refit):
+    """Networks of a `kind`: trained on the first data, then fine-tuned on all data."""
+
+    kind: str
+
+    def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
+        """Raise an InputError for a new model without data, and for parameters."""
+        if settings.parameters:
+            raise InputError(f"--parameters is for --kind hybrid; leave it out for --kind {self.kind}")
+        _require_some_data(settings, self.kind, new=new, data=data)
+
+    def fit(self, fit: Fit) -> None:
+        """Train a new model, or fine-tune the previous one."""
+        settings = fit.settings
+        if fit.previous is None:
+            train(
+                fit.robot, fit.data, fit.out, kind=self.kind, size=settings.size or _SIZE, members=settings.members,
+                minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
+                resume=fit.resume, progress=fit.progress,
+            )  # fmt: skip
+        else:  # even a model that validation finds no better has data where the policy was
+            finetune(
+                fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
+                seed=settings.seed, shares=fit.shares, device=fit.device, keep="last", resume=fit.resume,
+                progress=fit.progress,
+            )  # fmt: skip
+
+
+class NeuralRefit(LearnedRefit):
+    """Neural dynamics, calibrated by roll-outs of the logged policies."""
+
+    kind = "neural"
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Raise an InputError for a new model without data, for parameters, and for missing settings."""
-        _require_none_free(settings, "neural")
-        _require_some_data(settings, "neural", new=new, data=data)
+        super().require(task, settings, new=new, data=data)
         self._later(task, settings).with_windows_alone()
 
     def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
         """Return whether there are several members."""
         return self._first(task, settings).members > 1
 
-    def _later(self, task: Task, settings: OnlineSettings) -> "Settings":
-        from neurodyn.learn.neural.settings import load_finetuning
-
+    def _later(self, task: Task, settings: OnlineSettings) -> Settings:
         return load_finetuning(settings.finetune or _FINETUNE, self._first(task, settings).net, task.declaration())
 
-    def _first(self, task: Task, settings: OnlineSettings) -> "Settings":
-        from neurodyn.learn.neural.settings import load_settings
-
+    def _first(self, task: Task, settings: OnlineSettings) -> Settings:
         preset = load_settings(task.declaration(), settings.size or _SIZE)
         return preset if settings.members is None else msgspec.structs.replace(preset, members=settings.members)
 
@@ -192,15 +221,8 @@ class NeuralRefit(Refit):
         )  # fmt: skip
         return generated.simulated
 
-    def fit(self, fit: Fit) -> None:
-        """Train a new model, or fine-tune the previous one."""
-        _train_or_finetune(fit, "neural")
-
     def calibrate(self, fit: Fit) -> bool:
         """Calibrate by roll-outs of the logged policies, if there are any and the settings ask for it."""
-        from neurodyn.learn.plan import with_budget
-        from neurodyn.learn.training import finetune
-
         settings = self._later(fit.task, fit.settings)
         settings = with_budget(settings, fit.settings.model_minutes, None, fit.settings.seed).with_rollouts_alone()
         if settings is None or not fit.policies or fit.previous is None:
@@ -213,17 +235,15 @@ class NeuralRefit(Refit):
         return True
 
 
-class WorldModelRefit(Refit):
-    """World models: trained on the first data, then fine-tuned on all data."""
+class WorldModelRefit(LearnedRefit):
+    """World models, of what the robot measures."""
 
+    kind = "world-model"
     measured = True
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Raise an InputError for a new model without data, and for parameters."""
-        from neurodyn.learn.world_model.settings import load_world_finetuning, load_world_settings
-
-        _require_none_free(settings, "world-model")
-        _require_some_data(settings, "world-model", new=new, data=data)
+        super().require(task, settings, new=new, data=data)
         robot = task.declaration()
         first = load_world_settings(robot, settings.size or _SIZE)
         load_world_finetuning(settings.finetune or _FINETUNE, first.net, first.context, robot.dt)
@@ -234,17 +254,11 @@ class WorldModelRefit(Refit):
 
     def require_store(self, robot: Robot, store: Store) -> None:
         """Raise a MismatchError for data of another robot."""
-        from neurodyn.learn.world_model.train import require_log
-
         require_log(robot, store)
 
     def open(self, robot: Robot, data: str) -> Store:
         """Open measured data of the robot."""
         return open_measured_data(robot, data)
-
-    def fit(self, fit: Fit) -> None:
-        """Train a new ensemble, or fine-tune the previous one."""
-        _train_or_finetune(fit, "world-model")
 
 
 class HybridRefit(Refit):
@@ -275,9 +289,6 @@ class HybridRefit(Refit):
 
     def fit(self, fit: Fit) -> None:
         """Write the declared robot if there are no data yet, else identify, starting from the previous model."""
-        from neurodyn.dynamics.hybrid.artifact import HYBRID
-        from neurodyn.identify.run import identify
-
         if not fit.data:
             HYBRID.save(fit.out, self._declared_model(fit.robot, fit.settings))
             return
@@ -290,14 +301,10 @@ class HybridRefit(Refit):
         )  # fmt: skip
 
     def _declared_model(self, robot: Robot, settings: OnlineSettings) -> HybridDynamics:
-        from neurodyn.dynamics.hybrid.declared import declared_hybrid
-
         engine = _identification(robot, settings).engine(robot)
         return declared_hybrid(robot, contact=engine.contact, substeps=engine.substeps, parameters=settings.parameters)
 
     def _parameters(self, run: str, settings: OnlineSettings) -> tuple[str, ...]:
-        from neurodyn.dynamics.hybrid.artifact import HYBRID
-
         model = HYBRID.load(run)
         parameters = []
         for spec, value in zip(model.physical.specs, model.physical().tolist(), strict=True):
@@ -324,9 +331,6 @@ class AdaptRefit(Refit):
 
     def fit(self, fit: Fit) -> None:
         """Adapt the declared robot to all logs."""
-        from neurodyn.identify.run import adapt
-        from neurodyn.report.identification import write_identification
-
         with showing(fit.progress):
             adapted = adapt(
                 fit.robot, fit.data, fit.out, settings=self._settings(fit.settings), seed=fit.settings.seed,
@@ -334,19 +338,15 @@ class AdaptRefit(Refit):
             )  # fmt: skip
         write_identification(fit.out, adapted.figures)
 
-    def _settings(self, settings: OnlineSettings) -> "AdaptationSettings | None":
-        from neurodyn.identify.settings import AdaptationSettings
-
+    def _settings(self, settings: OnlineSettings) -> AdaptationSettings | None:
         return None if settings.size is None else read_config(Path(settings.size), AdaptationSettings)
 
 
-def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSettings":
+def _identification(robot: Robot, settings: OnlineSettings) -> IdentificationSettings:
     """Return the identification settings of a file, or defaults for exact logs of a simulator.
 
     Roll-outs last a tenth of a second: over half a second of contacts the error of a wrong model saturates.
     """
-    from neurodyn.identify.settings import changed, load_identification
-
     loaded = load_identification(robot, settings.size)
     if settings.size is not None:
         return loaded
@@ -412,29 +412,6 @@ def _cut(frames: TaskFrames, current: WorldsState, truth: State) -> WorldsState:
     if bool(implausible.any()):
         state, carry = truth.where(implausible, state), frames.dynamics.reset(carry, truth, implausible)
     return WorldsState(carry, state, torque, memory, frames.quantities(state, None, torque))
-
-
-def _train_or_finetune(fit: Fit, kind: str) -> None:
-    from neurodyn.learn.training import finetune, train
-
-    settings = fit.settings
-    if fit.previous is None:
-        train(
-            fit.robot, fit.data, fit.out, kind=kind, size=settings.size or _SIZE, members=settings.members,
-            minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
-            resume=fit.resume, progress=fit.progress,
-        )  # fmt: skip
-    else:  # even a model that validation finds no better has data where the policy was
-        finetune(
-            fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
-            seed=settings.seed, shares=fit.shares, device=fit.device, keep="last", resume=fit.resume,
-            progress=fit.progress,
-        )  # fmt: skip
-
-
-def _require_none_free(settings: OnlineSettings, kind: str) -> None:
-    if settings.parameters:
-        raise InputError(f"--parameters is for --kind hybrid; leave it out for --kind {kind}")
 
 
 def _require_some_data(settings: OnlineSettings, kind: str, *, new: bool, data: bool) -> None:
