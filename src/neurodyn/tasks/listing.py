@@ -2,44 +2,88 @@
 """Tasks by name, tasks of any robot by NAME@ROBOT, and user tasks by file and class."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from neurodyn.core.errors import InputError, unknown
-from neurodyn.core.registry import Registry, is_file, own_class, split_name
-from neurodyn.tasks.anymal import AnymalDFlat, AnymalForward, AnymalSide, AnymalVelocity
-from neurodyn.tasks.franka import FrankaPosition, FrankaTorque
-from neurodyn.tasks.nerd import NerdAntRun, NerdAntSpin, NerdAntSpinTrack, NerdAnymalForward, NerdAnymalSide
-from neurodyn.tasks.objects import Lift, Push
-from neurodyn.tasks.running import AntRun, AntSpin, AntSpinTrack, PlanarRun
-from neurodyn.tasks.swing_up import AcrobotSwingUp, CartpoleSwingUp, PendubotSwingUp
-from neurodyn.tasks.task import Task
-from neurodyn.tasks.velocity import Velocity
+from neurodyn.core.registry import Later, Registry, is_file, own_class, split_name
 
-TASKS: Registry[Callable[[], Task]] = Registry(
+if TYPE_CHECKING:
+    from neurodyn.tasks.task import Task
+
+
+def _anymal() -> Any:
+    from neurodyn.tasks import anymal
+
+    return anymal
+
+
+def _franka() -> Any:
+    from neurodyn.tasks import franka
+
+    return franka
+
+
+def _nerd() -> Any:
+    from neurodyn.tasks import nerd
+
+    return nerd
+
+
+def _objects() -> Any:
+    from neurodyn.tasks import objects
+
+    return objects
+
+
+def _running() -> Any:
+    from neurodyn.tasks import running
+
+    return running
+
+
+def _swing_up() -> Any:
+    from neurodyn.tasks import swing_up
+
+    return swing_up
+
+
+def _velocity() -> Any:
+    from neurodyn.tasks import velocity
+
+    return velocity
+
+
+TASKS: "Registry[Callable[[], Task]]" = Registry(
     "task",
     **{
-        "acrobot-swingup": AcrobotSwingUp,
-        "ant-run": AntRun,
-        "ant-spin": AntSpin,
-        "ant-spin-track": AntSpinTrack,
-        "anymal-d-flat": AnymalDFlat,
-        "anymal-forward": AnymalForward,
-        "anymal-side": AnymalSide,
-        "anymal-velocity": AnymalVelocity,
-        "cartpole-swingup": CartpoleSwingUp,
-        "franka-position": FrankaPosition,
-        "franka-torque": FrankaTorque,
-        "pendubot-swingup": PendubotSwingUp,
-        "planar-run": PlanarRun,
-        "ant-run@nerd": NerdAntRun,
-        "ant-spin@nerd": NerdAntSpin,
-        "ant-spin-track@nerd": NerdAntSpinTrack,
-        "anymal-forward@nerd": NerdAnymalForward,
-        "anymal-side@nerd": NerdAnymalSide,
+        "acrobot-swingup": Later(lambda: _swing_up().AcrobotSwingUp),
+        "ant-run": Later(lambda: _running().AntRun),
+        "ant-spin": Later(lambda: _running().AntSpin),
+        "ant-spin-track": Later(lambda: _running().AntSpinTrack),
+        "anymal-d-flat": Later(lambda: _anymal().AnymalDFlat),
+        "anymal-forward": Later(lambda: _anymal().AnymalForward),
+        "anymal-side": Later(lambda: _anymal().AnymalSide),
+        "anymal-velocity": Later(lambda: _anymal().AnymalVelocity),
+        "cartpole-swingup": Later(lambda: _swing_up().CartpoleSwingUp),
+        "franka-position": Later(lambda: _franka().FrankaPosition),
+        "franka-torque": Later(lambda: _franka().FrankaTorque),
+        "pendubot-swingup": Later(lambda: _swing_up().PendubotSwingUp),
+        "planar-run": Later(lambda: _running().PlanarRun),
+        "ant-run@nerd": Later(lambda: _nerd().NerdAntRun),
+        "ant-spin@nerd": Later(lambda: _nerd().NerdAntSpin),
+        "ant-spin-track@nerd": Later(lambda: _nerd().NerdAntSpinTrack),
+        "anymal-forward@nerd": Later(lambda: _nerd().NerdAnymalForward),
+        "anymal-side@nerd": Later(lambda: _nerd().NerdAnymalSide),
     },
 )
 """Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""
 
-TASKS_OF_ROBOTS: Registry[Callable[[str], Task]] = Registry("task", lift=Lift, push=Push, velocity=Velocity)
+TASKS_OF_ROBOTS: "Registry[Callable[[str], Task]]" = Registry(
+    "task",
+    lift=Later(lambda: _objects().Lift),
+    push=Later(lambda: _objects().Push),
+    velocity=Later(lambda: _velocity().Velocity),
+)
 """Classes of tasks for any robot that declares their needs, by name; with a robot the name is NAME@ROBOT."""
 
 
@@ -53,7 +97,7 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
-def load(name: str) -> Task:
+def load(name: str) -> "Task":
     """Return a task. Runs the code of a file, so names from artifacts must not get here without the user's consent.
 
     Args:
@@ -76,8 +120,10 @@ def load(name: str) -> Task:
     return TASKS[name]()
 
 
-def _own(name: str) -> Task:
+def _own(name: str) -> "Task":
     """Return a task from a file, named by the file's full path, so that a policy for it finds it again."""
+    from neurodyn.tasks.task import Task
+
     path, kind = split_name(name)
     own = own_class(path, kind, "task", Task)
     try:
