@@ -2,11 +2,13 @@
 """Training and fine-tuning: errors fall, kills do not matter, and what does not fit is refused."""
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,6 +27,7 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import finetune, read_run_config, train
 from neurodyn.learn.neural.validation import RolloutValidation
+from neurodyn.learn.plan import TrainState
 from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from tests import plant
@@ -46,6 +49,16 @@ def validated(run: Path) -> list[dict]:
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
     return read_tree(run / "state", "training")["model"]
+
+
+@functools.cache
+def stored() -> Store:
+    return plant.make_store()
+
+
+def learn(out: Path, settings: Settings, store: Store | None = None, **options: Any) -> TrainState:
+    """Train dynamics of the plant, on its own store by default."""
+    return train(plant.robot(), "cartpole", "here", store or stored(), out, settings, **options)
 
 
 def assert_same_weights(one: Path, two: Path) -> None:
@@ -103,23 +116,21 @@ def test_a_run_says_how_it_was_made(trained_run: Path, plant_file: Path, quick: 
 
 @pytest.mark.trains
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
-def test_networks_with_a_memory_learn_too(
-    kind: str, cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path
-):
+def test_networks_with_a_memory_learn_too(kind: str, quick: Settings, tmp_path: Path):
     nets = {
         "gru": NetConfig(kind="gru", width=24, depth=1, head=24),
         "transformer": NetConfig(kind="transformer", width=16, depth=1, heads=2, window=4, head=16),
     }
     phases = (Phase(share=1, rate=1e-2, batch=64, frames=20),)
     settings = replace(quick, net=nets[kind], phases=phases, steps=300, validations=3)
-    train(cartpole, "cartpole", "here", plant_store, tmp_path, settings)
+    learn(tmp_path, settings)
     found = scores(tmp_path)
     assert min(found) < 0.8 * found[0]
 
 
-def test_the_seed_alone_decides(cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path):
+def test_the_seed_alone_decides(short: Settings, tmp_path: Path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        train(cartpole, "cartpole", "here", plant_store, tmp_path / name, replace(short, seed=seed, steps=20))
+        learn(tmp_path / name, replace(short, seed=seed, steps=20))
         torch.manual_seed(99)
     assert_same_weights(tmp_path / "a", tmp_path / "b")
     assert any(not torch.equal(t, weights(tmp_path / "c")[n]) for n, t in weights(tmp_path / "a").items())
@@ -136,25 +147,23 @@ class Clock:
         return self.now
 
 
-def test_a_time_budget_is_kept(
-    cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_time_budget_is_kept(quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("time.perf_counter", Clock())
-    end = train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(quick, steps=None, minutes=0.03))
+    end = learn(tmp_path, replace(quick, steps=None, minutes=0.03))
     assert 1.8 <= end.seconds < 1.8 + 2 * 0.1  # each of the two phases ends with the step in which its time is up
     assert end.step > 20
     assert end.phase == 2
 
 
 def test_a_model_that_never_gets_finite_is_still_written(
-    cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from neurodyn.dynamics.rollout_errors import Ranking
     from neurodyn.learn.neural.validation import RolloutScore
 
     bad = RolloutScore(Ranking(1.0, float("inf")), (float("nan"),) * 2, (float("inf"),) * 2)
     monkeypatch.setattr(RolloutValidation, "measure", lambda self, model: bad)
-    train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(short, steps=5))
+    learn(tmp_path, replace(short, steps=5))
     assert NEURAL.load(tmp_path).spec.robot == "cartpole"
     assert scores(tmp_path)[0] is None
 
@@ -175,30 +184,27 @@ class Kill(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_at(step: int, folder: Path, data: Path, settings: Settings, *, saved: int) -> None:
+def kill_at(step: int, folder: Path, settings: Settings, *, saved: int) -> None:
     def trained() -> None:
-        store, callbacks = Store.open(data), [Kill(step, saved)]
-        train(plant.robot(), "cartpole", str(data), store, folder / "killed", settings, callbacks=callbacks)
+        learn(folder / "killed", settings, callbacks=[Kill(step, saved)])
 
     assert in_fork(trained) == -signal.SIGKILL
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(cartpole: Robot, plant_file: Path, short: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted(short: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("whole") / "run"
-    train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short)
+    learn(run, short)
     return run
 
 
 @pytest.mark.parametrize("step", [40, 85], ids=["teacher-forcing", "forecast"])
-def test_a_killed_training_goes_on_bitwise(
-    step: int, cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
-):
-    kill_at(step, tmp_path, plant_file, short, saved=step - 3)
+def test_a_killed_training_goes_on_bitwise(step: int, short: Settings, uninterrupted: Path, tmp_path: Path):
+    kill_at(step, tmp_path, short, saved=step - 3)
     run = tmp_path / "killed"
     assert (run / "state").exists()
     assert len(read_metrics(run)) < 9
-    end = train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short, resume=True)
+    end = learn(run, short, resume=True)
     assert end.step == short.steps
     assert_same_weights(run, uninterrupted)
     assert validated(run) == validated(uninterrupted)
@@ -207,35 +213,31 @@ def test_a_killed_training_goes_on_bitwise(
 
 
 def test_a_training_that_was_killed_before_its_first_save_begins_anew(
-    cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
+    short: Settings, uninterrupted: Path, tmp_path: Path
 ):
-    kill_at(10, tmp_path, plant_file, short, saved=-1)
+    kill_at(10, tmp_path, short, saved=-1)
     run = tmp_path / "killed"
     assert not (run / "state").exists()
     with pytest.warns(Notice, match="killed: was stopped before anything of it was saved; it begins anew"):
-        train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short, resume=True)
+        learn(run, short, resume=True)
     assert_same_weights(run, uninterrupted)
     assert validated(run) == validated(uninterrupted)
 
 
-def test_resuming_a_finished_training_changes_nothing(
-    cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
-):
+def test_resuming_a_finished_training_changes_nothing(short: Settings, uninterrupted: Path, tmp_path: Path):
     shutil.copytree(uninterrupted, tmp_path / "run")
     for _ in range(2):
-        train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), tmp_path / "run", short, resume=True)
+        learn(tmp_path / "run", short, resume=True)
     assert_same_weights(tmp_path / "run", uninterrupted)
     assert [line["step"] for line in read_metrics(tmp_path / "run")] == [
         line["step"] for line in read_metrics(uninterrupted)
     ]
 
 
-def test_a_finished_training_goes_on_with_a_larger_budget(
-    cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
-):
+def test_a_finished_training_goes_on_with_a_larger_budget(short: Settings, uninterrupted: Path, tmp_path: Path):
     shutil.copytree(uninterrupted, tmp_path / "run")
     longer = replace(short, steps=200, validations=20)
-    end = train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), tmp_path / "run", longer, resume=True)
+    end = learn(tmp_path / "run", longer, resume=True)
     assert end.step == 200  # all of it in the last phase
     steps = [line["step"] for line in validated(tmp_path / "run")]
     assert steps[:9] == [line["step"] for line in validated(uninterrupted)]
@@ -245,16 +247,16 @@ def test_a_finished_training_goes_on_with_a_larger_budget(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_training_is_saved_and_goes_on_bitwise(
-    number: signal.Signals, cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
+    number: signal.Signals, short: Settings, uninterrupted: Path, tmp_path: Path
 ):
-    run, store = tmp_path / "run", Store.open(plant_file)
+    run = tmp_path / "run"
     before = signal.getsignal(number)
     with pytest.raises(Interrupted, match="interrupted at step 47; the same command with --resume goes on") as caught:
-        train(cartpole, "cartpole", str(plant_file), store, run, short, callbacks=[SignalAt(47, number)])
+        learn(run, short, callbacks=[SignalAt(47, number)])
     assert caught.value.code == 128 + number
     assert signal.getsignal(number) is before
     assert read_tree(run / "state", "training")["position"]["step"] == 47
-    train(cartpole, "cartpole", str(plant_file), store, run, short, resume=True)
+    learn(run, short, resume=True)
     assert_same_weights(run, uninterrupted)
 
 
@@ -273,35 +275,29 @@ def test_resuming_something_else_is_refused(
         train(cartpole, "mine" if change == "robot" else "cartpole", "here", store, run, settings, resume=True)
 
 
-def test_a_damaged_state_is_bad_input(
-    cartpole: Robot, plant_store: Store, short: Settings, uninterrupted: Path, tmp_path: Path
-):
+def test_a_damaged_state_is_bad_input(short: Settings, uninterrupted: Path, tmp_path: Path):
     run = tmp_path / "run"
     shutil.copytree(uninterrupted, run)
     for state in (run / "state").glob("*.safetensors"):
         state.write_bytes(state.read_bytes()[:100])
     with pytest.raises(InputError, match="safetensors"):
-        train(cartpole, "cartpole", "here", plant_store, run, short, resume=True)
+        learn(run, short, resume=True)
 
 
 # Refusals
 
 
-def test_a_run_that_exists_is_refused_and_untouched(
-    cartpole: Robot, plant_store: Store, short: Settings, uninterrupted: Path
-):
+def test_a_run_that_exists_is_refused_and_untouched(short: Settings, uninterrupted: Path):
     before = {p: p.read_bytes() for p in uninterrupted.rglob("*") if p.is_file()}
     with pytest.raises(InputError, match="already holds a run; add --resume"):
-        train(cartpole, "cartpole", "here", plant_store, uninterrupted, short)
+        learn(uninterrupted, short)
     assert {p: p.read_bytes() for p in uninterrupted.rglob("*") if p.is_file()} == before
 
 
-def test_a_file_in_the_place_of_the_run_is_refused(
-    cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path
-):
+def test_a_file_in_the_place_of_the_run_is_refused(short: Settings, tmp_path: Path):
     (tmp_path / "run").write_text("mine")
     with pytest.raises(InputError, match="give a folder"):
-        train(cartpole, "cartpole", "here", plant_store, tmp_path / "run", short)
+        learn(tmp_path / "run", short)
     assert (tmp_path / "run").read_text() == "mine"
 
 
@@ -315,24 +311,22 @@ def test_a_file_in_the_place_of_the_run_is_refused(
     ],
 )
 def test_data_of_something_else_are_refused(
-    changes: dict, words: str, cartpole: Robot, plant_store: Store, short: Settings, trained_run: Path, tmp_path: Path
+    changes: dict, words: str, plant_store: Store, short: Settings, trained_run: Path, tmp_path: Path
 ):
     header = replace(plant_store.header, spec=replace(plant_store.header.spec, **changes))
     other = dataclasses.replace(plant_store, header=header)
     with pytest.raises(MismatchError, match=words):
-        train(cartpole, "cartpole", "here", other, tmp_path / "run", short)
+        learn(tmp_path / "run", short, other)
     assert not (tmp_path / "run").exists()
     if "robot" not in changes:
         with pytest.raises(MismatchError, match=words):
             finetune(str(trained_run), "here", other, tmp_path / "run", short)
 
 
-def test_episodes_that_are_too_short_are_bad_input(cartpole: Robot, short: Settings, tmp_path: Path):
+def test_episodes_that_are_too_short_are_bad_input(short: Settings, tmp_path: Path):
     phases = (Phase(share=1, rate=1e-3, batch=4, forecast=30),)
     with pytest.raises(InputError, match="holds a window of 30 frames"):
-        train(
-            cartpole, "cartpole", "here", plant.make_store(frames=20), tmp_path / "run", replace(short, phases=phases)
-        )
+        learn(tmp_path / "run", replace(short, phases=phases), plant.make_store(frames=20))
     assert not (tmp_path / "run").exists(), "what was refused can be started again with better input"
 
 
@@ -346,9 +340,7 @@ def tuning(quick: Settings, trained_run: Path) -> Settings:
 
 
 @pytest.mark.trains
-def test_finetuning_improves_on_other_data(
-    trained_run: Path, plant_store: Store, tuning: Settings, quick: Settings, tmp_path: Path
-):
+def test_finetuning_improves_on_other_data(trained_run: Path, tuning: Settings, quick: Settings, tmp_path: Path):
     shifted = plant.make_store(seed=5, gravity=5.0)
     finetune(str(trained_run), "shifted", shifted, tmp_path, tuning)
     errors = [
