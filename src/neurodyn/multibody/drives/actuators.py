@@ -64,19 +64,10 @@ class Transmission:
 
     def joint(self, name: str, qd: list[Any], drive: Drive) -> DrivenJoint:
         """Return the transmission as the joint of a drive."""
-        turns = self.period if _is_servo(drive) else None
+        servo = drive.kind == "servo" or (drive.kind == "affine" and drive.per_command == drive.kp)
+        servo = servo and not drive.per_position and not drive.per_velocity  # the command is a set-point of the length
+        turns = self.period if servo and drive.state_kind in (None, "integrator") else None
         return DrivenJoint(name, self.length, along(self.row, qd), continuous=False, period=turns)
-
-
-def _is_servo(drive: Drive) -> bool:
-    """Return whether the command is a set-point of the length."""
-    follows_command = drive.kind == "servo" or (drive.kind == "affine" and drive.per_command == drive.kp)
-    return (
-        follows_command
-        and not drive.per_position
-        and not drive.per_velocity
-        and drive.state_kind in (None, "integrator")
-    )
 
 
 def transmission_of(drive: Drive, motion: DrivenMotion) -> Transmission:

@@ -110,7 +110,7 @@ def drive_torque(
     if drive.command_range is not UNSET:
         command = _within(command, drive.command_range)
     if drive.state is not UNSET:
-        command = _activation(drive.state, number, _Slot(f"{name} state", memory, joint), command, step)
+        command = _activation(drive.state, number, name, memory, joint, command, step)
     if joint.period is not None:
         command = q + _within_turn(command - q, joint.period)
     torque = number("gain") * law.torque(number, command, q, qd)
@@ -152,18 +152,11 @@ def _within(value: Any, bounds: tuple[float, float]) -> Any:
     return maximum(minimum(value, bounds[1]), bounds[0])
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """Storage of an actuator's state."""
-
-    name: str
-    memory: StepMemory
-    joint: DrivenJoint
-
-
-def _activation(state: DriveState, number: Number, slot: _Slot, command: Any, step: float) -> Any:
+def _activation(
+    state: DriveState, number: Number, name: str, memory: StepMemory, joint: DrivenJoint, command: Any, step: float
+) -> Any:
     """Return an actuator's state in a step, and keep its next value."""
-    now = slot.memory.recall(slot.name, 0.0)
+    now = memory.recall(f"{name} state", 0.0)
     if state.kind == "integrator":
         after = now + step * command
     elif state.kind == "muscle":
@@ -176,9 +169,9 @@ def _activation(state: DriveState, number: Number, slot: _Slot, command: Any, st
     if state.range is not None:
         after = _within(after, state.range)
     kept = after
-    if state.kind == "integrator" and slot.joint.period is not None:
-        kept = slot.joint.q + _within_turn(after - slot.joint.q, slot.joint.period)
-    slot.memory.keep(slot.name, kept)
+    if state.kind == "integrator" and joint.period is not None:
+        kept = joint.q + _within_turn(after - joint.q, joint.period)
+    memory.keep(f"{name} state", kept)
     return after if state.early else now
 
 

@@ -56,7 +56,9 @@ class DriveProgram:
         for name in free:
             if name not in self._constants:
                 raise InputError(f"parameter {name!r} is none of the drives; valid: {nearest(name, self._constants)}")
-        self._acts = [_acting(drives.get(name), name) for name in spec.controls]
+        alone = {name: {name: 1.0} for name in spec.controls}  # factors from a drive's torque to those of its joints
+        gears = {name: drive.transmission for name, drive in drives.items() if drive.transmission is not UNSET}
+        self._acts = [gears.get(name, alone[name]) for name in spec.controls]
         self.joints = tuple(dict.fromkeys(joint for row in self._acts for joint in row))
         self._columns = [[names.index(joint) for joint in self.joints] for names in (spec.q_names, spec.qd_names)]
         graph = Graph()
@@ -134,8 +136,3 @@ class DriveProgram:
                 own = torque if factor == 1.0 else factor * torque
                 torques[joint] = torques[joint] + own if joint in torques else own
         return [torques[joint] for joint in self.joints], memory
-
-
-def _acting(drive: Drive | None, name: str) -> dict[str, float]:
-    """Return the factor from a drive's torque to that of each joint that it acts on."""
-    return {name: 1.0} if drive is None or drive.transmission is UNSET else drive.transmission
