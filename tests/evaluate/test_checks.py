@@ -171,8 +171,3 @@ def test_rows_are_judged_by_two_bounds():
 def test_what_cannot_be_measured_at_all_is_refused_in_one_line(change):
     with pytest.raises(InputError, match="valid:"):
         check("cartpole", **change)
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_each_check_is_where_the_registry_says(name):
-    assert callable(CHECKS[name])

