@@ -135,14 +135,14 @@ class NeuralFrame(nn.Module):
 
     def _after(self, base_prediction: BasePrediction, inputs: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         output, *memory_next = self.predictor(inputs if self.members == 1 else inputs[None], *memory)
-        state = self.decoded(base_prediction, output if self.members == 1 else output.mean(0))
+        state = self.decode(base_prediction, output if self.members == 1 else output.mean(0))
         if self.members == 1:
             return (state.q, state.qd, *memory_next)
         changes = torch.stack([self.changes(base_prediction, one) for one in output])
         each = self.encoding.decode(base_prediction.repeated(self.members), changes)
         return (state.q, state.qd, deviation(torch.cat([each.q, each.qd], -1)), *memory_next)
 
-    def decoded(self, base_prediction: BasePrediction, output: Tensor) -> State:
+    def decode(self, base_prediction: BasePrediction, output: Tensor) -> State:
         """Return the state after the frame from the network's outputs."""
         return self.encoding.decode(base_prediction, self.changes(base_prediction, output))
 
@@ -184,16 +184,16 @@ class PlainFrame(NeuralFrame):
         """Predict one frame; see `NeuralFrame.forward`."""
         ahead = rest[-2:] if self.encoding.starts_ahead else ()
         start = self.base_prediction(q, qd, *ahead)
-        return self._after(start, self.encoded(start, control), rest[: len(rest) - len(ahead)])
+        return self._after(start, self.encode(start, control), rest[: len(rest) - len(ahead)])
 
     def base_prediction(self, q: Tensor, qd: Tensor, *ahead: Tensor) -> BasePrediction:
         """Return the state that the network corrects; `ahead` holds q and qd after the base motion, if any."""
         start = BasePrediction(ahead[0], ahead[1], ahead[1] - qd, start=q) if ahead else BasePrediction(q, qd)
         return self.encoding.viewed(start, self.environment)
 
-    def encoded(self, start: BasePrediction, control: Tensor) -> Tensor:
+    def encode(self, start: BasePrediction, control: Tensor) -> Tensor:
         """Return the network's inputs."""
-        contacts = None if self._contacts is None else self._seen
+        contacts = None if self._contacts is None else self._contact_features
         return self.encoding.encode(start, control, self.environment, contacts)
 
     def changes(self, base_prediction: BasePrediction, output: Tensor) -> Tensor:
@@ -211,7 +211,7 @@ class PlainFrame(NeuralFrame):
         changes = _evaluate(self._graph, self._changed, columns)
         return torch.stack([x + torch.zeros_like(q[..., 0]) for x in changes], -1)
 
-    def _seen(self, q: Tensor, qd: Tensor) -> Tensor:
+    def _contact_features(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features of contacts with the ground and with objects."""
         assert self._contacts is not None
         of_objects = self.encoding.object_contact

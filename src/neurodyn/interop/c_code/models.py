@@ -51,10 +51,10 @@ def neural_unit(model: NeuralDynamics) -> CUnit:
         ahead = [graph.inputs("ahead_q", spec.nq), graph.inputs("ahead_qd", spec.nv)]
 
     def encode(q: Tensor, qd: Tensor, control: Tensor, *ahead: Tensor) -> Tensor:
-        return frame.encoded(frame.base_prediction(q, qd, *ahead), control)
+        return frame.encode(frame.base_prediction(q, qd, *ahead), control)
 
     def decode(q: Tensor, qd: Tensor, output: Tensor, *ahead: Tensor) -> tuple[Tensor, Tensor]:
-        after = frame.decoded(frame.base_prediction(q, qd, *ahead), output)
+        after = frame.decode(frame.base_prediction(q, qd, *ahead), output)
         return after.q, after.qd
 
     writer = NetworkWriter(model.encoding.inputs, what)
