@@ -47,7 +47,7 @@ from neurodyn.identify.ladder import DECLARED, FRAMES, IDENTIFIED, NETWORKS, Lad
 from neurodyn.identify.log_check import check_log
 from neurodyn.identify.networks import NETWORKS_FROM, with_networks
 from neurodyn.identify.next_motion import next_motion
-from neurodyn.identify.parameter_search import Searched, SearchEnd, search
+from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.population_search import rounds_done
 from neurodyn.identify.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.quantities import is_coupled
@@ -60,7 +60,6 @@ from neurodyn.identify.result import (
     LogCheck,
     RunFit,
     Sample,
-    SearchMinima,
     SensorErrors,
     TorqueErrors,
 )
@@ -263,7 +262,7 @@ class _Identification:
             runs = [] if held_out is None else held_out.whole_runs()
             figures, dynamics = self._figures(fit, held_out, runs, log, metrics)
             artifacts.write_json(self.out / figures.file, figures.plain())
-            metrics.show_table("parameters", *_table(figures.parameters))
+            metrics.show_table("parameters", *figures.table())
             if figures.verdict is not UNSET:
                 metrics.conclude(chosen=figures.chosen, verdict=figures.verdict, cpu_seconds=figures.cpu_seconds)
             else:
@@ -360,11 +359,7 @@ class _Identification:
         """Search the parameters, or read the finished search of a resumed run."""
         saved = artifacts.read_tree(self.out / "state", _STATE) if going_on and has_state(self.out, _STATE) else {}
         if saved:
-            residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
-            point = Point(saved["x"], saved["local"], saved["initial"])
-            flags = [bool(flag) for flag in saved["flags"]]
-            end = SearchEnd(flags[0], flags[1], int(saved["iterations"]), flags[2], flags[3])
-            return Searched(residuals, point, end, saved["ends"], saved["costs"])
+            return Searched.restore(residuals, saved)
         step = 0
 
         def report(stage: str, _: int, cost: float, worst: float) -> bool:
@@ -379,14 +374,7 @@ class _Identification:
             residuals, self.settings, self.starts, report, run=self.out, resume=going_on,
             executor=self.problem.executor,
         )  # fmt: skip
-        point, end = searched.point, searched.end
-        flags = torch.tensor([end.settled, end.moved, end.out_of_time, end.derivatives], dtype=torch.uint8)
-        tree = {
-            "x": point.x, "local": point.local, "initial": point.initial, "scale": searched.residuals.scale,
-            "noise": searched.residuals.noise.joined, "ends": searched.ends, "costs": searched.costs, "flags": flags,
-            "iterations": end.iterations,
-        }  # fmt: skip
-        artifacts.write_tree(self.out / "state", _STATE, tree)
+        artifacts.write_tree(self.out / "state", _STATE, searched.state())
         return searched
 
     def _report(self, what: str, done: int, everything: int) -> bool:
@@ -420,11 +408,9 @@ class _Identification:
         assert self.hybrid is not None
         settings, residuals = self.settings, fit.searched.residuals
         windows = NetworkWindows(
-            train=self._started_windows(fit, Split.TRAIN, settings.network.windows),
-            held_out=self._started_windows(fit, Split.VALIDATION, _HELD_OUT),
-            scale=residuals.channel_scale,
-            environments=self.environments,
-        )
+            self._started_windows(fit, Split.TRAIN, settings.network.windows),
+            self._started_windows(fit, Split.VALIDATION, _HELD_OUT), residuals.channel_scale, self.environments,
+        )  # fmt: skip
         network, budget = settings.network, TrainingBudget(settings.network.steps)
         if settings.minutes is not None:
             used = (self._clock() - self.spent_before) / 60.0
@@ -461,37 +447,25 @@ class _Identification:
             self.warnings.append(f"at the solution, {text}")
         parameters = self._identified(fit)
         figures = IdentificationFigures(
-            robot=self.problem.robot.name,
-            kind=fit.dynamics.kind,
-            parameters=parameters,
-            converged=known.convergence.converged,
-            reason=known.convergence.reason,
+            robot=self.problem.robot.name, kind=fit.dynamics.kind, parameters=parameters,
+            converged=known.convergence.converged, reason=known.convergence.reason,
             intervals="torques" if self.inverse else "sandwich" if known.resamples is None else "bootstrap",
-            blocks=known.blocks,
-            resamples=UNSET if known.resamples is None else len(known.resamples.values),
-            ends=self._minima(searched),
-            profiles=UNSET if known.profiles is None else known.profiles,
-            runs=run_errors(runs),
-            singular_values=list(analysis.singular_values),
-            condition=analysis.condition,
+            blocks=known.blocks, resamples=UNSET if known.resamples is None else len(known.resamples.values),
+            ends=searched.minima(self.starts, [spec.name for spec in self.specs]),
+            profiles=UNSET if known.profiles is None else known.profiles, runs=run_errors(runs),
+            singular_values=list(analysis.singular_values), condition=analysis.condition,
             insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in analysis.insensitive],
             residual_deviation=analysis.variance**0.5,
             noise=dict(zip(residuals.channels, fit.noise.joined.tolist(), strict=False)),
             scale=dict(zip(residuals.channels, residuals.scale.tolist(), strict=True)),
-            windows=residuals.windows.count,
-            logs=len(residuals.windows.logs),
+            windows=residuals.windows.count, logs=len(residuals.windows.logs),
             horizon_s=residuals.windows.frames * self.problem.robot.spec.dt,
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
-            blueprint=to_dict(self.problem.blueprint or Blueprint()),
-            warnings=self.warnings,
-            seed=self.settings.seed,
-            structure=fit.model.structure,
-            stage=searched.stage,
-            costs=dict(searched.stages),
-            sensors=self._sensor_errors(residuals, searched.point),
-            torque=self._torque_errors(fit.values),
+            blueprint=to_dict(self.problem.blueprint or Blueprint()), warnings=self.warnings, seed=self.settings.seed,
+            structure=fit.model.structure, stage=searched.stage, costs=dict(searched.stages),
+            sensors=self._sensor_errors(residuals, searched.point), torque=self._torque_errors(fit.values),
             **({} if held_out is None else held_out.errors()),
-        )
+        )  # fmt: skip
         dynamics = self.hybrid or fit.dynamics
         if log is not None:
             figures, dynamics = self._judge(figures, fit, log, metrics)
@@ -568,43 +542,23 @@ class _Identification:
         return torque_errors(self.model.mechanism, store, held_out_split(store), smoothing, self.specs, values)
 
     def _sensor_errors(self, residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
-        """Return the errors of sensors on held-out windows, with roll-outs from the logged states."""
         if residuals.measured is None:
             return {}
-        store, fitted_noise = self.problem.store, residuals.scale[-len(residuals.measured.channels) :]
-        windows = select_windows(
-            store, held_out_split(store), self.frames, stride=self.frames, most=self.settings.windows
-        )
+        store, most = self.problem.store, self.settings.windows
+        windows = select_windows(store, held_out_split(store), self.frames, stride=self.frames, most=most)
         try:
-            measured = self.sensing.measured(residuals.dynamics, windows)
+            return self.sensing.errors(residuals, point, windows)
         except InputError as error:
             self.warnings.append(f"held-out windows: {error}")
             return {}
-        assert measured is not None
-        held_out = residuals.with_windows(windows, measured)
-        both = torch.stack([residuals.space.nominal, point.x[0]])
-        errors = held_out.errors(held_out.start(both))[..., -len(measured.channels) :]
-        nominal, identified = measured.deviations(errors).tolist()
-        return {
-            name: SensorErrors(nominal=before, identified=after, noise=float(noise))
-            for name, before, after, noise in zip(measured.channels, nominal, identified, fitted_noise, strict=True)
-        }
-
-    def _minima(self, searched: Searched) -> SearchMinima | UnsetType:
-        if not len(searched.ends):
-            return UNSET
-        values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
-        return SearchMinima(starts=self.starts, costs=searched.costs.tolist(), values=values)
 
     def _out_of_time(self) -> bool:
-        minutes = self.settings.minutes
-        if minutes is None:
+        if self.settings.minutes is None:
             return False
         share = 1.0 if self.hybrid is None else self.settings.parameter_share
-        return self._clock() - self.spent_before > 60.0 * minutes * share
+        return self._clock() - self.spent_before > 60.0 * self.settings.minutes * share
 
     def _clock(self) -> float:
-        """Return the time that counts towards the budget [s]."""
         return time.process_time() if self.settings.clock == "cpu" else time.perf_counter()
 
     def _require_same_data(self) -> None:
@@ -645,12 +599,3 @@ def _metrics_step(out: Path) -> int:
     if has_state(out, _STATE):
         return NETWORKS_FROM - 1
     return rounds_done(out)
-
-
-def _table(parameters: Sequence[IdentifiedParameter]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of a table of identified quantities."""
-    rows = []
-    for parameter in parameters:
-        interval = ["", ""] if parameter.interval is None else [f"{bound:.6g}" for bound in parameter.interval]
-        rows.append([parameter.name, f"{parameter.value:.6g}", *interval, f"{parameter.nominal:.6g}"])
-    return ["name", "value", "from", "to", "declared"], rows

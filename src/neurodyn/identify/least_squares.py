@@ -82,7 +82,8 @@ class Solution:
         """Return the searches of several solutions, one after another."""
         return cls(
             Point.joined([part.point for part in parts]),
-            *(torch.cat([getattr(part, name) for part in parts]) for name in ("cost", "damping")),
+            torch.cat([part.cost for part in parts]),
+            torch.cat([part.damping for part in parts]),
             max(part.iterations for part in parts),
             torch.cat([part.converged for part in parts]),
         )

@@ -51,7 +51,7 @@ def next_motion(fitting: Fitting, searched: Searched, out: Path) -> NextMotion |
     best: tuple[float, Tensor, float, Tensor] | None = None
     for number in range(settings.proposals):
         amplitude = _AMPLITUDES[number % len(_AMPLITUDES)]
-        commands = sines(robot, fitting, frames, amplitude, rng)
+        commands = sines(robot, fitting.model.mechanism, frames, amplitude, rng)
         path = dynamics.simulate(
             start, commands[None], dynamics.physical().detach(), dynamics.weights.detach(),
             fitting.environments.at(None),
@@ -74,9 +74,9 @@ def next_motion(fitting: Fitting, searched: Searched, out: Path) -> NextMotion |
     )
 
 
-def sines(robot: Robot, fitting: Fitting, frames: int, amplitude: float, rng: np.random.Generator) -> Tensor:
+def sines(robot: Robot, mechanism: Mechanism, frames: int, amplitude: float, rng: np.random.Generator) -> Tensor:
     """Return commands of sums of sines, shape [T, nu]: torques, or targets around the nominal pose."""
-    spec, mechanism = robot.spec, fitting.model.mechanism
+    spec = robot.spec
     t = torch.arange(frames, dtype=torch.float64) * spec.dt
     columns = []
     for name, nominal in zip(spec.controls, robot.nominal_q(), strict=True):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search for the parameters: optional global search, growing horizons, then a local optimiser."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
@@ -16,8 +16,10 @@ from neurodyn.core.workers import Executor
 from neurodyn.identify.intervals import Identifiability, pseudo_inverse
 from neurodyn.identify.least_squares import Solution, Solver, Stop, assemble, fitted, levenberg_marquardt, reduce
 from neurodyn.identify.population_search import SEARCHES, cma_es
+from neurodyn.identify.readings import Noise
 from neurodyn.identify.requests import Optimiser
 from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.result import SearchMinima
 from neurodyn.identify.settings import IdentificationSettings
 
 SHORT = 0.25
@@ -244,6 +246,32 @@ class Searched:
     ends: Tensor
     costs: Tensor
     stages: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def restore(cls, residuals: Residuals, saved: Mapping[str, Tensor]) -> "Searched":
+        """Return the result that `state` described, of a search over the same residuals."""
+        flags = [bool(flag) for flag in saved["flags"]]
+        return cls(
+            residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2))),
+            Point(saved["x"], saved["local"], saved["initial"]),
+            SearchEnd(flags[0], flags[1], int(saved["iterations"]), flags[2], flags[3]), saved["ends"], saved["costs"],
+        )  # fmt: skip
+
+    def state(self) -> dict[str, Tensor | int]:
+        """Return the result as tensors and numbers for a file."""
+        end, residuals = self.end, self.residuals
+        flags = torch.tensor([end.settled, end.moved, end.out_of_time, end.derivatives], dtype=torch.uint8)
+        return {
+            **vars(self.point), "scale": residuals.scale, "noise": residuals.noise.joined, "ends": self.ends,
+            "costs": self.costs, "flags": flags, "iterations": end.iterations,
+        }  # fmt: skip
+
+    def minima(self, starts: int, names: Sequence[str]) -> SearchMinima | UnsetType:
+        """Return the minima of a search from several starts, with the names of the quantities; UNSET for one start."""
+        if not len(self.ends):
+            return UNSET
+        values = {name: self.ends[:, k].tolist() for k, name in enumerate(names)}
+        return SearchMinima(starts=starts, costs=self.costs.tolist(), values=values)
 
     @property
     def stage(self) -> str:

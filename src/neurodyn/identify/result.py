@@ -379,6 +379,14 @@ class IdentificationFigures(Record, frozen=True):
         """Name of the file of these results in a run."""
         return IDENTIFICATION if self.chosen is UNSET else ADAPTATION
 
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return header and rows of a table of the free quantities."""
+        rows = []
+        for one in self.parameters:
+            interval = ["", ""] if one.interval is None else [f"{bound:.6g}" for bound in one.interval]
+            rows.append([one.name, f"{one.value:.6g}", *interval, f"{one.nominal:.6g}"])
+        return ["name", "value", "from", "to", "declared"], rows
+
     def plain(self) -> dict[str, Any]:
         """Return the results as plain data for JSON; an adaptation's quantities also under the name `quantities`."""
         figures = super().plain()

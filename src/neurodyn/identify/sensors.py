@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import torch
 from msgspec import UNSET
 
 from neurodyn.core.description.parameter import Bounds, Parameter, select_parameters
@@ -16,6 +17,8 @@ from neurodyn.data.windows import Windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import sensor_quantities
 from neurodyn.identify.readings import ComparedReadings, bound_delays, mount_sensors
+from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.result import SensorErrors
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log
@@ -88,6 +91,26 @@ class LogSensors:
         if not self.sensors:
             return None
         return ComparedReadings.of(dynamics, self.sensors, self.store.header.streams, windows, self.mounting)
+
+    def errors(self, residuals: Residuals, point: Point, windows: Windows) -> dict[str, SensorErrors]:
+        """Return the errors of sensors in windows, with roll-outs from the logged states, by channel.
+
+        Those with nominal values stand beside those with the values of the first set of a point.
+
+        Raises:
+            InputError: See `ComparedReadings.of`.
+        """
+        measured = self.measured(residuals.dynamics, windows)
+        assert measured is not None
+        compared = residuals.with_windows(windows, measured)
+        both = torch.stack([residuals.space.nominal, point.x[0]])
+        errors = compared.errors(compared.start(both))[..., -len(measured.channels) :]
+        nominal, identified = measured.deviations(errors).tolist()
+        noise = residuals.scale[-len(measured.channels) :].tolist()
+        return {
+            name: SensorErrors(nominal=before, identified=after, noise=size)
+            for name, before, after, size in zip(measured.channels, nominal, identified, noise, strict=True)
+        }
 
 
 def behind_log(robot: Robot, header: StoreHeader, settings: IdentificationSettings) -> Robot:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links that bend, and motions that are proposed: physical bodies, and commands within limits."""
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.motors import with_lag
+from neurodyn.identify.next_motion import sines
+from neurodyn.identify.structures import FitModel, bending, structures, with_springs
+from neurodyn.robots import load
+
+pytest.importorskip("newton")
+
+
+@pytest.fixture(scope="module")
+def ant() -> FitModel:
+    return FitModel.declared(with_lag(load("ant")), "ant", AdaptationSettings())
+
+
+def test_the_last_links_of_an_ant_bend_and_stay_what_they_were(ant: FitModel):
+    mechanism = ant.mechanism
+    names = bending(mechanism)
+    assert names == ("ankle_1", "ankle_2", "ankle_3", "ankle_4")
+    bent = with_springs(mechanism)
+    assert bent.hidden == len(names)
+    assert sum(link.mass for link in bent.links) == pytest.approx(sum(link.mass for link in mechanism.links))
+    for name in names:
+        whole = mechanism.links[mechanism.names.index(name)]
+        near, far = bent.links[bent.names.index(name)], bent.links[bent.names.index(f"{name}_spring")]
+        place = np.array(far.joint.parent_frame[:3])
+        centre = (near.mass * np.array(near.com) + far.mass * (place + np.array(far.com))) / whole.mass
+        assert centre == pytest.approx(np.array(whole.com), abs=1e-9)
+        assert far.stiffness > 0.0
+        assert far.damping > 0.0
+    assert len(bent.points) == len(mechanism.points)
+
+
+def test_structures_are_cones_and_springs_with_the_same_names(ant: FitModel):
+    rigid, cones, springs, both = structures(ant, AdaptationSettings())
+    assert [one.structure != "" for one in (rigid, cones, springs, both)] == [False, True, True, True]
+    assert rigid.mechanism.constraints.cone != cones.mechanism.constraints.cone
+    assert springs.space is not None
+    assert rigid.space is not None
+    assert set(springs.space.names) - set(rigid.space.names) == {
+        f"ankle_{leg}_spring.{what}" for leg in (1, 2, 3, 4) for what in ("stiffness", "damping")
+    }
+    assert structures(ant, AdaptationSettings(structures=False))[0].free == rigid.free
+
+
+def test_motors_store_no_more_commands_than_the_delay_needs(ant: FitModel):
+    model = ant.in_prior_deviations(AdaptationSettings(quantities=("motors.delay",)))
+    assert model.space is not None
+    (delay,) = model.space.coordinates
+    trimmed = model.trim(torch.tensor([delay.of(0.004)], dtype=torch.float64))
+    for drive in trimmed.mechanism.drives.values():
+        assert drive.longest_delay == pytest.approx(0.004)
+
+
+def test_a_proposed_motion_stays_within_the_limits_of_commands(ant: FitModel):
+    robot, rng = ant.robot, np.random.default_rng(0)
+    commands = sines(robot, ant.mechanism, 200, 0.6, rng)
+    most = torch.tensor([robot.actuated[name] for name in robot.spec.controls])
+    assert commands.shape == (200, robot.spec.nu)
+    assert bool((commands.abs() <= 0.6 * most + 1e-9).all())
+    assert bool((commands.abs().amax(0) > 0.1 * most).all())
