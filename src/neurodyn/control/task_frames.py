@@ -68,7 +68,11 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         memory: Task memory at the start of the frame.
         action: Actions during the frame, shape [worlds, actions].
     """
-    return judge_later(task, lambda reward: ending(task, bounds, step, now, memory, reward), now, memory, action)
+    terms = task.reward(now, memory, action)
+    parts = torch.stack(list(terms.values()))
+    reward = parts.sum(0)
+    end = ending(task, bounds, step, now, memory, reward[:, None])
+    return _settle(task, end, reward, tuple(terms), parts)
 
 
 def ending(
@@ -86,23 +90,24 @@ def ending(
     return Ending(failed, implausible)
 
 
-def judge_later(
-    task: Task, end: Ending | Callable[[Tensor], Ending], now: Quantities, memory: Memory, action: Tensor
-) -> FrameEnd:
-    """Return the rewards of many frames with known failures; no gradient passes through failures.
+def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
+    """Return the rewards of many frames with known failures, shape [n] each; no gradient passes through failures.
 
-    Rewards of implausible states are the task's `implausible_reward`, and their terms zero. So is a reward that is not
-    finite, though the episode went on. Arguments: see `judge`. `end` are the failures of the frames, shape [n] each, or
-    a function that finds them from rewards, shape [n, 1].
+    A reward that is not finite counts as that of an implausible state, though the episode went on. Other arguments: see
+    `judge`.
     """
     terms = task.reward(now, memory, action)
     parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
-    known = isinstance(end, Ending)
-    end = end if known else end(reward[:, None])
-    implausible = end.implausible | ~reward.detach().isfinite() if known else end.implausible
+    whole = Ending(end.failed, end.implausible | ~reward.detach().isfinite())
+    return _settle(task, whole, reward, tuple(terms), parts)
+
+
+def _settle(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
+    """Replace rewards by `implausible_reward`, and their terms by zero, where the state is implausible."""
+    implausible = end.implausible
     return FrameEnd(
-        end.failed, implausible, reward.masked_fill(implausible, task.implausible_reward), tuple(terms),
+        end.failed, implausible, reward.masked_fill(implausible, task.implausible_reward), names,
         parts.masked_fill(implausible, 0.0),
     )  # fmt: skip
 
