@@ -82,6 +82,17 @@ except SystemExit as stop:
     require_light([script.format(verb=verb) for verb in verbs], heavy)
 
 
+def test_importing_the_package_changes_nothing_of_pythons():
+    python("""
+import builtins, gc, sys, types
+before = builtins.__import__, list(sys.meta_path), gc.isenabled(), gc.get_freeze_count()
+import neurodyn, neurodyn.cli.main
+rooms = [getattr(neurodyn, room) for room in neurodyn.__all__ if isinstance(getattr(neurodyn, room), types.ModuleType)]
+assert before == (builtins.__import__, list(sys.meta_path), gc.isenabled(), gc.get_freeze_count())
+assert all(type(room) is types.ModuleType for room in (neurodyn, *rooms)) and len(rooms) > 15
+""")
+
+
 def test_what_is_heavy_is_found():
     with pytest.raises(AssertionError, match=r"'import numpy', \{'numpy'\}"):
         require_light(["import sys", "import numpy"], ["numpy"])

@@ -36,7 +36,7 @@ def test_figures_and_page(tmp_path, capsys):
         (["a1", "--planner", "imitate"], "unknown planner 'imitate' (did you mean 'imitation'?)"),
         (["cartpole-swingup", "--model", "analytic", "--planner", "gradient"], "no gradients to plan by"),
         (["cartpole-swingup", "--model", "hybrid", "--episodes", "0"], "--episodes is 0; valid: at least 1"),
-        (["cartpole-swingup", "--model", "hybrid", "--noise", "-1"], "noise of the position is -1.0"),
+        (["cartpole-swingup", "--model", "hybrid", "--noise", "-1"], "noise: position is -1.0"),
         (["cartpole-swingup", "--model", "hybrid", "--delay", "99"], "delay is 99 frames; valid: 0 to"),
         (["cartpole-swingup", "--model", "hybrid", "--value", "pretrained-policy:cartpole"], "holds no critic; valid"),
         (["cartpole-swingup", "--model", "hybrid", "--settings", "none.yaml"], "none.yaml"),

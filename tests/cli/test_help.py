@@ -51,6 +51,7 @@ def test_the_lists_of_verbs_fit_80_columns(capsys: pytest.CaptureFixture[str]):
     [
         ("cartpole --data a.h5 --out run --mintues 3", ["unknown flag --mintues (did you mean '--minutes'?)"]),
         ("cartpole --data a.h5", ["missing --out: Run directory to write"]),
+        ("cartpole", ["missing --data: HDF5 store", "; --out: Run directory to write"]),
         ("--data a.h5 b.h5 --out run", ["missing ROBOT: Name of a robot"]),
         ("cartpole --data --out run", ["missing --data"]),
         ("cartpole --data a.h5 --out run --minutes soon", ["--minutes is 'soon'; valid: a number"]),

@@ -36,14 +36,6 @@ def test_help_lists_every_verb(arguments: list[str], capsys: pytest.CaptureFixtu
     assert all(f"  {verb} " in out for verb in VERBS)
 
 
-@pytest.mark.parametrize("verb", list(VERBS))
-def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit) as stop:
-        main([verb, "--help"])
-    assert not stop.value.code
-    assert "usage" in capsys.readouterr().out.lower()
-
-
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("neurodyn ")
@@ -60,30 +52,6 @@ def test_an_unknown_verb_lists_the_valid_ones(capsys: pytest.CaptureFixture[str]
     message = one_line(capsys, "trian")
     assert "'trian'" in message
     assert all(verb in message for verb in VERBS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["train", "cartpole"], ["--data", "--out"]),
-        (["train", "--data", "x.h5", "--out", "run"], ["Name of a robot"]),
-        (["train", "cartpole", "--data", "x.h5", "--out", "run", "--mintues", "3"], ["--mintues"]),
-        (["train", "cartpole", "--data", "x.h5", "--out", "run", "--minutes", "soon"], ["soon"]),
-        (["train", "cartpole", "extra", "--data", "x.h5", "--out", "run"], ["extra"]),
-        (["finetune", "run"], ["--data", "--out"]),
-        (["generate", "cartpole", "--out", "x.h5"], ["--transitions"]),
-        (["generate", "cartpole", "--out", "x.h5", "--transitions", "many"], ["many"]),
-        (["evaluate"], ["Run directory"]),
-        (["evaluate", "run", "--split", "half", "--data", "x.h5"], ["half"]),
-        (["inspect"], ["HDF5 store"]),
-        (["import", "a.npz"], ["--out"]),
-    ],
-    ids=" ".join,
-)
-def test_wrong_arguments_are_named(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]):
-    message = one_line(capsys, *arguments)
-    assert all(word in message for word in words), message
-    assert f"neurodyn {arguments[0]} --help" in message
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["policy", "log", cartpole, "--task", "ant-run", *out], "its task is cartpole-swingup; valid here: ant-run"),
         (["policy", "log", velocity, *out, "--csv", "rows.csv", "--coordinates"], "valid: --csv or --coordinates"),
         (["policy", "log", cartpole, *out, "--worlds", "0"], "worlds is 0; valid: at least 1"),
-        (["policy", "log", cartpole, *out, "--velocity-noise", "-1"], "noise of the velocity is -1"),
+        (["policy", "log", cartpole, *out, "--velocity-noise", "-1"], "noise: velocity is -1"),
         (["policy", "log", cartpole, *out, "--dynamics", "none"], "no such dynamics; valid: analytic, hybrid, a run"),
         (["policy", "log", "pretrained-policy:none", *out], "no pretrained policy 'none'; valid: "),
         (["policy", "log", cartpole, *out, "--csv", "rows.csv"], "robot 'cartpole' declares no rows to log"),
