@@ -66,9 +66,11 @@ class ParameterWriter(ABC):
         for name, value in values.items():
             owner, _, what = name.partition(".")
             if what in INERTIAL:
-                link = self._articulation.links[self._joint[owner]]
-                declared = dict(zip(INERTIAL, (link.mass, *link.com, *link.inertia), strict=True))
-                links.setdefault(self._joint[owner], declared)[what] = value
+                joint = self._joint[owner]
+                if joint not in links:
+                    link = self._articulation.links[joint]
+                    links[joint] = dict(zip(INERTIAL, (link.mass, *link.com, *link.inertia), strict=True))
+                links[joint][what] = value
         return links
 
     @abstractmethod
