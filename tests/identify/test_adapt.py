@@ -22,9 +22,8 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, Identification, IdentificationSettings, adapt, identify
 from neurodyn.identify.certainty import coordinate_parameters, declare_undetermined
 from neurodyn.identify.intervals import identifiability
-from neurodyn.identify.ladder import DECLARED, IDENTIFIED, held_out_errors, held_out_windows
+from neurodyn.identify.ladder import DECLARED, IDENTIFIED, held_out_errors, held_out_windows, joint_networks
 from neurodyn.identify.motors import with_lag
-from neurodyn.identify.networks import joint_networks
 from neurodyn.identify.settings import AdaptationRecord, FitStage
 from neurodyn.identify.stages import Fitting
 from neurodyn.identify.structures import FitModel, structures

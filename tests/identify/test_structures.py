@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.logs import sines
 from neurodyn.identify.motors import with_lag
-from neurodyn.identify.next_motion import sines
 from neurodyn.identify.structures import FitModel, bending, structures, with_springs
 from neurodyn.robots import load
 

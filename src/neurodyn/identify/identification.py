@@ -43,10 +43,18 @@ from neurodyn.identify.certainty import (
 from neurodyn.identify.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
 from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
 from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, torque_samples
-from neurodyn.identify.ladder import DECLARED, FRAMES, IDENTIFIED, NETWORKS, Ladder, beyond_noise, verdict_of
-from neurodyn.identify.log_check import check_log
-from neurodyn.identify.networks import NETWORKS_FROM, with_networks
-from neurodyn.identify.next_motion import next_motion
+from neurodyn.identify.ladder import (
+    DECLARED,
+    FRAMES,
+    IDENTIFIED,
+    NETWORKS,
+    NETWORKS_FROM,
+    Ladder,
+    beyond_noise,
+    verdict_of,
+    with_networks,
+)
+from neurodyn.identify.logs import check_log, next_motion
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.population_search import rounds_done
 from neurodyn.identify.priors import Prior, UnitPrior, prior_of
@@ -270,14 +278,14 @@ class _Identification:
         return Identification(figures, dynamics, None if held_out is None else held_out.sample(), runs)
 
     def _record(self) -> RunRecord[IdentificationSettings] | RunRecord[AdaptationSettings]:
-        problem, versions = self.problem, package_versions("torch", "newton", "scipy")
-        if isinstance(self.settings, AdaptationSettings):
+        problem, settings, versions = self.problem, self.settings, package_versions("torch", "newton", "scipy")
+        if isinstance(settings, AdaptationSettings):
             return AdaptationRecord(
-                kind="hybrid", robot=problem.name, data=problem.data, settings=self.settings, versions=versions
+                kind="hybrid", robot=problem.name, data=problem.data, settings=settings, versions=versions
             )
         return IdentificationRecord(
             kind="hybrid", robot=problem.name, data=problem.data, parameters=self.specs,
-            blueprint=problem.blueprint or Blueprint(), settings=self.settings, versions=versions,
+            blueprint=problem.blueprint or Blueprint(), settings=settings, versions=versions,
         )  # fmt: skip
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
@@ -303,8 +311,7 @@ class _Identification:
             require_blocks(residuals)
         analysis = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
         require_seen(analysis, self.problem.robot.name)
-        text = warning(analysis)
-        if text is not None:
+        if (text := warning(analysis)) is not None:
             self.warnings.append(f"at the start, {text}")
 
     def _solve(self, residuals: Residuals | None, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
@@ -357,9 +364,8 @@ class _Identification:
 
     def _search(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
         """Search the parameters, or read the finished search of a resumed run."""
-        saved = artifacts.read_tree(self.out / "state", _STATE) if going_on and has_state(self.out, _STATE) else {}
-        if saved:
-            return Searched.restore(residuals, saved)
+        if going_on and has_state(self.out, _STATE):
+            return Searched.restore(residuals, artifacts.read_tree(self.out / "state", _STATE))
         step = 0
 
         def report(stage: str, _: int, cost: float, worst: float) -> bool:
@@ -538,8 +544,8 @@ class _Identification:
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
         if not self.inverse:
             return UNSET
-        store, smoothing = self.problem.store, self.settings.smoothing
-        return torque_errors(self.model.mechanism, store, held_out_split(store), smoothing, self.specs, values)
+        store, width = self.problem.store, self.settings.smoothing
+        return torque_errors(self.model.mechanism, store, held_out_split(store), width, self.specs, values)
 
     def _sensor_errors(self, residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
         if residuals.measured is None:
@@ -570,16 +576,9 @@ class _Identification:
 
 @dataclass(frozen=True)
 class _Fit:
-    """Solution of a search.
+    """Solution of a search, with undetermined coordinates declared.
 
-    Attributes:
-        model: The robot, with the structure that fits best.
-        dynamics: Its dynamics at the solution.
-        searched: The solution; coordinates that the logs do not determine have their declared values.
-        known: Its uncertainty.
-        determined: Which coordinates the logs determine, bool, shape [n].
-        values: Values of the free quantities, shape [quantities].
-        noise: Noise of the log's states.
+    `determined` has shape [n] (coordinates), `values` [quantities]; `noise` is that of the log's states.
     """
 
     model: FitModel

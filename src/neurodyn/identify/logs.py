@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The next motion to log: the one whose log would most reduce the remaining uncertainty.
+r"""The logs of an identification: their check before the fit, and the next motion to log.
+
+The check is of rates, noise, saturation, and joints that move too little. The next motion is the one whose log would
+most reduce the remaining uncertainty.
 
 Candidates are sums of sines within the limits of commands, played in the fitted model. With the information H of the
 logs (priors included) and that of a candidate C, the best has the largest gain (D-optimality)
@@ -19,16 +22,100 @@ from torch import Tensor
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
-from neurodyn.data.windows import Windows
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.identify.parameter_search import Searched
 from neurodyn.identify.quantities import effort
-from neurodyn.identify.result import NextMotion
+from neurodyn.identify.readings import estimate_noise
+from neurodyn.identify.result import JointLog, LogCheck, NextMotion
 from neurodyn.identify.stages import Fitting
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds
+
+_WINDOW, _MOST = 20, 500
+_SATURATED, _REPEATED, _STILL, _LARGEST = 0.3, 0.05, 2.0, 0.98
+"""Thresholds of warnings: shares of saturated and of repeated frames, motion of a joint in units of its noise; and the
+share of the largest command that counts as saturated."""
+_SLOPES = (0.8, 1.25)
+_SHORT = 0.25
+"""Length below which a log is called short [min]."""
+
+
+def check_log(robot: Robot, store: Store) -> LogCheck:
+    """Check the logs of a robot.
+
+    Raises:
+        InputError: Nothing moves, or no episode is as long as a window.
+    """
+    spec = store.header.spec
+    windows = select_windows(store, Split.TRAIN, min(_WINDOW, int(store.lengths.max())), most=_MOST)
+    noise = estimate_noise(spec, windows)
+    counts = tuple(
+        len(episodes_of(store, split)) if split is not Split.TEST else len(store.episodes(split))
+        for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)
+    )
+    joints = [
+        _joint(robot, windows, joint.name, float(noise.q[spec.tangent_names.index(joint.name)]))
+        for joint in spec.joints
+        if joint.scalar
+    ]
+    still = ((windows.q[:, 1:] == windows.q[:, :-1]).all(-1)).double().mean()
+    minutes = float(store.lengths.sum()) * spec.dt / 60.0
+    check = LogCheck(
+        rate=1.0 / spec.dt, minutes=minutes, episodes=(counts[0], counts[1], counts[2]), control=spec.control_kind,
+        repeated=float(still), joints=joints, warnings=[],
+    )  # fmt: skip
+    if joints and all(joint.motion < _STILL * joint.noise for joint in joints):
+        raise InputError(
+            f"log of {spec.robot!r}: no joint moves by more than its noise; valid: a log in which the robot moves"
+        )
+    check.warnings.extend(_warnings(check))
+    return check
+
+
+def _joint(robot: Robot, windows: Windows, name: str, noise: float) -> JointLog:
+    spec = robot.spec
+    row, dof = spec.q_names.index(name), spec.qd_names.index(name)
+    q, qd = windows.q[..., row], windows.qd[..., dof]
+    change = q[:, 1:] - q[:, :-1]
+    change = wrap_angle(change) if spec.continuous[row] else change
+    middle, rate = 0.5 * (qd[:, 1:] + qd[:, :-1]), change / spec.dt
+    power = float(middle.square().sum())
+    slope = float((rate * middle).sum()) / power if power > 0 else None
+    saturated = 0.0
+    if name in spec.controls:
+        command = windows.control[..., spec.controls.index(name)].abs()
+        most = float(command.max())
+        saturated = float((command >= _LARGEST * most).double().mean()) if most > 0 else 0.0
+    span = float(np.ptp(q.numpy()))
+    motion = float((q - q.mean(1, keepdim=True)).square().mean().sqrt())
+    return JointLog(name, span, motion, float(qd.square().mean().sqrt()), noise, saturated, slope)
+
+
+def _warnings(log: LogCheck) -> list[str]:
+    warnings = []
+    if log.minutes < _SHORT:
+        warnings.append(f"only {60 * log.minutes:.0f} s long: intervals will be wide")
+    if log.repeated > _REPEATED:
+        warnings.append(f"{log.repeated:.0%} of the frames repeat the one before: readings are slower than the rate")
+    for joint in log.joints:
+        if joint.motion < _STILL * joint.noise:
+            warnings.append(f"{joint.name} hardly moves ({joint.motion:.2g}): nothing can be said of it")
+        if joint.saturated > _SATURATED:
+            warnings.append(f"{joint.name} has its largest command in {joint.saturated:.0%} of the frames")
+        if joint.slope is not None and joint.speed > 0 and not _SLOPES[0] < joint.slope < _SLOPES[1]:
+            warnings.append(
+                f"{joint.name}: positions change {joint.slope:.2f} times as fast as the logged velocity says "
+                "(units, or a filter?)"
+            )
+    return warnings
+
 
 _AMPLITUDES = (0.15, 0.3, 0.6)
 _SINES, _SLOW, _FAST = 4, 0.3, 3.0

@@ -9,7 +9,7 @@ import pytest
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
-from neurodyn.identify.log_check import check_log
+from neurodyn.identify.logs import check_log
 from neurodyn.robots import load
 
 FRAMES, EPISODES = 60, 12
