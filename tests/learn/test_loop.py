@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop on its own, with a learner of one weight: budgets, validation, hooks and checkpoints."""
 
+import dataclasses
 import json
 import math
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -337,6 +338,21 @@ def test_a_training_says_whether_its_result_can_be_used(scores: dict[int, float]
     end = TrainingLoop(One(scores=scores), TrainingBudget(4), tmp_path, validations=2).run()
     assert end.verdict.startswith(words)
     assert read_metrics(tmp_path)[-1]["verdict"] == end.verdict
+
+
+def test_a_model_with_roll_outs_that_are_not_finite_ranks_last(tmp_path: Path):
+    class Breaking(One):
+        broken: ClassVar = {0: 0.5, 2: 0.0, 4: 0.25}
+
+        def validate(self, train_state: TrainState) -> Validation:
+            return dataclasses.replace(super().validate(train_state), broken=self.broken[train_state.step])
+
+    end = TrainingLoop(Breaking(scores={0: 5.0, 2: 7.0, 4: 1.0}), TrainingBudget(4), tmp_path, validations=2).run()
+    assert (end.best_step, end.best, end.broken, end.verdict) == (2, 7.0, 0.0, "ok")
+    Breaking.broken = {0: 1.0, 2: 1.0, 4: 0.5}
+    never = TrainingLoop(Breaking(scores=dict.fromkeys((0, 2, 4), math.inf)), TrainingBudget(4), validations=2).run()
+    assert never.best_step == 4
+    assert never.verdict == "warning: 50% of the held-out roll-outs are not finite; give more data or a larger budget"
 
 
 def test_a_budget_of_time_must_hold_some_steps():

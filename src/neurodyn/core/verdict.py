@@ -121,6 +121,15 @@ def of_divergence(first: float, last: float, step: int, *, best: bool = True) ->
     )
 
 
+def of_rollouts(broken: float) -> Verdict:
+    """Judge the share of the kept model's held-out roll-outs that are not finite."""
+    if not broken:
+        return Verdict()
+    return Verdict(
+        "warning", f"{broken:.0%} of the held-out roll-outs are not finite", "give more data or a larger budget"
+    )
+
+
 def of_skipped(skipped: int, steps: int, cause: str) -> Verdict:
     """Judge steps skipped because their gradient was not finite."""
     if not skipped:

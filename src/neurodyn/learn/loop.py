@@ -287,6 +287,7 @@ class TrainingLoop:
             judgements.append(
                 verdicts.of_divergence(state.first, state.last, state.best_step, best=not self._keep_last)
             )
+        judgements.append(verdicts.of_rollouts(state.broken))
         judgements.append(verdicts.of_skipped(state.skipped, state.step, f" ({fault})" if fault else ""))
         judgements.append(verdicts.of_left_out(state.left_out, fault or "their gradient was not finite"))
         return verdicts.combine_verdicts(judgements)
@@ -299,9 +300,9 @@ class TrainingLoop:
         return state.seconds >= STARVED_SECONDS and state.cpu_seconds <= STARVED_SHARE * state.seconds
 
     def _has_diverged(self, first: float, last: float) -> bool:
-        """Return whether the last score is not finite, or worse than the first by more than the first itself."""
+        """Return whether the score became not finite, or worse than the first by more than the first itself."""
         if not math.isfinite(last):
-            return True
+            return first != last
         return self.learner.better(first, last) and abs(last - first) > abs(first)
 
     def _clock(self) -> None:
