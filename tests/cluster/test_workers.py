@@ -120,7 +120,10 @@ from neurodyn.cli import main
 import neurodyn.cluster.workers as workers
 
 def parent(pid):
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:  # ended meanwhile
+        return None
 
 class Fatal:
     def __call__(self, number):
