@@ -2,18 +2,19 @@
 """Registries find what was added, import it late, and name what there is."""
 
 import sys
+from fractions import Fraction
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from neurodyn.core import registry
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry
+from neurodyn.core.registry import Later, Registry
 
 
 @pytest.fixture
 def shapes() -> Registry[object]:
-    return Registry("shape", disc=1, **{"half-disc": "fractions:Fraction"})
+    return Registry("shape", disc=1, **{"half-disc": Later(lambda: Fraction)})
 
 
 def test_what_was_added_is_found_and_can_be_removed(shapes):
@@ -23,11 +24,12 @@ def test_what_was_added_is_found_and_can_be_removed(shapes):
     assert "square" not in shapes
 
 
-def test_a_text_is_imported_when_it_is_first_asked_for(shapes):
-    from fractions import Fraction
+def test_an_entry_for_later_is_imported_when_it_is_first_asked_for(shapes):
+    def load() -> object:
+        raise ModuleNotFoundError("no_such_module")
 
     assert shapes["half-disc"] is Fraction
-    shapes.add("gone", "no_such_module:Thing")
+    shapes.add("gone", Later(load))
     assert "gone" in shapes
     with pytest.raises(ModuleNotFoundError):
         shapes["gone"]

@@ -9,10 +9,11 @@ dynamics without a kernel run as torch modules.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib import import_module
 from typing import Any, Literal
 
 from neurodyn.core.errors import unknown
-from neurodyn.core.registry import Registry, import_entry
+from neurodyn.core.registry import Registry
 
 Form = Literal["function", "value", "kernel", "onnx", "rsl_rl"]
 
@@ -22,11 +23,20 @@ input.
 """
 
 
+def _import_callable(given: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a callable, imported if given as "module:attribute"."""
+    if not isinstance(given, str):
+        return given
+    module, _, attribute = given.partition(":")
+    return getattr(import_module(module), attribute)
+
+
 @dataclass(frozen=True)
 class Activation:
     """An activation y = f(z) in every form that the library's networks use.
 
-    Callables may be given as "module:attribute". Expressions are in C, with `real` as the number type.
+    Callables of torch may be given as "module:attribute", imported on first use. Expressions are in C, with `real` as
+    the number type.
     """
 
     function: str | Callable[..., Any]
@@ -51,19 +61,19 @@ class Activation:
     @cached_property
     def apply(self) -> Callable[..., Any]:
         """The torch function."""
-        return import_entry(self.function)
+        return _import_callable(self.function)
 
     @cached_property
     def apply_(self) -> Callable[..., Any]:
         """The torch function that may overwrite its input."""
         if self.in_place is True:
             return partial(self.apply, inplace=True)
-        return import_entry(self.in_place or self.function)
+        return _import_callable(self.in_place or self.function)
 
     @cached_property
     def new_module(self) -> Callable[[], Any]:
         """The class of the torch module."""
-        return import_entry(self.module)
+        return _import_callable(self.module)
 
 
 _SIGMOID = "(real)1 / ((real)1 + ::wp::exp(-z))"

@@ -7,7 +7,6 @@ when a name is unknown, and before names are listed.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -33,13 +32,13 @@ class Later(Generic[T]):
 class Registry(Mapping[str, T], Generic[T]):
     """Entries of one kind by name; `what` names the kind in error messages."""
 
-    def __init__(self, what: str, **entries: T | Later[T] | str) -> None:
-        """Start with some entries; a string "module:attribute" is imported on first use."""
+    def __init__(self, what: str, **entries: T | Later[T]) -> None:
+        """Start with some entries."""
         self.what = what
-        self._entries: dict[str, T | Later[T] | str] = dict(entries)
+        self._entries: dict[str, T | Later[T]] = dict(entries)
 
-    def add(self, name: str, entry: T | Later[T] | str, *, replace: bool = False) -> None:
-        """Add an entry, or a string "module:attribute"; an InputError for a taken name unless `replace` is set."""
+    def add(self, name: str, entry: T | Later[T], *, replace: bool = False) -> None:
+        """Add an entry; an InputError for a taken name unless `replace` is set."""
         if name in self._entries and not replace:
             raise InputError(f"{self.what} {name!r} is registered already; valid: another name, or replace=True")
         self._entries[name] = entry
@@ -70,8 +69,8 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return an entry, or raise an InputError that lists the valid names."""
         self.require(name)
         entry: Any = self._entries[name]
-        if isinstance(entry, Later | str):
-            entry = self._entries[name] = entry.load() if isinstance(entry, Later) else import_entry(entry)
+        if isinstance(entry, Later):
+            entry = self._entries[name] = entry.load()
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -86,14 +85,6 @@ class Registry(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         load_plugins()
         return len(self._entries)
-
-
-def import_entry(entry: Any) -> Any:
-    """Import the object that a string "module:attribute" names; return anything else unchanged."""
-    if not isinstance(entry, str):
-        return entry
-    module, _, attribute = entry.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def load_plugins() -> None:
