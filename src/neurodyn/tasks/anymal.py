@@ -4,8 +4,6 @@
 Also following commanded velocities (Robotic World Model, arXiv 2501.10100).
 """
 
-from collections.abc import Mapping, Sequence
-
 import msgspec
 import torch
 from torch import Tensor
@@ -14,7 +12,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots.sections import ContactMaterial, SimulatorConfig
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, reset_states
 from neurodyn.tasks.velocity import ASKED, UPRIGHT, VelocityTracking
 
@@ -59,7 +57,7 @@ class AnymalWalk(Task):
         """Return joint targets around the nominal pose."""
         return Control(target=torch.add(self.nominal(action), action, alpha=RANGE), **gains(action))
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return velocities, gravity, joints relative to the nominal pose, and the last action."""
         terms = (
             ObservationTerm("base_linear_velocity", columns=("vx", "vy", "vz")),

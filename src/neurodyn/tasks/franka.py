@@ -2,7 +2,6 @@
 """Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
 
 import math
-from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from torch import Tensor
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, uniform
 
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
@@ -52,7 +51,7 @@ class FrankaReach(Task):
         """Draw targets [m], shape [worlds, 3]."""
         return torch.stack([uniform(interval, worlds, generator) for interval in TARGETS], dim=-1)
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return the joints (modulo 2 pi), the end effector, the target, and the velocities of the joints [rad/s]."""
         terms = (
             ObservationTerm("angle", lambda now, memory: _wrap(now["joint_position"]), _JOINTS),

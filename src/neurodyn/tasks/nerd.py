@@ -8,7 +8,6 @@ $R \otimes q$. Source: env_ant.py and env_anymal.py of https://github.com/NVlabs
 """
 
 import math
-from collections.abc import Mapping, Sequence
 
 import msgspec
 import torch
@@ -20,7 +19,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot
 from neurodyn.tasks.anymal import KP, AnymalForward, AnymalSide, AnymalWalk, gains
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.running import HEADING, UP, Ant, AntRun, AntSpin, AntSpinTrack, world_velocity
 
 _TO_THEIRS = (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
@@ -44,7 +43,7 @@ _BASE = ObservationTerm(
 class _NerdAnt(Ant):
     """An ant whose observation lacks the heading and so has 28 components."""
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return height, orientation, velocities in the world, joints, and the projection of up."""
         joints = (term for term in super().observation_terms()[POLICY] if term.name.startswith("joint_"))
         return {POLICY: (_BASE, *joints, UP)}
@@ -107,7 +106,7 @@ class _NerdAnymal(AnymalWalk):
         offset = columns(constant(self.action_scale, action) * action, self._ours)
         return Control(target=self.nominal(action) + offset, **gains(action))
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
         joints = (
             ObservationTerm(name, lambda now, memory, name=name: columns(now[name], self._theirs), names)

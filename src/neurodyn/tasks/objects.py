@@ -10,7 +10,6 @@ position in the world.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, cast
 
@@ -27,7 +26,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Interval, check_interval
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, uniform
 
 _SERVOS = ("servo", "pd")
@@ -185,7 +184,7 @@ class ObjectTask(DeclaredTask):
         """Draw goals [m], shape [worlds, axes of the goal]."""
         return torch.stack([uniform(self.settings.goal[axis], worlds, generator) for axis in self.axes], dim=-1)
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return joints, base, object from the actor, goal from the object, the object's motion, and last action."""
         joints = [joint for joint in self.declaration().spec.joints if joint.kind != "free"]
         rates = [name for joint in joints for name in joint.qd_names]

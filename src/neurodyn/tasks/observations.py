@@ -4,7 +4,7 @@
 Terms are functions of named quantities and of the task's memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -98,6 +98,10 @@ class ObservationTerm:
         """Return values clipped and scaled."""
         values = values if self.clip is None else values.clamp(*self.clip)
         return values if self.scale == 1.0 else self.scale * values
+
+
+ObservationTerms = Mapping[str, Sequence[ObservationTerm]]
+"""Terms by group."""
 
 
 class ObservationGroup:

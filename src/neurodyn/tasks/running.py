@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ant running, spinning, and spinning at a given rate (NeRD, arXiv 2508.15755); a planar runner."""
 
-from collections.abc import Mapping, Sequence
-
 import torch
 from torch import Tensor
 
@@ -10,7 +8,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, reset_states
 
 TORQUE = 400.0
@@ -43,7 +41,7 @@ class Ant(Task):
         """Return joint torques."""
         return Control(torque=TORQUE * action)
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
         terms = (
             ObservationTerm("height", "base_height"),
@@ -145,7 +143,7 @@ class PlanarRun(Task):
         """Return joint torques."""
         return Control(torque=action * constant(self.action_scale, action))
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return the positions of all joints except the travelled distance, and all joint velocities."""
         terms = (
             ObservationTerm("pose", lambda now, memory: now["joint_position"][:, 1:], _RUNNER_JOINTS[1:]),

@@ -2,14 +2,13 @@
 """Swinging up and holding: a pole on a cart, and DFKI's double pendulum C.1 with one of its two drives."""
 
 import math
-from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms
 from neurodyn.tasks.task import Task
 
 FORCE = 1500.0
@@ -35,7 +34,7 @@ class CartpoleSwingUp(Task):
         """Return the force on the cart."""
         return Control(torque=FORCE * action)
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return x, theta and their rates."""
         terms = (
             ObservationTerm("position", _position, ("slider", "hinge")),
@@ -99,7 +98,7 @@ class _SwingUp(Task):
         pair = (TORQUE * action, idle) if self.driven == 0 else (idle, TORQUE * action)
         return Control(torque=torch.cat(pair, -1))
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return sines and cosines of the angles, and their rates."""
         terms = (
             ObservationTerm("direction", _directions, _ANGLES),

@@ -3,7 +3,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
@@ -18,7 +18,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant, made
 from neurodyn.robots import Robot, load
 from neurodyn.robots.sections import Interval
-from neurodyn.tasks.observations import CRITIC, POLICY, Memory, ObservationGroup, ObservationTerm
+from neurodyn.tasks.observations import CRITIC, POLICY, Memory, ObservationGroup, ObservationTerms
 
 _ANYWHERE = (-math.pi, math.pi)
 
@@ -138,7 +138,7 @@ class Task(ABC):
     def _nominal(self) -> tuple[float, ...]:
         return self.declaration().nominal_q()
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return the terms of the observations, by group.
 
         The group "policy" is what the policy sees and policies store, "critic" what PPO's critic sees beside it.

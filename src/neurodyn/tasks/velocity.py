@@ -6,7 +6,7 @@ The latter has the rewards of mjlab's velocity task, with steps rewarded as in R
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -21,7 +21,7 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Legs
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, each
+from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task
 
 COMMAND_FRAMES = (100, 120)
@@ -100,7 +100,7 @@ class VelocityTracking(Task):
         """Return the action whose targets are `control`, shape [worlds, actions]."""
         return (control - self.nominal(control)) / constant(self.action_scale, control)
 
-    def observation_terms(self) -> Mapping[str, Sequence[ObservationTerm]]:
+    def observation_terms(self) -> ObservationTerms:
         """Return the robot's own measurements, its command, and its last action."""
         spec = self._declaration.spec
         joints, rates = spec.q_names[spec.joint_q], spec.qd_names[spec.joint_qd]
