@@ -377,19 +377,24 @@ class Tree:
 
         `rates` is the time derivative of `qd` in Newton's convention.
         """
-        gravity = self.vector("gravity")
-        accelerations: list[tuple[Vector, Vector]] = []
+        gravity, accelerations = self.vector("gravity"), list[tuple[Vector, Vector]]()
         for index, motion in enumerate(motions):
-            parent = self.links[index].joint.parent
-            if parent < 0:
-                spin, linear = ZERO, -1.0 * (motion.rotation.T @ gravity)
-            else:
-                spin = motion.rotation.T @ accelerations[parent][0] + motion.spin_bias
-                linear = motion.rotation.T @ (accelerations[parent][1] + cross(accelerations[parent][0], motion.offset))
-                linear = linear + motion.velocity_bias
+            spin, linear = self._imparted(index, motion, gravity, accelerations)
             own_spin, own_linear = self._own_acceleration(index, motion, self.v_of(index, rates))
             accelerations.append((spin + own_spin, linear + own_linear))
         return accelerations
+
+    def _imparted(
+        self, index: int, motion: RelativeMotion, gravity: Vector, accelerations: list[tuple[Vector, Vector]]
+    ) -> tuple[Vector, Vector]:
+        """Return the spatial acceleration minus gravity that a link gets from its parent, in the link's frame."""
+        parent = self.links[index].joint.parent
+        if parent < 0:
+            return ZERO, -1.0 * (motion.rotation.T @ gravity)
+        above, linear_above = accelerations[parent]
+        spin = motion.rotation.T @ above
+        linear = motion.rotation.T @ (linear_above + cross(above, motion.offset))
+        return spin + motion.spin_bias, linear + motion.velocity_bias
 
     def _own_acceleration(self, index: int, motion: RelativeMotion, rates: list[Any]) -> tuple[Vector, Vector]:
         """Transform accelerations from Newton's coordinates to those of the dynamics; the inverse of `_rates`."""
@@ -412,21 +417,12 @@ class Tree:
         return moment, body.coupling.T @ spin + body.linear @ linear + body.force
 
     def _outward(self, motions: list[RelativeMotion], solved: list[Any]) -> list[Any]:
-        gravity = self.vector("gravity")
-        spins: list[Vector] = []
-        linears: list[Vector] = []
+        gravity, accelerations = self.vector("gravity"), list[tuple[Vector, Vector]]()
         result: list[Any] = []
         for index, motion in enumerate(motions):
-            parent = self.links[index].joint.parent
-            if parent < 0:
-                spin, linear = ZERO, -1.0 * (motion.rotation.T @ gravity)
-            else:
-                spin = motion.rotation.T @ spins[parent]
-                linear = motion.rotation.T @ (linears[parent] + cross(spins[parent], motion.offset))
-                spin, linear = spin + motion.spin_bias, linear + motion.velocity_bias
+            spin, linear = self._imparted(index, motion, gravity, accelerations)
             own, own_spin, own_linear = solved[index](spin, linear)
-            spins.append(spin + own_spin)
-            linears.append(linear + own_linear)
+            accelerations.append((spin + own_spin, linear + own_linear))
             result += self._rates(index, motion, own)
         return result
 
