@@ -152,7 +152,7 @@ def identify_conditions(
             f"model of {model.spec.robot!r}: has no conditions to find; valid: a model that was trained with "
             "--conditions, or the name of a robot, whose mechanism is then identified"
         )
-    fit = _Fit(model, store, Split.TRAIN, settings)
+    fit = _ConditionFit(model, store, Split.TRAIN, settings)
     with torch_threads(1):
         x = fit.first_guess()
         for number in range(2):
@@ -169,7 +169,7 @@ def identify_conditions(
             for one, value, known in zip(model.conditions, fit.values(x).tolist(), determined, strict=True)
         }
         adapted = model.with_conditions(values)
-        held_out = _Fit(model, store, held_out_split(store), settings)
+        held_out = _ConditionFit(model, store, held_out_split(store), settings)
         before, after = (held_out.errors(start) for start in (held_out.nominal, x))
     reach = 1.6448536269514722  # quantile of a normal distribution
     low, high = (fit.values(x + sign * reach * deviations).tolist() for sign in (-1.0, 1.0))
@@ -209,7 +209,7 @@ def _verdict(quantities: Sequence[IdentifiedParameter], model: NeuralDynamics, x
     return Verdict("ok", "", "")
 
 
-class _Fit:
+class _ConditionFit:
     """Windows of a log, and errors of roll-outs along them as functions of conditions in halves of their ranges."""
 
     def __init__(self, model: NeuralDynamics, store: Store, split: int, settings: ConditionSettings) -> None:
