@@ -13,7 +13,7 @@ CHECKED = (
     "neurodyn.dynamics.neural.model", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
     "neurodyn.interop.nerd", "neurodyn.multibody.drives.drive", "neurodyn.multibody.drives.drive_program",
-    "neurodyn.multibody.contacts.held_ground", "neurodyn.multibody.motion",
+    "neurodyn.multibody.contacts.held_ground", "neurodyn.multibody.motion", "neurodyn.dynamics.rollout_errors",
 )  # fmt: skip
 """Modules whose public functions are annotated with shapes."""
 

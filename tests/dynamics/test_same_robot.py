@@ -36,7 +36,7 @@ def test_the_robot_itself_is_accepted(cartpole: Robot, simulator_file: Path):
 
 def test_a_robot_that_has_not_changed_is_not_built(cartpole: Robot, simulator_file: Path, monkeypatch):
     store = Store.open(simulator_file)
-    monkeypatch.setattr("neurodyn.dynamics.same_robot._built", None)
+    monkeypatch.setattr("neurodyn.dynamics.same_robot._robot_as_built", None)
     require_same_simulator(cartpole, store)
     with pytest.raises(TypeError):
         require_same_simulator(heavier(cartpole), store)
