@@ -59,6 +59,7 @@ from tests import plant
 from tests.data.readers.conftest import SPEC, npz_arrays, npz_map
 from tests.dynamics.hybrid.sled import write_sled
 from tests.identify import pendulum
+from tests.identify.test_coordinates import cartpole_space
 from tests.identify.test_least_squares import of_point_masses
 from tests.interop.runs import write_arm
 from tests.multibody import machines
@@ -312,6 +313,19 @@ def test_a_kind_of_prior_is_named_in_files_and_reports(added):
     assert _prior(0.16, normal.prior_kind) == "± 0.16"
     with pytest.raises(InputError, match=r"'0\.5' is no factor above 1"):
         prior_of(select_parameters({"a.mass": 1.0}, ("*",)), {"a.mass": "factor 0.5"})
+
+
+def test_a_kind_of_prior_on_a_coordinate(added):
+    added(PRIORS, "factor", FACTOR)
+    added(PRIORS, "flat", PriorKind(lambda values, mean, width: 0.0 * values, read_factor, str))
+
+    def width(prior):
+        return cartpole_space(("actuator.slider.gain",), actuator_slider_gain=prior).coordinates[0].width
+
+    assert width("1.2") == 1.2
+    assert width("factor 1.2") == pytest.approx(math.log(1.2))
+    with pytest.raises(InputError, match=r"actuator\.slider\.gain: kind 'flat' is not like a normal one"):
+        width("flat 1.2")
 
 
 # A kind of force element --------------------------------------------------------------------------------------------

@@ -96,6 +96,23 @@ class Prior:
         """Return the distance of physical values [..., n] from their means in standard deviations, shape [..., p]."""
         return self._distance(values[..., self.columns])
 
+    def deviations(self, specs: Sequence[Parameter]) -> list[float]:
+        """Return the standard deviation of the normal distribution that each prior is near its mean.
+
+        Raises:
+            InputError: A kind of prior has none.
+        """
+        with torch.enable_grad():
+            mean = self.mean.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(self._distance(mean).sum(), mean)
+        found = self.deviation.tolist()
+        for row, (kind, near) in enumerate(zip(self.kinds, slope.abs().reciprocal().tolist(), strict=True)):
+            found[row] = found[row] if kind == NORMAL else near
+            if not 0.0 < found[row] < math.inf:
+                name = specs[self.columns[row]].name
+                raise InputError(f"prior {name}: kind {kind!r} is not like a normal one near its mean; valid: {NORMAL}")
+        return found
+
     def _distance(self, values: Tensor) -> Tensor:
         names = set(self.kinds)
         if len(names) == 1:

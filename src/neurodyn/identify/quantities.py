@@ -90,8 +90,9 @@ def free_space(
     if set(free) & set(PAYLOAD):  # a payload is one body
         free |= {name: free.get(name, default[name]) for name in PAYLOAD}
     coordinates = list(free.values())
-    widths = prior_of([Parameter(name=one.name, nominal=one.nominal) for one in coordinates], prior)
-    for k, width in () if widths is None else zip(widths.columns.tolist(), widths.deviation.tolist(), strict=True):
+    specs = [Parameter(name=one.name, nominal=one.nominal) for one in coordinates]
+    widths = prior_of(specs, prior)
+    for k, width in () if widths is None else zip(widths.columns.tolist(), widths.deviations(specs), strict=True):
         one = coordinates[k]
         coordinates[k] = replace(one, width=width if one.signed else width / (one.nominal + one.size))
     return CoordinateSpace(mechanism, coordinates, limbs_of(mechanism), declared)
