@@ -7,10 +7,13 @@ import torch
 
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
+from neurodyn.core.description.contacts import ChainJoint
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.randomisation import open_randomisation
 from neurodyn.policy.requests import TrainPolicyRequest
@@ -20,6 +23,7 @@ from neurodyn.policy.training import train as train_policy
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.tasks import load
+from tests.multibody import machines
 from tests.tasks.test_velocity import QUADRUPED
 
 WORLDS = 16
@@ -86,6 +90,41 @@ def test_a_mirrored_robot_moves_as_the_mirror_image(ant, kind):
     image = both.mirror.state(robot.spec, ends[0])
     torch.testing.assert_close(image.q, ends[1].q, atol=2e-4, rtol=1e-3)
     torch.testing.assert_close(image.qd, ends[1].qd, atol=2e-2, rtol=1e-2)
+
+
+def screws(left, right):
+    """A floating body with a screw on each side."""
+    base = Link(machines.joint("base", "free"), 2.0, (0.0, 0.0, 0.0), (0.1, 0.1, 0.1, 0.0, 0.0, 0.0))
+    sides = [
+        Link(
+            ChainJoint(
+                name=name, kind="screw", parent=0, parent_frame=(0.0, y, 0.0, 0.0, 0.0, 0.0, 1.0), axis=(0.6, 0.0, 0.8),
+                child_frame=machines.IDENTITY, pitch=pitch,
+            ),
+            1.0, (0.1, 0.0, 0.05), (0.02, 0.01, 0.01, 0.0, 0.0, 0.0),
+        )
+        for name, y, pitch in (("left", 0.2, left), ("right", -0.2, right))
+    ]  # fmt: skip
+    return Mechanism((base, *sides))
+
+
+def test_the_mirror_image_of_a_right_handed_screw_is_left_handed():
+    mechanism = screws(0.5, -0.5)
+    mirror, spec = mirror_of(mechanism), machines.spec(mechanism)
+    assert mirror.partner == {"base": "base", "left": "right", "right": "left"}
+    assert (mirror.sign["left"], mirror.sign["right"]) == (-1.0, -1.0)
+    program = Engine(mechanism, spec, EngineConfig()).program
+    start = torch.randn(4, spec.nq + spec.nv, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    start[:, 3:7] /= start[:, 3:7].norm(dim=1, keepdim=True)
+
+    def image(state):
+        mirrored = mirror.state(spec, State(*state.split((spec.nq, spec.nv), 1)))
+        return torch.cat((mirrored.q, mirrored.qd), 1)
+
+    ends = [program.rollout(state, frames=5)[:, -1] for state in (start, image(start))]
+    torch.testing.assert_close(image(ends[0]), ends[1])
+    with pytest.raises(InputError, match=r"joint 'left' has no mirror image"):
+        mirror_of(screws(0.5, 0.5))
 
 
 def test_batches_are_doubled_with_what_was_drawn(ant):

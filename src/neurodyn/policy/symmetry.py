@@ -142,7 +142,10 @@ def _image(link: Link, partner: Link, pose: Placed, partner_pose: Placed) -> flo
         return None
     if not link.joint.scalar:
         return 1.0
-    along = float((pose[1] * (_AXIAL if link.joint.kind == "revolute" else _VECTOR)) @ partner_pose[1])
+    turns, slides = link.joint.shares
+    if turns and not np.isclose(slides, -partner.joint.shares[1], rtol=1e-3):  # the image of a right-handed screw
+        return None
+    along = float((pose[1] * (_AXIAL if turns else _VECTOR)) @ partner_pose[1])
     return round(along) * 1.0 if abs(abs(along) - 1.0) < _NEAR else None
 
 
