@@ -109,7 +109,7 @@ class Prior:
         for row, (kind, near) in enumerate(zip(self.kinds, slope.abs().reciprocal().tolist(), strict=True)):
             found[row] = found[row] if kind == NORMAL else near
             if not 0.0 < found[row] < math.inf:
-                name = specs[self.columns[row]].name
+                name = specs[int(self.columns[row])].name
                 raise InputError(f"prior {name}: kind {kind!r} is not like a normal one near its mean; valid: {NORMAL}")
         return found
 
