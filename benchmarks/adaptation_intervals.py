@@ -23,7 +23,7 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.measures import displace
 from neurodyn.identify import AdaptationSettings, identifiability
-from neurodyn.identify.certainty import coordinate_parameters, declare_undetermined
+from neurodyn.identify.certainty import coordinate_parameters, hold_undetermined
 from neurodyn.identify.motors import with_lag
 from neurodyn.identify.quantities import effort
 from neurodyn.identify.stages import Fitting
@@ -109,11 +109,9 @@ def main() -> None:
             fitting.screen()
             fit = fitting.run()
             analysis = identifiability(fit.residuals, fit.point)
-            found, determined = declare_undetermined(
-                fitting.space, fit.point.x[0], analysis, settings.undetermined_above
-            )
+            fit, analysis, determined = hold_undetermined(fit, analysis, settings)
         seconds.append(time.process_time() - begun)
-        inside, quantities = [], coordinate_parameters(fitting.space, found, analysis, determined)
+        inside, quantities = [], coordinate_parameters(fitting.space, fit.point.x[0], analysis, determined)
         for one, k in zip(quantities, range(len(x)), strict=True):
             if one.determined and not one.bound:
                 true = float(model.space.coordinates[k].value(x[k]))

@@ -20,7 +20,7 @@ from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, Identification, IdentificationSettings, adapt, identify
-from neurodyn.identify.certainty import coordinate_parameters, declare_undetermined
+from neurodyn.identify.certainty import coordinate_parameters, hold_undetermined
 from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.ladder import DECLARED, IDENTIFIED, held_out_errors, held_out_windows, joint_networks
 from neurodyn.identify.motors import with_lag
@@ -181,9 +181,10 @@ def test_a_limit_that_the_log_reaches_is_found_and_of_another_it_says_nothing(tm
         writer.append(*(part.astype(np.float32) for part in measured), lengths=np.full(12, 60), split=split)
     fitting = Fitting(model, Store.open(tmp_path / "log.h5"), SETTINGS, 1)
     fitted = fitting.run()
-    x, analysis = fitted.point.x[0], identifiability(fitted.residuals, fitted.point)
-    x, determined = declare_undetermined(fitting.space, x, analysis, SETTINGS.undetermined_above)
-    assert float(fitting.space.values(x)[0]) == pytest.approx(-4.0, abs=1e-12)
+    analysis = identifiability(fitted.residuals, fitted.point)
+    fitted, analysis, determined = hold_undetermined(fitted, analysis, SETTINGS)
+    x = fitted.point.x[0]
+    assert float(fitting.space.values(x)[0]) == -4.0
     lower, upper = coordinate_parameters(fitting.space, x, analysis, determined)
     assert not lower.determined
     assert lower.value == lower.nominal == -4.0
@@ -191,6 +192,40 @@ def test_a_limit_that_the_log_reaches_is_found_and_of_another_it_says_nothing(tm
     assert upper.determined
     assert upper.value == pytest.approx(3.85, abs=0.01)
     assert upper.interval[0] < 3.85 < upper.interval[1]
+
+
+def test_what_the_log_does_not_tell_is_held_and_the_rest_fitted_again(log: Path):
+    model, store = model_of("cartpole", "*"), Store.open(log)
+    fitting = Fitting(model, store, SETTINGS, 1)
+    fitted = fitting.run()
+    analysis, x = identifiability(fitted.residuals, fitted.point), fitted.point.x[0]
+    held, _, determined = hold_undetermined(fitted, analysis, SETTINGS)
+    known, unknown = torch.nonzero(determined)[:, 0], torch.nonzero(~determined)[:, 0]
+    assert len(known) > 2
+    assert len(unknown) > 2
+    assert torch.equal(held.point.x[0, unknown], fitting.space.declared[unknown])
+    # The conditional mean of the normal approximation, which is what one step without roll-outs can give.
+    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    change = torch.linalg.pinv(covariance[unknown][:, unknown], hermitian=True) @ (fitting.space.declared - x)[unknown]
+    moved = torch.where(determined, x, fitting.space.declared)
+    moved[known] += covariance[known][:, unknown] @ change
+    residuals = fitted.residuals
+    costs = [float(residuals.cost(residuals.start(at[None]))) for at in (held.point.x[0], fitting.space.clip(moved))]
+    assert costs[0] < 0.99 * costs[1]
+
+
+def test_the_model_has_exactly_the_declared_values_of_what_the_log_does_not_tell(run: tuple[Path, Identification]):
+    out, found = run
+    silent = {one.name: one for one in found.figures.parameters if not one.determined}
+    written = {one["name"]: one for one in json.loads((out / "adaptation.json").read_text())["quantities"]}
+    assert len(silent) > 2
+    for name, one in silent.items():
+        assert one.value == one.nominal == written[name]["value"]
+    for model in (found.dynamics, HYBRID.load(out)):
+        values = dict(zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True))
+        assert {name: values[name] for name in silent if name in values} == {
+            name: one.nominal for name, one in silent.items() if name in values
+        }
 
 
 def test_quantities_are_chosen_and_added_by_a_file_of_older_keys(log: Path, tmp_path: Path):

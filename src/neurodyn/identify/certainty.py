@@ -5,7 +5,7 @@ Posterior samples use Laplace's approximation: normal around the optimum, with t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -27,7 +27,7 @@ from neurodyn.identify.parameter_search import Convergence, Searched, curvature,
 from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import CONFIDENCE, IdentifiedParameter, LogValue, ProfileCurve
-from neurodyn.identify.search_space import CoordinateSpace, SearchSpace
+from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace, SearchSpace
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.loop import has_state
 from neurodyn.sim.draws import SAMPLES, posterior_generator
@@ -35,6 +35,10 @@ from neurodyn.sim.draws import SAMPLES, posterior_generator
 _REACH = 1.5
 """Range of a profile, in half widths of the interval."""
 _ITERATIONS = 10
+_REFITS = 3
+"""Iterations of a fit with held coordinates after stages, which end near the optimum."""
+_SETTLED = 1e-7
+"""Relative decrease of the cost below which it ends after a search without stages."""
 
 Report = Callable[[int, int], bool]
 """Called with the number of finished quantities and their total; returns true to stop."""
@@ -282,32 +286,31 @@ def coordinate_parameters(
     return parameters
 
 
-def declare_undetermined(
-    space: CoordinateSpace, x: Tensor, analysis: Identifiability, undetermined_above: float
-) -> tuple[Tensor, Tensor]:
-    """Give coordinates that the logs do not determine their declared values.
-
-    The determined ones move to their optimum given these values, to first order: the conditional mean of the normal
-    approximation with the covariance of the fit.
+def hold_undetermined(
+    searched: Searched, analysis: Identifiability, settings: IdentificationSettings
+) -> tuple[Searched, Identifiability, Tensor]:
+    """Hold coordinates that the logs do not determine at their declared values, and fit the others again.
 
     Args:
-        space: The coordinates, each in prior standard deviations.
-        x: The optimum, shape [n].
+        searched: A fit of coordinates in prior standard deviations.
         analysis: Identifiability there.
-        undetermined_above: Standard deviation above which the logs count as uninformative.
+        settings: Settings.
 
     Returns:
-        The coordinates, and which of them the logs determine, bool, shape [n] each.
+        The fit, its identifiability with all coordinates free, as the held ones remain unknown, and which of them the
+            logs determine, bool, shape [n].
     """
-    determined = analysis.bound | (analysis.deviations < undetermined_above)
-    declared = space.clip(x.new_tensor([one.of(one.declared_value) for one in space.coordinates]))
-    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
-    known, unknown = torch.nonzero(determined)[:, 0], torch.nonzero(~determined)[:, 0]
-    change = torch.linalg.pinv(covariance[unknown][:, unknown], hermitian=True) @ (declared - x)[unknown]
-    settled = x.clone()
-    settled[unknown] = declared[unknown]
-    settled[known] += covariance[known][:, unknown] @ change
-    return space.clip(settled), determined
+    residuals, point, space = searched.residuals, searched.point, searched.residuals.space
+    assert isinstance(space, CoordinateSpace)
+    determined = analysis.bound | (analysis.deviations < settings.undetermined_above)
+    if bool(determined.all()):
+        return searched, analysis, determined
+    part = PartOfSpace(space, torch.nonzero(determined)[:, 0], space.declared)
+    start = replace(point, x=point.x[:, part.kept])
+    iterations, tolerance = (_REFITS, settings.progress) if searched.stages else (settings.iterations, _SETTLED)
+    held = levenberg_marquardt(residuals.with_space(part), start, iterations, tolerance=tolerance).point
+    fitted = replace(searched, point=replace(held, x=part.whole(held.x)))
+    return fitted, identifiability(residuals, fitted.point, ~determined), determined
 
 
 def posterior_sample(

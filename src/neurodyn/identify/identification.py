@@ -36,7 +36,7 @@ from neurodyn.identify.certainty import (
     Certainty,
     certainty,
     coordinate_parameters,
-    declare_undetermined,
+    hold_undetermined,
     posterior_sample,
     values_by_log,
 )
@@ -301,7 +301,7 @@ class _Identification:
             settings.torque_offset, settings.per_log,
         )  # fmt: skip
         space, measured = self.model.space, self.sensing.measured(model, windows)
-        prior = prior_of(self.specs, settings.prior) if space is None else UnitPrior(torch.arange(len(space.nominal)))
+        prior = prior_of(self.specs, settings.prior) if space is None else UnitPrior()
         return Residuals(
             model, windows, noise, options, measured=measured, environments=self.environments, space=space, prior=prior
         )  # fmt: skip
@@ -389,13 +389,11 @@ class _Identification:
 
     def _settle(self, searched: Searched, known: Certainty) -> "_Fit":
         """Set the models to the solution; coordinates that the logs do not determine keep their declared values."""
-        residuals, point, space = searched.residuals, searched.point, searched.residuals.space
+        residuals, space = searched.residuals, searched.residuals.space
         determined = torch.ones(len(space.names), dtype=torch.bool)
         if isinstance(space, CoordinateSpace):
-            x, determined = declare_undetermined(
-                space, point.x[0].detach(), known.analysis, self.settings.undetermined_above
-            )
-            searched = replace(searched, point=replace(point, x=x[None]))
+            searched, analysis, determined = hold_undetermined(searched, known.analysis, self.settings)
+            known = replace(known, analysis=analysis)
         values = residuals.space.values(searched.point.x)[0].detach()
         for model in filter(None, (residuals.dynamics, self.hybrid)):
             model.physical.set_values(values[: len(model.physical.specs)])
@@ -535,7 +533,7 @@ class _Identification:
                 )
                 artifacts.write_tensors(self.out / POSTERIOR, sample)
             if self.fitting is not None and settings.proposals:
-                motion = next_motion(self.fitting, fit.searched, self.out)
+                motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis.information, self.out)
         return msgspec.structs.replace(
             figures, horizons=list(seconds), rungs=entries, chosen=chosen, unexplained=after, unexplained_before=before,
             log=log, next=UNSET if motion is None else motion, verdict=str(verdict_of(entries, chosen)),

@@ -62,6 +62,7 @@ class Identifiability:
         newton: Length of the next Gauss-Newton step in standard deviations, shape [n].
         degrees: Degrees of freedom of Student's t for intervals.
         variance: Variance of the scaled residuals.
+        information: Information matrix of the logs, without priors, shape [n, n].
     """
 
     names: tuple[str, ...]
@@ -78,6 +79,7 @@ class Identifiability:
     newton: Tensor
     degrees: int
     variance: float
+    information: Tensor
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
         """Return the 95 % interval of each parameter within its bounds; None where it is infinite."""
@@ -105,8 +107,14 @@ class _System:
     by_window: Tensor
 
 
-def identifiability(residuals: Residuals, point: Point) -> Identifiability:
-    """Analyse residuals at the first set of a point, usually the solution of a fit."""
+def identifiability(residuals: Residuals, point: Point, unknown: Tensor | None = None) -> Identifiability:
+    """Analyse residuals at the first set of a point, usually the solution of a fit.
+
+    Args:
+        residuals: The residuals.
+        point: The point.
+        unknown: Which parameters are free also on their bound, bool, shape [n]; None for none.
+    """
     point = point.pick(torch.tensor([0]))
     normal = residuals.normal(point, physical=residuals.physical)
     system = _system(residuals, normal, point)
@@ -124,6 +132,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     without_effect = _without_effect(names, scaled, lengths)
     hidden = torch.tensor([any(name in dict(d.parts) for d in without_effect) for name in names], dtype=torch.bool)
     bound = residuals.space.at_active_bound(point.x[0], system.gradient)
+    bound = bound if unknown is None else bound & ~unknown
     inverse = pseudo_inverse(system.information, bound)
     blocks = blocks_of(residuals.windows)
     covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
@@ -156,6 +165,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
         newton=torch.where(bound | hidden, 0.0, newton),
         degrees=blocks.count - 1,
         variance=variance,
+        information=system.information - system.prior,
     )
 
 
@@ -395,6 +405,6 @@ def _drawn(residuals: Residuals, blocks: Blocks, count: int, generator: torch.Ge
     logs = torch.ones(count, len(residuals.windows.logs), dtype=torch.float64)
     if blocks.logs:  # free quantities of a log that was not drawn keep their prior
         logs = torch.where(times > 0.0, times, 1.0)
-    width = 0 if residuals.prior is None else len(residuals.prior.columns)
+    width = 0 if residuals.prior is None else residuals.off_prior(residuals.space.nominal).shape[-1]
     shift = torch.randn(count, width, generator=generator, dtype=torch.float64)
     return Weights(times[:, blocks.of_window], logs, shift)

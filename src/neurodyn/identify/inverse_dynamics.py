@@ -389,6 +389,7 @@ class _TorqueProblem:
             newton=torch.zeros_like(deviations),
             degrees=max(1, samples - len(specs)),
             variance=1.0,
+            information=jacobian.mT @ jacobian,
         )
 
 

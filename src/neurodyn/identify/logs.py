@@ -30,7 +30,6 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.coordinates import wrap_angle
-from neurodyn.identify.parameter_search import Searched
 from neurodyn.identify.quantities import effort
 from neurodyn.identify.readings import estimate_noise
 from neurodyn.identify.result import JointLog, LogCheck, NextMotion
@@ -128,12 +127,22 @@ FILE = "next-motion.csv"
 
 
 @torch.no_grad()
-def next_motion(fitting: Fitting, searched: Searched, out: Path) -> NextMotion | None:
-    """Choose the next motion, write its commands to `out` and return it; None if no candidate stays within limits."""
+def next_motion(fitting: Fitting, x: Tensor, information: Tensor, out: Path) -> NextMotion | None:
+    """Choose the next motion, and write its commands to a folder.
+
+    Args:
+        fitting: The fit, with its dynamics at the fitted values.
+        x: Fitted coordinates, shape [n].
+        information: Information of the logs on them, without priors, shape [n, n].
+        out: The folder.
+
+    Returns:
+        The motion; None if no candidate stays within limits.
+    """
     settings, robot, dynamics = fitting.settings, fitting.model.robot, fitting.dynamics
     frames = max(4, round(settings.proposal_seconds / robot.spec.dt))
-    rng, x = generator(settings.seed, "next motion"), searched.point.x[0]
-    information = _information(fitting, searched.residuals.windows, x) + torch.eye(len(x), dtype=torch.float64)
+    rng = generator(settings.seed, "next motion")
+    information = information + torch.eye(len(x), dtype=torch.float64)
     start = _start(fitting)
     best: tuple[float, Tensor, float, Tensor] | None = None
     for number in range(settings.proposals):

@@ -135,23 +135,15 @@ class Prior:
 
 @dataclass(frozen=True)
 class UnitPrior:
-    """Standard normal prior on coordinates in prior standard deviations.
-
-    Attributes:
-        columns: Indices of the coordinates, shape [p].
-    """
-
-    columns: Tensor
+    """Standard normal prior on all coordinates, which are in prior standard deviations."""
 
     def distance(self, x: Tensor) -> Tensor:
-        """Return the distance of coordinates [..., n] from zero in standard deviations, shape [..., p]."""
-        return x[..., self.columns]
+        """Return the distance of coordinates from zero in standard deviations, shape [..., n]."""
+        return x
 
     def slope(self, x: Tensor) -> Tensor:
-        """Return the derivative of `distance`, shape [..., p, n]."""
-        slope = x.new_zeros(*x.shape[:-1], len(self.columns), x.shape[-1])
-        slope[..., torch.arange(len(self.columns)), self.columns] = 1.0
-        return slope
+        """Return the derivative of `distance`, shape [..., n, n]."""
+        return torch.eye(x.shape[-1], dtype=x.dtype).expand(*x.shape, -1)
 
 
 def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Prior | None:

@@ -119,7 +119,6 @@ class Residuals:
         scale: Standard deviation of the residuals by channel (positions, velocities, sensors), shape [channels].
         options: Compared channels and free variables.
         space: The search coordinates.
-        parameters: Their number n.
         names: Names of the free quantities.
         prior: Prior on the quantities; None without one.
     """
@@ -152,7 +151,6 @@ class Residuals:
         self.scale = joined_noise if scale is None else scale
         specs = (*dynamics.physical.specs, *(() if measured is None else measured.free))
         self.space: BoxedSpace = SearchSpace(Parameters(specs)) if space is None else space
-        self.parameters = len(self.space.nominal)
         self.prior = prior
         self._environments = environments
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
@@ -166,6 +164,11 @@ class Residuals:
         kept = [self.options.positions] * self._nv + [self.options.velocities] * self._nv
         kept += [True] * (len(self.scale) - 2 * self._nv)
         self._channels = torch.nonzero(torch.tensor(kept))[:, 0]
+
+    @property
+    def parameters(self) -> int:
+        """Number n of search coordinates."""
+        return len(self.space.nominal)
 
     @property
     def locals(self) -> int:

@@ -153,7 +153,7 @@ class Coordinate:
         """Return values of coordinates of any shape."""
         if self.signed:
             return self.nominal + self.width * x
-        return (self.nominal + self.size) * torch.exp(self.width * x) - self.size
+        return self.nominal + (self.nominal + self.size) * torch.expm1(self.width * x)  # exactly nominal at 0
 
     def of(self, value: float) -> float:
         """Return the coordinate of a value, infinite if there is none."""
@@ -180,6 +180,7 @@ class CoordinateSpace(BoxedSpace):
     Attributes:
         coordinates: The coordinates.
         quantities: Names of the physical quantities, in the order of `values`.
+        declared: Coordinates of the declared values, shape [n].
     """
 
     def __init__(
@@ -201,6 +202,9 @@ class CoordinateSpace(BoxedSpace):
         self._index = {name: k for k, name in enumerate(self.names)}
         self.payload = PAYLOAD[0] in self._index
         self.lower, self.upper = (torch.tensor(bound, dtype=torch.float64) for bound in self._bounds())
+        self.declared = self.clip(
+            torch.tensor([one.of(one.declared_value) for one in coordinates], dtype=torch.float64)
+        )
         self.nominal = torch.zeros(len(self.names), dtype=torch.float64).clamp(self.lower, self.upper)
         self.quantities = tuple(self._quantities())
 
@@ -263,7 +267,7 @@ class CoordinateSpace(BoxedSpace):
 
 
 class PartOfSpace(BoxedSpace):
-    """Some coordinates of a space, with the others at their nominal values; a `Space` of least squares.
+    """Some coordinates of a space, with the others held; a `Space` of least squares.
 
     Attributes:
         kept: Indices of the coordinates, shape [n].
@@ -273,16 +277,27 @@ class PartOfSpace(BoxedSpace):
         nominal: Start of the search, shape [n].
     """
 
-    def __init__(self, space: CoordinateSpace, kept: Tensor) -> None:
-        self._space, self.kept = space, kept
+    def __init__(self, space: CoordinateSpace, kept: Tensor, held: Tensor) -> None:
+        """Prepare the coordinates.
+
+        Args:
+            space: The whole space.
+            kept: Indices of the searched coordinates, shape [n].
+            held: Values of all coordinates, of which those of the others count, shape [coordinates of `space`].
+        """
+        self._space, self.kept, self._held = space, kept, held
         self.names = tuple(space.names[k] for k in kept.tolist())
         self.lower, self.upper, self.nominal = space.lower[kept], space.upper[kept], space.nominal[kept]
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of the whole space's quantities, shape [..., quantities]."""
-        whole = self._space.nominal.expand(*x.shape[:-1], -1).clone()
+        return self._space.values(self.whole(x))
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Return the coordinates of the whole space, shape [..., coordinates of `space`]."""
+        whole = self._held.expand(*x.shape[:-1], -1).clone()
         whole[..., self.kept] = x
-        return self._space.values(whole)
+        return whole
 
 
 def _inertial(link: str) -> list[str]:

@@ -140,7 +140,7 @@ class Fitting:
     def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:
         """Return the residuals of windows, over all coordinates or those of `early` stages."""
         nv = self.spec.nv
-        space = PartOfSpace(self.space, self._early) if early else self.space
+        space = PartOfSpace(self.space, self._early, self.space.nominal) if early else self.space
         settings = self.settings
         options = ResidualOptions(
             settings.positions, self._velocities, settings.huber, settings.initial == "free", settings.torque_offset,
@@ -148,7 +148,7 @@ class Fitting:
         )  # fmt: skip
         return Residuals(
             self.dynamics, windows, Noise(self.scale[:nv], self.scale[nv:]), options, scale=self.scale,
-            environments=self.environments, space=space, prior=UnitPrior(torch.arange(len(space.nominal))),
+            environments=self.environments, space=space, prior=UnitPrior(),
         )  # fmt: skip
 
     def screen(self, bar: float = math.inf) -> float:
