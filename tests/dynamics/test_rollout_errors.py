@@ -62,9 +62,12 @@ def test_a_model_is_kept_if_it_is_better_by_more_than_chance(size, broken, kept,
     assert reason in judgement.reason
 
 
-def test_few_blocks_tell_no_spread():
+@pytest.mark.parametrize(("size", "kept"), [(0.94, True), (0.96, False)])
+def test_few_blocks_tell_no_spread_and_a_model_is_kept_if_it_is_clearly_better(size, kept):
     two = Blocks(torch.arange(24) // 12, 2, False)
-    judgement = judge(compared(1.0, 0), compared(0.9, 1), (4,), two)
+    judgement = judge(compared(0.1, 0), compared(0.1 * size, 0), (4,), two)
+    assert judgement.kept == kept
+    assert judgement.share == pytest.approx(size, rel=1e-4)
     assert judgement.reason.endswith("in 2 stretches of logs: too few to tell a spread")
 
 
