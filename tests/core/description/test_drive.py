@@ -8,7 +8,7 @@ import pytest
 
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.actuation import PLACES, BodyWrench, DriveState, FrameOffset, Muscle, SliderCrank
-from neurodyn.core.description.drive import UNITS, Drive, bounds, require_drives
+from neurodyn.core.description.drive import UNITS, Drive, bounds, drives_of_controller, require_drives
 from neurodyn.core.errors import InputError
 
 
@@ -123,6 +123,12 @@ def test_numbers_that_cannot_be_are_refused(numbers, said):
 
 
 SERVO = Drive(kind="servo", kp=80.0, command_range=(-1.0, 1.0), transmission={"left": 0.5, "right": 0.5})
+
+
+@pytest.mark.parametrize("given", ["pd", [1.0], 3])
+def test_an_older_controller_that_is_no_table_is_refused(given):
+    with pytest.raises(InputError, match=r"controller is .*; valid: a table of kind, kp, kd, limit and updates"):
+        drives_of_controller(given)
 
 
 def test_actuators_stand_beside_drives_of_any_kind():

@@ -502,6 +502,8 @@ def drives_of_controller(controller: Mapping[str, Any] | None) -> dict[str, Any]
     """
     if controller is None:
         return {}
+    if not isinstance(controller, Mapping):
+        raise InputError(f"controller is {controller!r}; valid: a table of kind, kp, kd, limit and updates")
     kind = controller.get("kind", "pd")
     if unknown := set(controller) - {"kind", "kp", "kd", "limit", "updates"}:
         raise InputError(f"controller: unknown {sorted(unknown)[0]!r}; valid: kind, kp, kd, limit, updates")
