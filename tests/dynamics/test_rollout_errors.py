@@ -2,6 +2,7 @@
 """Errors of roll-outs: counted where they are not finite, and compared beyond the spread over blocks."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -31,6 +32,18 @@ def test_what_is_not_finite_is_counted_and_left_out_of_the_means():
     expected = errors.errors[6:].double().mean((0, 1)).tolist()
     assert list(errors.mean_errors().values()) == pytest.approx(expected)
     assert set(compared(0.1, 0, broken=24).mean_errors().values()) == {None}
+
+
+def test_channels_that_are_not_finite_count_where_they_are_compared():
+    plain = compared(0.1, 0)
+    channels = torch.zeros(24, 5, 1)
+    truth = replace(plain.truth, channels=channels)
+    broken = channels.clone()
+    broken[:6, -1] = torch.nan
+    errors = replace(plain, predicted=replace(plain.predicted, channels=broken), truth=truth)
+    assert errors.finite.tolist() == [False] * 6 + [True] * 18
+    assert torch.isfinite(errors.columns[errors.finite]).all()
+    assert plain.finite.all()
 
 
 def test_what_is_not_finite_ranks_last_whatever_the_error():

@@ -102,8 +102,11 @@ class RolloutErrors:
 
     @cached_property
     def finite(self) -> WorldMask:
-        """Whether each roll-out is finite, in prediction and truth, shape [worlds]."""
-        return finite_worlds(self.predicted) & finite_worlds(self.truth)
+        """Whether each roll-out is finite, in prediction and truth, with channels if both have them, shape [worlds]."""
+        finite = finite_worlds(self.predicted) & finite_worlds(self.truth)
+        if self.predicted.channels is None or self.truth.channels is None:
+            return finite
+        return finite & torch.isfinite(self.predicted.channels - self.truth.channels).all(-1).all(-1)
 
     @property
     def finite_fraction(self) -> float:
