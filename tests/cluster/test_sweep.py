@@ -80,6 +80,12 @@ def test_what_is_wrong_is_one_line_before_any_work(changes: dict, said: str, pla
     assert not (place / "out").exists()
 
 
+def test_without_optuna_a_sweep_names_the_extra(place: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("neurodyn.cluster.sweeps.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"optuna.*pip install 'neurodyn\[cluster\]'"):
+        sweep(write(place), "out")
+
+
 def test_arguments_of_a_training_are_those_of_its_verb():
     training = SWEPT_TRAININGS["train"]
     given = from_dict({"robot": "cartpole", "data": "a.h5", "steps": "7"}, training.arguments())

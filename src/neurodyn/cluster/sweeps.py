@@ -9,6 +9,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -259,6 +260,10 @@ def _values(asked: Sweep, parameters: Mapping[str, Any]) -> Values:
 def known_points(asked: Sweep, where: str) -> list[dict[str, Any]]:
     """Return the settings that are known from the start, as Optuna's parameters; errors: see `sweep`."""
     require_ray()
+    if find_spec("optuna") is None:
+        raise InputError(
+            "a sweep needs a package that is not installed (optuna); install it with: pip install 'neurodyn[cluster]'"
+        )
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
