@@ -114,12 +114,13 @@ def _flag(name: str) -> str:
 def _plan(request: ControlRequest) -> None:
     """Run a planner."""
     from neurodyn.cli.terminal.results import print_tables
-    from neurodyn.control.planning.closed_loop import control_tables, run, write_control_report
+    from neurodyn.control.planning.closed_loop import run
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.control.robot.in_loop import plant_of
     from neurodyn.control.task_frames import MeasurementNoise
     from neurodyn.policy.artifact import load_critic
+    from neurodyn.report.planning import control_tables, write_control_report
     from neurodyn.tasks import load
 
     model, plant, planner = request.model, request.plant, request.planner

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.control.planning.closed_loop import control_tables, run, write_control_report
+from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.task_frames import MeasurementNoise
@@ -13,6 +13,7 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control, State, Step, Window
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.report.planning import control_tables, write_control_report
 from tests.control.planning.test_planner import Smooth
 from tests.policy.worlds import SPEC, Hold
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Closed-loop evaluation of a planner: a model plans, and a plant, the same or other dynamics, executes.
 
-Its page shows returns, times, errors of the model along the way, and an animation.
+`report.planning` writes its page.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path as FilePath
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics
-from neurodyn.control.starts import home_ground
 from neurodyn.control.task_frames import (
     Ending,
     FaultWatch,
@@ -28,18 +26,14 @@ from neurodyn.control.task_frames import (
     add_noise,
     require_fit,
 )
-from neurodyn.core.artifacts import write_text
-from neurodyn.core.config import Record, to_dict, to_yaml
+from neurodyn.core.config import Record, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_failed
 from neurodyn.dynamics.batch import State, Trajectory, Window, device_generator, present_state
 from neurodyn.dynamics.coordinates import position_difference
-from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, folded, header, page, paragraph, section
-from neurodyn.report.recording import Ended, Recording, film_of
-from neurodyn.tasks import Memory, Task
+from neurodyn.tasks import Memory
 
 HORIZONS = (1, 10)
 """Horizons at which the model is compared with the plant, besides the planner's horizon [frames]."""
@@ -112,7 +106,7 @@ class ControlResult(Record, frozen=True):
 
 
 @dataclass(frozen=True)
-class Path:
+class ExecutedPath:
     """Executed trajectories of all worlds; a world stands still after its episode ended."""
 
     trajectory: Trajectory
@@ -134,7 +128,7 @@ def run(
     noise: MeasurementNoise | None = None,
     delay: int | None = None,
     frames: int | None = None,
-) -> tuple[ControlResult, Path]:
+) -> tuple[ControlResult, ExecutedPath]:
     """Run one episode of a planner in each of several worlds, in parallel.
 
     Args:
@@ -189,7 +183,7 @@ def run(
 def _run(
     planner: Planner, name: str, plant: ResolvedDynamics, episodes: int, seed: int, noise: MeasurementNoise, delay: int,
     length: int,
-) -> tuple[EpisodeOutcomes, Path, list[tuple[float, float, float]]]:  # fmt: skip
+) -> tuple[EpisodeOutcomes, ExecutedPath, list[tuple[float, float, float]]]:  # fmt: skip
     """Run episodes in parallel; return also CPU time, model frames and gradients of each frame of one episode."""
     task = planner.task
     loop = TaskFrames(task, plant.dynamics)
@@ -237,14 +231,14 @@ def _run(
             planner.restart(ended)
             pending = [action.masked_fill(ended[:, None], 0.0) for action in pending]
         current = _restart(current, context, start, ~tally.running, loop)
-    path = Path(
+    path = ExecutedPath(
         Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
         torch.stack(controls, 1), torch.stack(running, 1),
     )  # fmt: skip
     return tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times]
 
 
-def _concatenate(paths: Sequence[Path]) -> Path:
+def _concatenate(paths: Sequence[ExecutedPath]) -> ExecutedPath:
     """Return paths of several lengths as one; the shorter ones stand still at their end."""
     if len(paths) == 1:
         return paths[0]
@@ -258,7 +252,7 @@ def _concatenate(paths: Sequence[Path]) -> Path:
         torch.cat([filled(getattr(one.trajectory, name), frames + 1, last=True) for one in paths])
         for name in ("q", "qd")
     ]
-    return Path(
+    return ExecutedPath(
         Trajectory(*states), torch.cat([filled(one.control, frames, last=False) for one in paths]),
         torch.cat([filled(one.running, frames, last=False) for one in paths]),
     )  # fmt: skip
@@ -276,7 +270,7 @@ def _restart(
     return WorldsState(carry, state, torque, memory, loop.quantities(state, None, torque))
 
 
-def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
+def _model_error(planner: Planner, path: ExecutedPath) -> list[ModelError] | UnsetType:
     """Roll the model out from states of the executed trajectory, under the executed controls."""
     model, frames = planner.model, path.control.shape[1]
     if model.spec.control_kind != "torque" or model.spec.context > 1:
@@ -300,81 +294,3 @@ def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
         velocity = end.qd[:, -1] - path.trajectory.qd[worlds, firsts + ahead]
         errors.append(ModelError(frames=ahead, position=float(off.abs().mean()), velocity=float(velocity.abs().mean())))
     return errors
-
-
-LONGEST = 10.0
-"""Length of the animation on the page [s]."""
-
-
-def write_control_report(path: FilePath, task: Task, result: ControlResult, executed: Path) -> None:
-    """Write the page, atomically; raise an InputError if it cannot be written."""
-    row = result.result
-    body = [
-        header(f"{result.task}: planned by {result.planner}"),
-        paragraph(
-            f"{row.episodes} episodes of {result.task}; {result.planner} plans in {result.model} and acts in "
-            f"{result.plant}. Verdict: {result.verdict}."
-        ),
-        cards([
-            (f"{row.mean:.5g}", f"return in {result.plant}", f"± {row.std:.3g}; {row.failed:.0%} failed"),
-            (f"{result.decision_ms:.3g} ms", "a decision", f"a frame is {result.frame_ms:.3g} ms"),
-            (f"{result.model_frames:,.0f}", "frames of the model for a decision",
-             f"{result.gradient_frames:,.0f} of them differentiated"),
-        ]),
-        section("Figures", *(table.html() for table in control_tables(result) if table.rows)),
-        section(
-            "In motion",
-            film_of(lambda: control_film(task, result, executed)),
-            lead="Two episodes; not chosen by how well they went.",
-        ),
-        section("Settings", folded("settings", code(to_yaml(result.settings)))),
-    ]  # fmt: skip
-    write_text(path, page(f"{result.task}: {result.planner}", body))
-
-
-def control_tables(result: ControlResult) -> list[Table]:
-    """Return tables of the episodes' returns, the cost of planning, and the distance of the model from the plant."""
-    row = result.result
-    returns = Table(
-        f"{result.task}: {result.planner} in {result.model}, on {result.plant}",
-        ["Return", "Standard deviation", "Length [frames]", "Failed", "Success"],
-        [[f"{row.mean:.5g}", f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
-          MISSING if row.success is UNSET else f"{row.success:.0%}"]],
-    )  # fmt: skip
-    costs = Table(
-        "A decision, for one world",
-        ["CPU time [ms]", "95 % [ms]", "Frame [ms]", "Frames of the model", "differentiated"],
-        [[f"{result.decision_ms:.3g}", f"{result.decision_ms_95:.3g}", f"{result.frame_ms:.3g}",
-          f"{result.model_frames:,.0f}", f"{result.gradient_frames:,.0f}"]],
-    )  # fmt: skip
-    errors = Table(
-        "The model beside the plant, along the way",
-        ["Frames ahead", "Position [rad or m]", "Velocity [rad/s or m/s]"],
-        [
-            [str(error.frames), f"{error.position:.3g}", f"{error.velocity:.3g}"]
-            for error in ([] if result.model_error is UNSET else result.model_error)
-        ],
-    )
-    return [returns, costs, errors]
-
-
-def control_film(task: Task, result: ControlResult, executed: Path) -> Recording:
-    """Return an animation of the first two episodes, or of one twice; each stands still at its end."""
-    second_world = min(1, len(executed.trajectory.q) - 1)
-    dt = task.declaration().dt
-    frames = 1 + min(executed.control.shape[1], round(LONGEST / dt))
-    first, second = (
-        Trajectory(executed.trajectory.q[row : row + 1, :frames], executed.trajectory.qd[row : row + 1, :frames])
-        for row in (0, second_world)
-    )
-    return Recording(
-        robot=task.declaration(),
-        title=f"{result.task}: {result.planner} plans in {result.model}, acts in {result.plant}",
-        predicted=first,
-        truth=second,
-        predicted_label="episode 1",
-        truth_label=f"episode {second_world + 1}",
-        worlds=(f"seed {result.seed}",),
-        ground=home_ground(task).ground,
-        ended=(Ended.when(executed.running[0], dt, "fails"), Ended.when(executed.running[second_world], dt, "fails")),
-    )
