@@ -240,8 +240,8 @@ def test_no_import_hides_in_a_string():
 
 
 def test_no_two_files_import_each_other_not_even_for_types():
-    """Registries, requests and terms may name the types of files that read them."""
-    named = ("dynamics.kinds", "interop.formats", "nets.networks", "identify.requests", "tasks.observations")
+    """Registries may name the types of files that read them."""
+    named = ("dynamics.kinds", "interop.formats", "nets.networks")
     assert_no_circle({f"neurodyn.{name}" for name in named}, grimp.build_graph("neurodyn", cache_dir=None))
 
 

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.workers import Executor
+from neurodyn.identify.choices import Optimiser
 from neurodyn.identify.intervals import Identifiability, pseudo_inverse
 from neurodyn.identify.least_squares import Solution, Solver, Stop, assemble, fitted, levenberg_marquardt, reduce
 from neurodyn.identify.population_search import SEARCHES, cma_es
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.requests import Optimiser
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import SearchMinima
 from neurodyn.identify.settings import IdentificationSettings

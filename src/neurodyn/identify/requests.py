@@ -3,10 +3,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from neurodyn.core.config import Config
 from neurodyn.core.requests import IN_PYTHON, Flag
+from neurodyn.identify.choices import Method, Optimiser, StartKind
 from neurodyn.learn.requests import RunOptions
 
 if TYPE_CHECKING:
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from neurodyn.identify.discovery import DiscoverySettings
     from neurodyn.identify.settings import AdaptationSettings
     from neurodyn.robots import Robot
-
-Method = Literal["roll-outs", "inverse-dynamics"]
-Optimiser = Literal["levenberg-marquardt", "l-bfgs", "cma-es"]
-StartKind = Literal["auto", "logged", "past"]
 
 
 class IdentificationOptions(RunOptions, frozen=True, kw_only=True):
