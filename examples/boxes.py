@@ -90,7 +90,7 @@ def steer(robot, model, state, control, frame):
     legs = 4
     phase = 2 * np.pi * (1.5 * frame * robot.dt - np.arange(legs) / legs)
     target = target + 0.15 * np.repeat(np.sin(phase), len(target) // legs)
-    kp, kd = robot.gains.hold if robot.gains else (400.0, 20.0)
+    kp, kd = map(np.array, robot.hold_gains() or (400.0, 20.0))
     effort = np.array(list(robot.actuated.values()))
     torque = np.zeros((model.world_count, model.joint_dof_count // model.world_count), dtype=np.float32)
     torque[:, 6:] = np.clip(kp * (target - q) - kd * qd, -effort, effort)

@@ -111,8 +111,8 @@ class ControlSequence:
     Attributes:
         torque: Torques or forces [N m or N], shape [worlds, T, nu]; None with a controller.
         target: Targets of the controller [rad or m], shape [worlds, T, nu]; None with torques.
-        kp: Stiffness [N m/rad or N/m], shape [worlds, 1].
-        kd: Damping [N m s/rad or N s/m], shape [worlds, 1].
+        kp: Stiffness [N m/rad or N/m], shape [worlds, 1] or [worlds, nu].
+        kd: Damping [N m s/rad or N s/m], shape [worlds, 1] or [worlds, nu].
     """
 
     torque: Tensor | None = None

@@ -130,23 +130,26 @@ def scenarios(robot: Robot) -> dict[str, Scenario]:
     return {name: scenario(robot, name) for name in names}
 
 
-def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> ControlSequence:
+Gain = float | tuple[float, ...]
+"""A stiffness or damping of all driven joints, or one for each."""
+
+
+def passive(robot: Robot, worlds: int, frames: int, hold: tuple[Gain, Gain] | None = None) -> ControlSequence:
     """Return the controls of passive motion: no torque, or a PD controller that holds the nominal pose.
 
-    `hold` holds stiffness and damping; None for the robot's `gains.hold`, if any.
+    `hold` holds stiffness and damping; None for the robot's own (`Robot.hold_gains`), if any.
     """
     if robot.holds:
         return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
-    if hold is None and robot.gains is not None:
-        hold = robot.gains.hold
+    hold = robot.hold_gains() if hold is None else hold
     if hold is None:
         return ControlSequence(torque=torch.zeros(worlds, 1, robot.spec.nu).expand(-1, frames, -1))
-    kp, kd = (torch.full((worlds, 1), gain) for gain in hold)
+    kp, kd = (torch.tensor(gain).reshape(1, -1).repeat(worlds, 1) for gain in hold)
     return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1), kp=kp, kd=kd)
 
 
 def drive_at_random(
-    robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[float, float] | None = None
+    robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[Gain, Gain] | None = None
 ) -> ControlSequence:
     """Return random controls as for data: torques drawn every frame, or targets of a PD controller.
 
@@ -159,7 +162,10 @@ def drive_at_random(
         drawn = sample_torques(robot, worlds, frames, rng)
         return ControlSequence(target=drawn) if robot.holds else ControlSequence(torque=drawn)
     intervals = (robot.gains.kp, robot.gains.kd) if hold is None else ((hold[0],) * 2, (hold[1],) * 2)
-    kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
+    kp, kd = (
+        torch.from_numpy((low + (high - low) * rng.random((worlds, 1))).astype(np.float32))
+        for low, high in (map(np.asarray, interval) for interval in intervals)
+    )
     offset = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
     return ControlSequence(
         target=torch.tensor(robot.nominal_q()) + torch.from_numpy(offset.astype(np.float32)), kp=kp, kd=kd

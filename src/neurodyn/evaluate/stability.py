@@ -110,7 +110,7 @@ def _drives(
     robot: Robot, where: Scenario, worlds: int, frames: int, rng: np.random.Generator | None
 ) -> Iterator[ControlSequence]:
     """Yield the controls in chunks of frames that fit into memory."""
-    hold = where.hold if where.hold is not None or robot.gains is None else robot.gains.hold
+    hold = where.hold if where.hold is not None or robot.gains is None else robot.hold_gains()
     for begin in range(0, frames, _CHUNK):
         length = min(_CHUNK, frames - begin)
         if rng is None:

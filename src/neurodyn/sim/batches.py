@@ -169,8 +169,8 @@ class Targets:
     """Targets and gains of a random PD controller in a batch of trajectories."""
 
     target: Tensor  # of the driven joints [rad or m], shape [worlds, frames, nu]
-    kp: Tensor  # stiffnesses [N m/rad or N/m], shape [worlds, 1]
-    kd: Tensor  # dampings [N m s/rad or N s/m], shape [worlds, 1]
+    kp: Tensor  # stiffnesses [N m/rad or N/m], shape [worlds, 1] or [worlds, nu]
+    kd: Tensor  # dampings [N m s/rad or N s/m], shape [worlds, 1] or [worlds, nu]
 
 
 class Recorder:
@@ -274,8 +274,8 @@ def sample_targets(
 
     Trajectories in the mask `held`, shape [count], hold the nominal pose with the evaluation gains.
     """
-    gains = robot.gains
-    if gains is None:
+    gains, hold = robot.gains, robot.hold_gains()
+    if gains is None or hold is None:
         raise ValueError(f"robot {robot.name!r} has no gains")
     nominal = torch.tensor(robot.nominal_q())
     unit = torch.from_numpy(rng.random((count, frames, robot.spec.nu), dtype=np.float32))
@@ -284,7 +284,9 @@ def sample_targets(
     kp, kd = (low + (high - low) * share[:, i : i + 1] for i, (low, high) in enumerate((gains.kp, gains.kd)))
     if held is not None:
         target[held] = nominal
-        kp[held], kd[held] = gains.hold
+        kp, kd = (
+            torch.where(held[:, None], torch.tensor(own), drawn) for own, drawn in zip(hold, (kp, kd), strict=True)
+        )
     return Targets(target, kp, kd)
 
 
