@@ -3,6 +3,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,8 +13,10 @@ from neurodyn.core.artifacts import read_json
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.dynamics import HybridDynamics
+from neurodyn.core.errors import Notice
+from neurodyn.dynamics import HybridDynamics, declared_hybrid
 from neurodyn.dynamics.artifact import save
+from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.interop import SIMULATOR_FORMATS, export_identified
 from neurodyn.interop.identified import IdentifiedRobot, number
@@ -135,3 +138,13 @@ def test_numbers_have_the_digits_that_they_need():
     assert [number(float(np.float32(0.1))), number(0.1), number(1 / 3), number(-2e-7)] == [
         "0.1", "0.1", "0.3333333333", "-2e-07",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("to", ["mjcf", "newton"])
+def test_a_drive_that_holds_its_torque_is_said_to_act_in_every_step(tmp_path, to):
+    pd = Drive(kind="pd", kp=5.0, kd=0.1)
+    drives = {"pan": pd, "lift": msgspec.structs.replace(pd, updates=1), "elbow": pd}
+    model = put_behind_drives(declared_hybrid(write_arm(tmp_path / "arm")), drives)
+    said = f"{to} evaluates drives in every step, not `updates` times per frame: lift$"
+    with pytest.warns(Notice, match=said):
+        export_identified(model, to, tmp_path / "out")

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from neurodyn.core.artifacts import atomic_folder, export_folder, require_writable
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
@@ -168,6 +170,11 @@ def export_identified(run: "Dynamics | str | Path", to: str, out: str | Path | N
             raise InputError(
                 f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
                 "valid: another target"
+            )
+        if paced := [joint for joint, drive in identified.drives.items() if drive.updates is not UNSET]:
+            notice(
+                f"{identified.run}: {to} evaluates drives in every step, not `updates` times per frame: "
+                f"{', '.join(paced)}"
             )
         files = tuple(sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()))
     return Exported(folder, files, tuple(name for name in identified.required_quantities if name in placed), left_out)
