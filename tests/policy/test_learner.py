@@ -21,6 +21,7 @@ from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.training import train as train_policy
+from neurodyn.tasks import ObservationTerm
 from tests.policy.worlds import TINY, Hold, Mass, here
 
 
@@ -58,6 +59,47 @@ def test_a_policy_goes_on_with_its_critic(tmp_path):
     for name, network in (("actor", learner.runner.alg.actor), ("critic", learner.runner.alg.critic)):
         assert all(torch.equal(network.state_dict()[key], value) for key, value in last[f"{name}_state_dict"].items())
     assert critic_updates(first, TINY) == 0
+
+
+class Judged(Hold):
+    """The critic sees further terms."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+
+    def observation_terms(self):
+        critic = tuple(ObservationTerm("joint_position", columns=(name,)) for name in self.names)
+        return {**super().observation_terms(), **({"critic": critic} if critic else {})}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (("height",), (), "its critic saw height; valid: a policy whose critic saw the observations alone"),
+        ((), ("height",), "its critic did not see height; valid: a policy whose critic saw height"),
+        (
+            ("height", "reach"),
+            ("reach", "grip"),
+            "its critic saw height and did not see grip; valid: .* reach, grip",
+        ),
+        (("height", "reach"), ("reach", "height"), r"its critic saw \['height', 'reach'\] in this order; valid"),
+    ],
+)
+def test_a_critic_that_saw_other_terms_is_refused(tmp_path, before, now, said):
+    train_policy(Judged(*before), here(), tmp_path / "first", TINY)
+    job = PolicyTrainingJob(Judged(*now), here(), tmp_path / "second", TINY, initial=tmp_path / "first")
+    with pytest.raises(InputError, match=said):
+        PpoLearner(job).begin(TrainState())
+
+
+def test_a_critic_that_saw_the_same_terms_goes_on(tmp_path):
+    train_policy(Judged("height"), here(), tmp_path / "first", TINY)
+    job = PolicyTrainingJob(Judged("height"), here(), tmp_path / "second", TINY, initial=tmp_path / "first")
+    learner = PpoLearner(job)
+    learner.begin(TrainState())
+    last = artifacts.read_tree(tmp_path / "first/state", "training")["learner"]["critic_state_dict"]
+    assert all(torch.equal(learner.runner.alg.critic.state_dict()[name], value) for name, value in last.items())
 
 
 def test_a_policy_without_a_critic_waits_for_one(tmp_path, monkeypatch):

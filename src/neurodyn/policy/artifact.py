@@ -214,6 +214,7 @@ class PolicyConfig(Config, frozen=True):
         clip: Magnitude at which normalised observations are clipped; None for no clipping.
         privileged: Names of the randomised quantities that it sees.
         adapts: Whether it infers the encoder's latent from its history.
+        critic: Names of the columns that the critic of its training saw beside the observations.
         version: Version of this layout.
     """
 
@@ -229,6 +230,7 @@ class PolicyConfig(Config, frozen=True):
     clip: float | None = None
     privileged: tuple[str, ...] = ()
     adapts: bool = False
+    critic: tuple[str, ...] = ()
     version: int = VERSION
 
     def build(self) -> PolicyNetwork:
@@ -266,6 +268,16 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return artifacts.read_weights(folder / "policy.safetensors")
 
 
+def read_policy_config(folder: Path) -> PolicyConfig:
+    """Return the configuration of a policy; raise an InputError if there is none, or one of another version."""
+    path = folder / "config.json"
+    data = artifacts.read_json(path)
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        version = data.get("version") if isinstance(data, dict) else None
+        raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
+    return from_dict(data, PolicyConfig, str(path))
+
+
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     """Read a policy from a folder or "pretrained-policy:NAME", with frozen weights; runs no code of its task's file.
 
@@ -274,12 +286,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
         MismatchError: The task's observations or actions have changed since the policy was trained.
     """
     folder = artifacts.resolve_policy(folder)
-    path = folder / "config.json"
-    data = artifacts.read_json(path)
-    if not isinstance(data, dict) or data.get("version") != VERSION:
-        version = data.get("version") if isinstance(data, dict) else None
-        raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
-    config = from_dict(data, PolicyConfig, str(path))
+    config = read_policy_config(folder)
     if not _is_own(config.task):  # a user's declaration or file may have moved
         require_task(config, load(config.task), str(folder))
     network = config.build()

@@ -5,7 +5,7 @@ import contextlib
 import io
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,15 @@ from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, LoopView, OptimiserStep, Validation
 from neurodyn.learn.loop import has_state
 from neurodyn.learn.plan import TrainState
-from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, read_weights, require_task, save_policy
+from neurodyn.policy.artifact import (
+    PolicyNetwork,
+    load_policy,
+    policy_config,
+    read_policy_config,
+    read_weights,
+    require_task,
+    save_policy,
+)
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.penalty import held_out_uncertainty
@@ -371,13 +379,20 @@ def critic_updates(folder: Path | None, settings: TrainingSettings) -> int:
     return 0 if folder is None or brings_critic(folder, settings) else CRITIC_UPDATES
 
 
-def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: TrainingSettings) -> dict[str, Any]:
+def warm_start(
+    actor: MLPModel, critic: MLPModel, folder: Path, settings: TrainingSettings, terms: Sequence[str] = ()
+) -> dict[str, Any]:
     """Load a policy into an algorithm's actor and critic; return the rest of its state, such as the optimiser's.
 
     If its training left a checkpoint, exploration noise is loaded, and the critic if it is compatible
-    (`brings_critic`), for any algorithm; otherwise only the actor, and the critic starts anew.
+    (`brings_critic`), for any algorithm; otherwise only the actor, and the critic starts anew. `terms` are the columns
+    that the critic sees beside the observations.
+
+    Raises:
+        InputError: The policy brings a critic that saw other columns.
     """
     if brings_critic(folder, settings):
+        _require_critic(folder, terms)
         saved = artifacts.read_tree(folder / "state", "training")["learner"]
         actor.load_state_dict(saved.pop("actor_state_dict"))
         critic.load_state_dict(saved.pop("critic_state_dict"))
@@ -392,6 +407,25 @@ def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: Traini
             statistic = critic.state_dict()[name]
             (statistic[..., : value.shape[-1]] if value.ndim else statistic).copy_(value)
     return {}
+
+
+def _require_critic(folder: Path, terms: Sequence[str]) -> None:
+    """Raise an InputError naming the columns by which a policy's critic and one that sees `terms` differ."""
+    theirs, ours = read_policy_config(folder).critic, tuple(terms)
+    if theirs == ours:
+        return
+    only = [
+        f"{what} {', '.join(names)}"
+        for what, names in (
+            ("saw", [name for name in theirs if name not in ours]),
+            ("did not see", [name for name in ours if name not in theirs]),
+        )
+        if names
+    ]
+    raise InputError(
+        f"{folder}: its critic {' and '.join(only) or f'saw {list(theirs)} in this order'}; valid: a policy whose "
+        f"critic saw {', '.join(ours) or 'the observations alone'}, or one without state/, whose critic starts anew"
+    )
 
 
 class LossKeeper:

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import torch
 from rsl_rl.algorithms import PPO as ReferencePPO  # noqa: N811
 from rsl_rl.models import MLPModel
@@ -340,6 +341,8 @@ class PpoLearner(RunnerLearner):
         )
         self._uncertain, self._certain = 0.0, True
         super().__init__(job)
+        if CRITIC in self._task.groups:
+            self._config = msgspec.structs.replace(self._config, critic=self._task.groups[CRITIC].columns)
         self.start_runner(_Runner, self._configuration())
 
     def _configuration(self) -> dict[str, Any]:
@@ -382,7 +385,7 @@ class PpoLearner(RunnerLearner):
     def _take_over(self, folder: Path) -> None:
         """Load an earlier policy, with the state of the optimiser if PPO trained it."""
         alg = self.runner.alg
-        rest = warm_start(alg.actor, alg.critic, folder, self._settings)
+        rest = warm_start(alg.actor, alg.critic, folder, self._settings, self._config.critic)
         if "optimizer_state_dict" in rest:
             alg.optimizer.load_state_dict(rest["optimizer_state_dict"])
             alg.learning_rate = alg.optimizer.param_groups[0]["lr"]
