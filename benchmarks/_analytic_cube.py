@@ -6,7 +6,6 @@ A small search on training tosses: random candidates first, then ever smaller st
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -18,6 +17,7 @@ from neurodyn.data import Split, Store
 from neurodyn.dynamics import AnalyticDynamics, Environment, State, Trajectory, Window
 from neurodyn.dynamics.batch import present_state
 from neurodyn.evaluate import beside_log
+from neurodyn.geometry.tensors import Controls
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial
 
@@ -53,24 +53,18 @@ class Candidate:
 BOUNDS = {"friction": (0.06, 0.4), "stiffness": (1e3, 1e5), "ratio": (0.15, 1.5), "scale": (0.92, 1.02)}
 
 
-class ScaledDynamics:
+class ScaledDynamics(AnalyticDynamics):
     """Dynamics in true lengths that predict in recorded lengths; for scale-invariant grounds."""
 
-    differentiable, conditions = False, ()
-    kind, network = "analytic", None
+    def __init__(self, robot: Robot, scale: float) -> None:
+        super().__init__(robot)
+        self.scale = scale
 
-    def __init__(self, inner: AnalyticDynamics, scale: float) -> None:
-        self.inner, self.spec, self.scale = inner, inner.spec, scale
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Return no weights."""
-        return iter(())
-
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames; see `dynamics.interface.Dynamics`."""
         state = present_state(context)
         true = State(self._resized(state.q, 1 / self.scale), self._resized(state.qd, 1 / self.scale))
-        found = self.inner.rollout(true, controls, environment)
+        found = super()._rollout(true, controls, environment)
         return Trajectory(self._resized(found.q, self.scale), self._resized(found.qd, self.scale))
 
     def _resized(self, values: Tensor, factor: float) -> Tensor:
@@ -82,7 +76,7 @@ class ScaledDynamics:
 def dynamics(robot: Robot, candidate: Candidate) -> ScaledDynamics:
     """Return the analytic dynamics of a candidate."""
     fitted = msgspec.structs.replace(robot, material=candidate.material())
-    return ScaledDynamics(AnalyticDynamics(fitted), candidate.scale)
+    return ScaledDynamics(fitted, candidate.scale)
 
 
 def search(

@@ -17,6 +17,7 @@ import torch
 from neurodyn import load, robots
 from neurodyn.data import Split, Store, StoreHeader
 from neurodyn.dynamics import AnalyticDynamics, Environment
+from neurodyn.dynamics.batch import WorldParameters
 from neurodyn.identify import identify_conditions
 from neurodyn.learn import train
 from neurodyn.sim import generate
@@ -75,9 +76,9 @@ def rollouts(robot: Path, worlds: int, frames: int, seed: int, numbers: torch.Te
     starts = draw_starts(declaration, frames, worlds, seed, driven=True)
     controls = starts.drive.torque
     controls[::2] = 0.0
-    around = Environment(parameters=None if numbers is None else dict(zip(RANGES, numbers.unbind(1), strict=True)))
-    truth = AnalyticDynamics(declaration).rollout(starts.start, controls, around)
-    return starts.start, controls, around, truth
+    around = Environment(parameters=None if numbers is None else WorldParameters(tuple(RANGES), numbers))
+    truth = AnalyticDynamics(declaration).rollout(starts.past, controls, around)
+    return starts.past, controls, around, truth
 
 
 def errors(model, robot: Path, numbers: torch.Tensor | None = None, worlds: int = 256) -> tuple[float, float]:

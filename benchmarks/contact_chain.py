@@ -19,8 +19,8 @@ from torch import Tensor
 from _common import require, single_thread, write_result
 from neurodyn.core import ChainJoint, ContactPoint, Link, Mechanism
 from neurodyn.multibody import Tree
-from neurodyn.multibody.articulated import advanced
 from neurodyn.multibody.contacts.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
+from neurodyn.multibody.integrators import displace
 from neurodyn.multibody.points import Kinematics, touches
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
@@ -81,8 +81,7 @@ def traced(adjoint: Literal["taped", "implicit"], free: tuple[str, ...] = ()) ->
         touched = touches(links, mechanism.points, [ground] * LINKS)
         settings = ImpulseSettings(sweeps=SWEEPS, adjoint=adjoint)
         after = contact_velocities(links, touched, unhindered, DT, values.__getitem__, settings)
-        q, qd = advanced(tree, q, after, [0.0] * LINKS, DT)
-        return [*q, *qd]
+        return [*displace(tree, q, after, DT), *after]
 
     return TracedProgram(ProgramSizes(state=STATE, held=1, parameters=len(free)), step)
 

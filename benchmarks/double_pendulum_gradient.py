@@ -21,7 +21,7 @@ import torch
 from _common import compare, require, single_thread, write_result
 from neurodyn.core import ChainJoint, Link, Mechanism
 from neurodyn.multibody import Tree
-from neurodyn.multibody.articulated import advanced
+from neurodyn.multibody.integrators import displace
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
@@ -57,7 +57,8 @@ def program(threads: int = 1) -> TracedProgram:
         tree = Tree(mechanism, quantities.__getitem__)
         q, qd = inputs.state[:2], inputs.state[2:]
         acceleration = tree.accelerations(tree.motions(q, qd), q, [0.0, 0.0])
-        return [x for part in advanced(tree, q, qd, acceleration, DT) for x in part]
+        after = [v + DT * a for v, a in zip(qd, acceleration, strict=True)]
+        return [*displace(tree, q, after, DT), *after]
 
     return TracedProgram(ProgramSizes(state=4, parameters=4), step, threads)
 

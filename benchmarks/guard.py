@@ -17,7 +17,7 @@ import torch
 import neurodyn
 from _common import compare, require, single_thread, write_result
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.guard import watch_rollout, watching
+from neurodyn.dynamics.guard import watching
 
 FRAMES = 100
 WORLDS = (1, 64, 512)
@@ -81,7 +81,7 @@ def main() -> None:
                     {
                         "with": lambda m=model, s=start, u=torque: m.rollout(s, u),
                         "without": lambda m=model, s=start, u=torque: m._rollout(s, u, None),
-                        "guard": lambda m=model, p=path, u=torque: watch_rollout(m, p, u, None),
+                        "guard": lambda m=model, p=path, u=torque: m._watched(p, u, None),
                     },
                     seconds=arguments.seconds,
                     rounds=7,

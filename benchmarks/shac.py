@@ -68,10 +68,10 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
     preset = load_settings(arguments.task, kind=algorithm.settings)
     settings = msgspec.structs.replace(preset, seed=seed, evaluation_worlds=_EPISODES)
     with tempfile.TemporaryDirectory() as scratch:
-        learner = algorithm.build()(PolicyTrainingJob(task, where, Path(scratch), settings))
+        learner = algorithm.learner()(PolicyTrainingJob(task, where, Path(scratch), settings))
     updates = settings.iterations or 0
     require(updates > 0, "the settings have no number of updates")
-    warm(algorithm.build(), task, where, settings)
+    warm(algorithm.learner(), task, where, settings)
     spent, next_play, reached, best, kept = 0.0, arguments.every, float("inf"), float("-inf"), learner.network
     frames = 0
     at = TrainState()
