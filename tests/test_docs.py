@@ -73,7 +73,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         world = ["train", logs, "--kind", "world-model", "--data", "pendulum.h5", "--out", "runs/pendulum-world"]
         assert run([*world, "--steps", "3"]) == 0
         ground = "examples/own_ground"
-        assert run(["generate", ground, "--transitions", "1500", "--out", "crawler.h5", "--worlds", "15"]) == 0
+        assert run(["generate", ground, "--transitions", "6000", "--out", "crawler.h5", "--worlds", "60"]) == 0
         assert run(["train", ground, "--data", "crawler.h5", "--out", "runs/crawler", "--steps", "2"]) == 0
     return folder
 

@@ -68,6 +68,11 @@ def as_verdict(text: str) -> Verdict:
     return Verdict(grades.get(grade, "ok"), told.strip())
 
 
+def percent(share: float) -> str:
+    """Return a share in percent, a small one not rounded to nothing: "25%", "0.39%"."""
+    return f"{100.0 * share:.{2 if share < 0.1 else 3}g}%"
+
+
 def worst_grade(grades: Iterable[Grade]) -> Grade:
     """Return the worst grade; "ok" for none."""
     return _ORDER[max(map(_ORDER.index, grades), default=0)]
@@ -125,8 +130,13 @@ def of_rollouts(broken: float) -> Verdict:
     """Judge the share of the kept model's held-out roll-outs that are not finite."""
     if not broken:
         return Verdict()
+    if broken == 1.0:
+        return Verdict(
+            "fails", "no held-out roll-out stays finite: the model is not trained far enough",
+            "give more data or a larger budget",
+        )  # fmt: skip
     return Verdict(
-        "warning", f"{broken:.0%} of the held-out roll-outs are not finite", "give more data or a larger budget"
+        "warning", f"{percent(broken)} of the held-out roll-outs are not finite", "give more data or a larger budget"
     )
 
 

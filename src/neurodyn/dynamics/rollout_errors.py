@@ -18,6 +18,7 @@ from torch import Tensor
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import percent
 from neurodyn.data.windows import Blocks
 from neurodyn.dynamics.batch import Trajectory, new_figure
 from neurodyn.dynamics.coordinates import coordinate_difference, position_difference
@@ -263,7 +264,7 @@ def judge(below: RolloutErrors, above: RolloutErrors, frames: Sequence[int], blo
     share = float(after.mean() / before.mean()) if bool(both.any()) else None
     ours, theirs = (1.0 - float(errors.finite.double().mean()) for errors in (above, below))
     if ours != theirs:
-        reason = f"{ours:.0%} of its roll-outs are not finite, {theirs:.0%} of those below"
+        reason = f"{percent(ours)} of its roll-outs are not finite, {percent(theirs)} of those below"
         return Judgement(ours < theirs, share, reason)
     if share is None:
         return Judgement(False, None, "no roll-out is finite")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.verdict import LEAST_STEPS, Verdict
+from neurodyn.core.verdict import LEAST_STEPS, Verdict, percent
 from neurodyn.dynamics.rollout_errors import Ranking
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.metrics import MetricsLog
@@ -58,9 +58,12 @@ class Validation:
     @classmethod
     def of_ranking(cls, ranking: Ranking, values: dict[str, Any], text: str) -> "Validation":
         """Return a validation from the rank of roll-outs; `values` and `text` get the share that is finite."""
-        note = f"; {ranking.broken:.2g} of the roll-outs are not finite" if ranking.broken else ""
+        if ranking.broken == 1.0:
+            text = "no held-out roll-out is finite"
+        elif ranking.broken:
+            text += f"; {percent(ranking.broken)} of the roll-outs are not finite"
         values = values | {"finite_fraction": 1.0 - ranking.broken}
-        return cls(ranking.error, values, text + note, broken=ranking.broken)
+        return cls(ranking.error, values, text, broken=ranking.broken)
 
 
 class LoopView(Protocol):

@@ -280,7 +280,7 @@ class TrainingLoop:
         state, judgements = self.state, self.learner.verdicts(self.state)
         if self.budget.steps is None:
             judgements.append(verdicts.of_steps(state.step, self.learner.least_steps))
-        if self._validate_first and self._validations:
+        if self._validate_first and self._validations and state.broken < 1.0:
             adapted = isinstance(getattr(self._record, "base", None), str)
             judgements.append(verdicts.of_best_step(state.best_step, state.step, adapted=adapted))
         if state.first is not None and state.last is not None and self._has_diverged(state.first, state.last):
@@ -300,9 +300,11 @@ class TrainingLoop:
         return state.seconds >= STARVED_SECONDS and state.cpu_seconds <= STARVED_SHARE * state.seconds
 
     def _has_diverged(self, first: float, last: float) -> bool:
-        """Return whether the score became not finite, or worse than the first by more than the first itself."""
+        """Return whether a finite score became not finite, or worse by more than itself."""
+        if not math.isfinite(first):
+            return False
         if not math.isfinite(last):
-            return first != last
+            return True
         return self.learner.better(first, last) and abs(last - first) > abs(first)
 
     def _clock(self) -> None:
@@ -331,14 +333,16 @@ class TrainingLoop:
         state.first = validation.score if state.first is None else state.first
         newest = self._keep_last and math.isfinite(validation.score)
         if newest or self._improves(validation):
-            state.best, state.broken, state.stale, state.best_step = validation.score, validation.broken, 0, state.step
+            state.best, state.broken = validation.score, _broken(validation)
+            state.stale, state.best_step = 0, state.step
             self.learner.keep(state)
         return validation, state
 
     def _improves(self, validation: Validation) -> bool:
         state = self.state
-        if state.best is None or validation.broken != state.broken:
-            return state.best is None or validation.broken < state.broken
+        broken = _broken(validation)
+        if state.best is None or broken != state.broken:
+            return state.best is None or broken < state.broken
         return self.learner.better(validation.score, state.best)
 
     def _write(self, validation: Validation | None) -> None:
@@ -350,6 +354,11 @@ class TrainingLoop:
         if self.folder is None:
             return KEPT
         return f"{self.folder}: interrupted at step {self.state.step}{RESUME}"
+
+
+def _broken(validation: Validation) -> float:
+    """Return the share of roll-outs that are not finite; all if the score is not."""
+    return validation.broken if math.isfinite(validation.score) else 1.0
 
 
 def other_data(run: Path, what: str = "these differ") -> InputError:

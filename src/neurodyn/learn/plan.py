@@ -119,7 +119,7 @@ class TrainState:
         cpu_seconds: CPU time so far [s].
         phase_seconds: Time in this phase by the clock of the budget [s].
         best: Best validation score; None before the first validation.
-        broken: Share of the best model's validation roll-outs that were not finite.
+        broken: Share of the best model's validation roll-outs that were not finite; 1 if its score was not.
         measured: Validations in this phase.
         first: Score of the first validation; None before it.
         last: Score of the last validation.
