@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from neurodyn.core.errors import Notice
-from neurodyn.learn.metrics import MetricsLog, read_metrics
+from neurodyn.learn.metrics import MetricsLog, best_metric, read_metrics
 
 
 def write(run: Path, steps: range, start: int = 0) -> None:
@@ -53,6 +53,14 @@ def test_a_new_run_begins_an_empty_log(tmp_path: Path):
 
 def test_a_run_without_metrics_has_none(tmp_path: Path):
     assert read_metrics(tmp_path) == []
+
+
+def test_the_best_of_a_metric_is_that_of_most_finite_roll_outs(tmp_path: Path):
+    with MetricsLog(tmp_path) as log:
+        for step, (score, finite) in enumerate([(float("inf"), 0.0), (1.0, 0.5), (3.0, 1.0), (2.0, 1.0)]):
+            log.write(step, rollout_score=score, finite_fraction=finite, loss=float(step))
+    assert best_metric(tmp_path, "rollout_score", min) == 2.0
+    assert best_metric(tmp_path, "return_training", max) is None
 
 
 def test_numbers_also_go_to_tensorboard(tmp_path: Path):

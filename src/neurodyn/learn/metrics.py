@@ -118,8 +118,13 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def best_metric(run: Path, name: str, best: Callable[[list[float]], float]) -> float | None:
-    """Return the best value, by `min` or `max`, of a metric during a training; None if it was never measured."""
-    values = [float(line[name]) for line in read_metrics(run) if isinstance(line.get(name), int | float)]
+    """Return the best value, by `min` or `max`, of a metric during a training; None if it was never measured.
+
+    Validations with fewer roll-outs that are finite count only if no other has more (`rollout_errors.Ranking`).
+    """
+    lines = [line for line in read_metrics(run) if isinstance(line.get(name), int | float)]
+    finite = [line.get("finite_fraction", 1.0) for line in lines]
+    values = [float(line[name]) for line, share in zip(lines, finite, strict=True) if share == max(finite)]
     return best(values) if values else None
 
 

@@ -33,7 +33,7 @@ def training(material: ReportMaterial) -> str:
     """Return the section with training curves; empty if no roll-outs were measured during training."""
     lines = [line for line in material.metrics if "seconds" in line]
     score = [line.get("rollout_score") for line in lines]
-    measured = [value for value in score if value is not None]
+    measured = [line for line in lines if line.get("rollout_score") is not None]
     if len(lines) < 2 or not measured:
         return ""
     spans = _phases(material, lines)
@@ -44,8 +44,7 @@ def training(material: ReportMaterial) -> str:
     note = "; its scale differs from phase to phase" if len(spans) > 1 else ""
     negative = any(value is not None and value <= 0 for value in loss)
     plots.append(_figure("training-loss", lines, [(None, loss)], "", spans, f"Training loss{note}", log=not negative))
-    best = min(measured)
-    at = lines[score.index(best)]
+    at = min(measured, key=lambda line: (1.0 - line.get("finite_fraction", 1.0), line["rollout_score"]))
     lead = (
         f"A {network_name(material.result.about.network)}, measured {len(measured)} times on held-out episodes. The "
         f"best, after {at['seconds']:.0f} s ({at['step']:,} steps), is the model that is kept."
