@@ -449,13 +449,15 @@ class EventScores(Result, frozen=True):
 class Failures(Result, frozen=True):
     """Failures within a number of frames, in episodes and in forecasts.
 
-    `failed` and `predicted` are fractions of the starts, which are evenly spaced over all frames of the log.
+    `failed` and `predicted` are fractions of the starts, which are evenly spaced over all frames of the log, without
+    those whose forecast is not finite. `finite_fraction` is the share of the forecasts that are; UNSET if all are.
     """
 
     frames: int
     starts: int
     failed: float
     predicted: float
+    finite_fraction: float | UnsetType = UNSET
 
 
 class ForecastEvaluation(LogEvaluation, frozen=True):

@@ -67,9 +67,12 @@ def failure_scores(model: WorldModel, store: Store, split: int | None, context: 
     known = known_conditions(Mixture.of(store), model.conditions).stores
     alarms: Alarms = alarms_along(model, known, split, context)
     raised, is_so = alarms.raised, alarms.right
+    starts = len(raised)
     failures = Failures(
-        frames=FRAMES, starts=len(raised), failed=float(is_so.double().mean()), predicted=float(raised.double().mean())
-    )
+        frames=FRAMES, starts=starts,
+        failed=int(is_so.sum()) / max(1, starts), predicted=int(raised.sum()) / max(1, starts),
+        finite_fraction=starts / (starts + alarms.not_finite) if alarms.not_finite else UNSET,
+    )  # fmt: skip
     return _scores(raised, is_so), failures
 
 

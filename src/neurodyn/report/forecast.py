@@ -135,7 +135,10 @@ def failures(result: ForecastEvaluation) -> list[Table]:
     if share_of is UNSET:
         return []
     rows = [["log", share(share_of.failed)], ["model", share(share_of.predicted)]]
-    return [Table(f"Failures within {share_of.frames} frames of {share_of.starts} starts", ["", "Failed"], rows)]
+    title = f"Failures within {share_of.frames} frames of {share_of.starts} starts"
+    if share_of.finite_fraction is not UNSET:
+        title += f"; {share(share_of.finite_fraction)} of the forecasts are finite"
+    return [Table(title, ["", "Failed"], rows)]
 
 
 def forecast_parts_of_page(result: ForecastEvaluation) -> dict[str, Any]:

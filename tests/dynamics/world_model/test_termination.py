@@ -2,6 +2,7 @@
 """Failures that a world model predicts: as many as there are, after a shift, and kept with the model."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,24 @@ def test_forecasts_are_those_of_an_environment_and_end_with_the_episode():
         state = step.state
         assert step.termination is not None
         torch.testing.assert_close(step.termination[0], found.chance[0, frame - 6])
+
+
+def test_forecasts_that_are_not_finite_are_counted_and_left_out(monkeypatch: pytest.MonkeyPatch):
+    model, store = worlds.make_model(), worlds.make_store(episodes=30)
+    whole, step, frames = alarms_along(model, (store,), None, 6), model.step, []
+
+    def broken(*arguments: Any) -> Any:
+        carry, found = step(*arguments)
+        frames.append(1)
+        if len(frames) == 2:  # the last window of each episode has ended
+            found.state.q[[0, 53]] = torch.nan
+        return carry, found
+
+    monkeypatch.setattr(model, "step", broken)
+    found = alarms_along(model, (store,), None, 6)
+    assert (whole.not_finite, found.not_finite) == (0, 1)
+    torch.testing.assert_close(found.chance, whole.chance[1:])
+    assert found.failed.equal(whole.failed[1:])
 
 
 def test_the_shift_is_part_of_the_model(tmp_path: Path):

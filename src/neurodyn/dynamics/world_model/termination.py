@@ -33,10 +33,12 @@ class Alarms:
     Attributes:
         chance: Probability of a failure in each frame, zero beyond the end of the episode, shape [B, T].
         failed: Whether the episode failed in that frame, shape [B, T], bool.
+        not_finite: Number of further forecasts, which are left out because they are not finite.
     """
 
     chance: Tensor
     failed: Tensor
+    not_finite: int = 0
 
     @property
     def raised(self) -> Tensor:
@@ -64,7 +66,8 @@ def alarms_along(model: WorldModel, stores: Iterable[Store], split: int | None, 
         for store in stores
         for windows in windows_along(store, episodes_in(store, split), context, FRAMES, _WINDOWS)
     ]
-    return Alarms(torch.cat([part.chance for part in parts]), torch.cat([part.failed for part in parts]))
+    chance, failed = (torch.cat([getattr(part, name) for part in parts]) for name in ("chance", "failed"))
+    return Alarms(chance, failed, sum(part.not_finite for part in parts))
 
 
 def fitted_shift(alarms: Alarms) -> float:
@@ -85,18 +88,21 @@ def _alarms(model: WorldModel, windows: Windows, context: int) -> Alarms:
     )  # fmt: skip
     targets = model.spec.control_kind != "torque"
     around = world_parameters(model.conditions, windows.parameters)
-    carry, state, chances = model.begin(past, around), past.present, []
-    for applied in control[:, first:].unbind(1):
-        carry, step = model.step(carry, state, Control(target=applied) if targets else Control(torque=applied))
-        state = _finite(step.state)
-        assert step.termination is not None  # of a model that terminates
-        chances.append(step.termination)
     assert windows.failed is not None  # of windows that may extend past an episode
     assert windows.valid is not None
-    return Alarms(torch.stack(chances, 1) * windows.valid[:, first + 1 :], windows.failed[:, first + 1 :])
+    counted, failed = windows.valid[:, first + 1 :].bool(), windows.failed[:, first + 1 :]
+    carry, state, chances, finite = model.begin(past, around), past.present, [], torch.ones_like(counted[:, 0])
+    for frame, applied in enumerate(control[:, first:].unbind(1)):
+        carry, step = model.step(carry, state, Control(target=applied) if targets else Control(torque=applied))
+        state = step.state
+        assert step.termination is not None  # of a model that terminates
+        chances.append(step.termination)
+        finite &= _is_finite(state, step.termination) | ~counted[:, frame]
+    chance = torch.where(counted, torch.stack(chances, 1), 0.0)
+    return Alarms(chance[finite], failed[finite], int((~finite).sum()))
 
 
-def _finite(state: State) -> State:
-    """Return a state with non-finite values set to zero, so that one world does not spoil a batch."""
-    channels = None if state.channels is None else state.channels.nan_to_num(0.0, 0.0, 0.0)
-    return State(state.q.nan_to_num(0.0, 0.0, 0.0), state.qd.nan_to_num(0.0, 0.0, 0.0), channels)
+def _is_finite(state: State, chance: Tensor) -> Tensor:
+    """Return whether state and chance of each world are finite, shape [worlds]."""
+    parts = (state.q, state.qd, state.channels, chance[:, None])
+    return torch.cat([part for part in parts if part is not None], -1).isfinite().all(-1)
