@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls over Ray: results in order, a lost worker's work done again, limits kept, and data equal to one machine's."""
 
+import contextlib
 import math
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -144,11 +147,20 @@ main.main(["generate", "cartpole", "--transitions", "4000", "--worlds", "1", "--
 """
 
 
+def free_port() -> int:
+    """Return a free port that neither Ray (10002 to 19999) nor the system hands out, so that it stays free."""
+    for port in random.sample(range(20000, 32768), 100):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
+    raise AssertionError("no free port")
+
+
 @pytest.mark.slow
 def test_a_dead_head_is_one_line(tmp_path: Path):
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
     pytest.importorskip("newton")
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "RAY_GCS_SERVER_PORT": str(free_port())}
     ended = subprocess.run(
         [sys.executable, "-c", HEAD, str(tmp_path / "data.h5")], env=environment, capture_output=True, text=True,
         timeout=180,
