@@ -15,7 +15,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.identify import ConditionSettings, adapt_conditions, identify_conditions
-from neurodyn.identify.conditions import _Fit
+from neurodyn.identify.conditions import _ConditionFit
 from neurodyn.learn import finetune
 from neurodyn.learn.reproduction import reproduce
 from tests import plant
@@ -64,7 +64,7 @@ def test_the_robot_of_a_log_is_found(kind):
 
 def test_the_gradient_is_that_of_finite_differences():
     model = smooth_model()
-    fit = _Fit(model, log_of(model), Split.TRAIN, QUICK)
+    fit = _ConditionFit(model, log_of(model), Split.TRAIN, QUICK)
     x = torch.tensor([0.3, -0.2], dtype=torch.float64)
     fit.rescale(x)
     total, by_window = fit.gradient(x)
