@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An activation, a drive law, a contact property, a kind of sensor, prior and force element, each added in one place.
+"""An activation, a drive law, a contact property, a sensor, prior and force element, a baseline, each added.
 
 Each comes from this file alone, and works from its declaration through the compiled step and its gradient to the files.
 """
@@ -31,12 +31,17 @@ from neurodyn.data.readers.logs import import_logs
 from neurodyn.data.store import Store
 from neurodyn.dynamics import AnalyticDynamics, Environment
 from neurodyn.dynamics.artifact import load
-from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.batch import Control, State, Trajectory
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
+from neurodyn.dynamics.measures import BASELINES, Baseline
 from neurodyn.dynamics.neural.model import NEURAL
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.evaluate import evaluate
+from neurodyn.evaluate.metrics import compare
+from neurodyn.evaluate.run_figures import figures_of
 from neurodyn.geometry.ground import Ground
 from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.inverse_dynamics import TorqueModel
@@ -54,6 +59,8 @@ from neurodyn.multibody.trace import safe_sqrt
 from neurodyn.multibody.vectors import dot
 from neurodyn.nets.networks import NetConfig
 from neurodyn.policy.settings import NetworkSettings
+from neurodyn.report.accuracy import by_horizon
+from neurodyn.report.log import at_horizons
 from neurodyn.robots import load as load_robot
 from tests import plant
 from tests.data.readers.conftest import SPEC, npz_arrays, npz_map
@@ -326,6 +333,29 @@ def test_a_kind_of_prior_on_a_coordinate(added):
     assert width("factor 1.2") == pytest.approx(math.log(1.2))
     with pytest.raises(InputError, match=r"actuator\.slider\.gain: kind 'flat' is not like a normal one"):
         width("flat 1.2")
+
+
+# A baseline ---------------------------------------------------------------------------------------------------------
+
+
+def at_origin(truth, dt, spec):
+    return Trajectory(torch.zeros_like(truth.q), torch.zeros_like(truth.qd))
+
+
+def test_a_baseline(added, trained_run):
+    added(BASELINES, "at_origin", Baseline(at_origin, "at the origin"))
+    result = evaluate(trained_run, horizon=30)
+    found, mark = figures_of(str(trained_run), result), result.plain()["at_horizon"]["all"]["30"]
+    assert list(mark) == ["seconds", "model", "hold_last", "constant_velocity", "at_origin", "better_than_baselines"]
+    assert found.baselines["at the origin"][next(iter(found.figures))].value == mark["at_origin"]["q_mean"] > 0.0
+    assert "At the origin" in at_horizons(result)[0].head
+    path = Trajectory(torch.ones(4, 3, 2), torch.ones(4, 3, 2))
+    errors = RolloutErrors(plant.robot().spec, path, path)
+    assert errors.baseline("at_origin").errors.min() == 1.0
+    assert "at the origin" in errors._repr_html_()
+    table = compare(errors, simulated=False)
+    assert table.plain()["baselines"]["at_origin"]["2"]["joint_m"] == 1.0
+    assert len(by_horizon({"": (4, table)}, 0.1)[0].rows[0]) == len(by_horizon({"": (4, table)}, 0.1)[0].head)
 
 
 # A kind of force element --------------------------------------------------------------------------------------------

@@ -216,7 +216,7 @@ def test_a_kind_of_dynamics(plugin, tmp_path, capsys):
 
 def test_what_is_taken_out_is_gone(plugin):
     registries = [value for value in vars(plugin).values() if isinstance(value, registry.Registry)]
-    assert len(registries) == 18
+    assert len(registries) == 19
     before = [set(names) for names in registries]
     exec(BLOCKS[-1], vars(plugin))
     after = [set(names) for names in registries]

@@ -116,7 +116,7 @@ def main():
                 found = {"cpu_s": spent, **{f"rad_{mark.seconds:g}s": mark.model.q_mean for mark in marks.values()}}
                 print(f"{kind:11s} seed {seed}", {key: round(value, 4) for key, value in found.items()}, flush=True)
                 figures[f"{kind}_{seed}"] = found
-        still = {f"rad_{m.seconds:g}s": m.persistence.q_mean for m in marks.values()}
+        still = {f"rad_{m.seconds:g}s": m.baselines["hold_last"].q_mean for m in marks.values()}
         print(f"{'persistence':18s}", {key: round(value, 4) for key, value in still.items()})
     if asked.json:
         asked.json.write_text(json.dumps({**figures, "persistence": still}, indent=2))

@@ -80,8 +80,9 @@ def test_other_robots_are_refused(cartpole: Robot, start: State):
 def test_a_notebook_shows_a_table_and_a_picture(cartpole: Robot, start: State):
     found = Falling(cartpole.spec, 1.0).compare(Falling(cartpole.spec, 0.5), start, CONTROLS)
     html = found._repr_html_()
-    assert html.count("<tr>") == 1 + 2 * 2
+    assert html.count("<tr>") == 1 + 3 * 2
     assert "persistence" in html
+    assert "constant velocity" in html
     figure = found.plot(worlds=(0, 2))
     assert [axes.get_ylabel() for axes in figure.axes] == ["slider [m]", "hinge [rad]"]
     assert [len(axes.lines) for axes in figure.axes] == [4, 4]

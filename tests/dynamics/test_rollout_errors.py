@@ -88,7 +88,7 @@ def test_groups_are_base_and_joints():
     errors = compared(1.0, 0)
     assert (errors.groups.base, errors.groups.angles) == ((0,), (1,))
     assert errors.columns.shape == (24, 4, 4)
-    assert errors.persistence.errors.abs().max() == 0.0  # the truth rests
+    assert errors.baseline("hold_last").errors.abs().max() == 0.0  # the truth rests
 
 
 def test_a_truth_of_other_worlds_or_too_short_is_refused():

@@ -26,7 +26,9 @@ def test_figures_are_those_of_the_evaluation(run: Path):
     name = f"Position, {mark['seconds']:.3g} s"
     assert next(iter(found.figures)) == name
     assert found.figures[name].value == mark["model"]["q_mean"]
-    assert found.baselines["persistence"][name].value == result.at_horizon["all"].marks["30"].persistence.q_mean
+    assert (
+        found.baselines["persistence"][name].value == result.at_horizon["all"].marks["30"].baselines["hold_last"].q_mean
+    )
     assert found.kind == "neural mlp"
     assert found.seed == 0
     assert found.settings["net.width"] == 32

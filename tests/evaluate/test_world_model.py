@@ -48,7 +48,7 @@ def test_the_first_prediction_is_of_the_frame_after_the_history():
     starts, _ = log_starts(store, Split.TEST, 4, 5)
     found = forecast_along(worlds.exact_model(), store, starts)
     np.testing.assert_allclose(
-        -found.compared.persistence.columns[..., 0], (starts.q[:, 1:] - starts.q[:, :1])[..., 0], atol=1e-6
+        -found.compared.baseline("hold_last").columns[..., 0], (starts.q[:, 1:] - starts.q[:, :1])[..., 0], atol=1e-6
     )
     assert found.error.abs().max() < 1e-4
 

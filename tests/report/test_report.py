@@ -81,7 +81,7 @@ def test_the_figures_are_those_of_the_evaluation(simulated: Simulated, simulated
             for key, unit in (("base_position_m", "m"), ("joint_rad", "rad")):
                 assert quantity(entry.means[key], unit) in text
                 assert quantity(entry.median(key), unit) in text
-                assert quantity(found.baselines.persistence[horizon].means[key], unit) in text
+                assert quantity(found.baselines["hold_last"][horizon].means[key], unit) in text
     assert f"{simulated.about.parameters:,} parameters" in text
     assert f"{simulated.env_steps_per_cpu_second:,.0f}" in text
 
@@ -97,8 +97,8 @@ def test_it_is_said_from_when_on_a_model_is_no_better_than_a_baseline(simulated:
 
     found, references = simulated.comparison, simulated.reference_errors
     assert references is not None
-    still = with_errors(found.baselines.persistence, 0.5, 0.5)
-    baselines = change(found.baselines, persistence=still, constant_velocity=still)
+    still = with_errors(found.baselines["hold_last"], 0.5, 0.5)
+    baselines = dict.fromkeys(found.baselines, still)
     perturbed = with_errors(references.perturbed, 0.0, apart)
     result = change(
         simulated, driven=None, reference_errors=change(references, perturbed=perturbed),
@@ -185,7 +185,7 @@ def test_a_log_report_has_groups_windows_and_alignment(trained_run: Path, logged
     assert "measured: no delay fits best" in page.text
     last = logged.at_horizon["all"].marks["20"]
     assert quantity(last.model.q[0], "m") in page.text
-    assert quantity(last.persistence.qd[1], "rad/s") in page.text
+    assert quantity(last.baselines["hold_last"].qd[1], "rad/s") in page.text
     assert times(last.better_than_baselines["q_mean"]) in page.text
 
 

@@ -23,7 +23,7 @@ from .hybrid.readings import MountedSensor as MountedSensor, SensorModel as Sens
 from .interface import Dynamics as Dynamics
 from .kinds import KINDS as KINDS, Kind as Kind, KindOperation as KindOperation
 from .linearisation import Linearisation as Linearisation, linearise as linearise
-from .measures import joint_distance as joint_distance
+from .measures import BASELINES as BASELINES, Baseline as Baseline, joint_distance as joint_distance
 from .neural.model import NeuralDynamics as NeuralDynamics
 from .quantities import Quantities as Quantities
 from .rollout_errors import RolloutErrors as RolloutErrors

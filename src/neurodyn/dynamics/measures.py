@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Position errors by joint, and predictions of trivial baselines."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.registry import Registry
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.geometry import rotation
@@ -129,6 +130,28 @@ def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = Non
     if spec is None:
         return Trajectory(truth.q[:, :1] + moved, qd)
     return Trajectory(displace(spec, truth.q[:, :1], moved), qd)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A trivial prediction.
+
+    Attributes:
+        predict: From true trajectories, dt [s] and spec to the prediction from their first states.
+        title: Its name in tables.
+    """
+
+    predict: Callable[[Trajectory, float, StateSpec], Trajectory]
+    title: str
+
+
+PERSISTENCE = "hold_last"
+BASELINES: Registry[Baseline] = Registry(
+    "baseline",
+    **{PERSISTENCE: Baseline(lambda truth, dt, spec: persistence(truth), "persistence")},
+    constant_velocity=Baseline(constant_velocity, "constant velocity"),
+)
+"""Baselines by their names in results; those of `identify` have hyphens instead of underscores."""
 
 
 def displace(spec: StateSpec, q: Positions, tangent: Velocities) -> Positions:

@@ -23,12 +23,11 @@ from neurodyn.data.windows import Blocks
 from neurodyn.dynamics.batch import Trajectory, new_figure
 from neurodyn.dynamics.coordinates import coordinate_difference, position_difference
 from neurodyn.dynamics.measures import (
+    BASELINES,
     ErrorColumns,
-    constant_velocity,
     error_names,
     error_units,
     finite_worlds,
-    persistence,
     position_errors,
 )
 from neurodyn.geometry.tensors import WorldMask
@@ -143,16 +142,10 @@ class RolloutErrors:
         """Columns of `errors` by kind: base [m], orientation [rad], joints [rad], joints [m]."""
         return ErrorColumns.of(self.spec, self.carriers)
 
-    @property
-    def persistence(self) -> "RolloutErrors":
-        """The persistence baseline from the same starts."""
-        return replace(self, predicted=persistence(self.truth), predicted_label="persistence")
-
-    @property
-    def constant_velocity(self) -> "RolloutErrors":
-        """The constant-velocity baseline from the same starts."""
-        path = constant_velocity(self.truth, self.spec.dt, self.spec)
-        return replace(self, predicted=path, predicted_label="constant velocity")
+    def baseline(self, name: str) -> "RolloutErrors":
+        """Return a baseline from the same starts, by its name in `BASELINES`."""
+        one = BASELINES[name]
+        return replace(self, predicted=one.predict(self.truth, self.spec.dt, self.spec), predicted_label=one.title)
 
     def rows(self, rows: Tensor | slice) -> "RolloutErrors":
         """Return some of the roll-outs."""
@@ -195,11 +188,11 @@ class RolloutErrors:
         return f"{self.predicted_label} beside {self.truth_label}: {worlds} roll-outs of {self.frames} frames: {means}"
 
     def _repr_html_(self) -> str:
-        """Return a table of mean errors by horizon, with those of persistence, for notebooks."""
+        """Return a table of mean errors by horizon, with those of the baselines, for notebooks."""
         units = dict(zip(self.names, error_units(self.spec), strict=True))
         heads = "".join(f"<th>{escape(name)} [{units[name]}]</th>" for name in self.names)
         lines = []
-        for errors in (self, self.persistence):
+        for errors in (self, *map(self.baseline, BASELINES)):
             for horizon in horizons_up_to(self.frames):
                 cells = "".join(f"<td>{_number(value)}</td>" for value in errors.mean_errors(horizon).values())
                 seconds = f"{horizon * self.spec.dt:.4g} s"

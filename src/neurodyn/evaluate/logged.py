@@ -16,7 +16,7 @@ from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.measures import MOVING, error_names, error_units, finite_worlds
+from neurodyn.dynamics.measures import BASELINES, MOVING, error_names, error_units, finite_worlds
 from neurodyn.dynamics.rollout_errors import RolloutErrors, horizons_up_to
 from neurodyn.dynamics.rollouts import recorded_environments, starts_of, truth_of
 from neurodyn.evaluate.calibration import member_calibration
@@ -82,9 +82,7 @@ def beside_log(
     starts, _ = log_starts(store, split, context, frames, rollouts)
     compared = RolloutErrors.of(robot, roll_along_log(model, store, starts), truth_of(starts))
     finite, by_horizon = finite_worlds(compared.predicted), summaries(compared, marks)
-    paths = {
-        "model": compared, "persistence": compared.persistence, "constant_velocity": compared.constant_velocity,
-    }  # fmt: skip
+    paths = {"model": compared} | {name: compared.baseline(name) for name in BASELINES}
 
     def section(rows: Tensor) -> LogSection:
         kept = torch.nonzero(rows & finite)[:, 0]
@@ -131,12 +129,13 @@ def _at(errors: dict[str, RolloutErrors], rows: Tensor, mark: int) -> LogMark:
             q=q.mean(0).tolist(), qd=qd.mean(0).tolist(), q_mean=float(q.mean()), qd_mean=float(qd.mean()),
             q_percentiles=percentiles(q.mean(1)), qd_percentiles=percentiles(qd.mean(1)),
         )  # fmt: skip
-    baselines = by_model["persistence"], by_model["constant_velocity"]
+    model = by_model.pop("model")
     better = {
-        what: min(getattr(b, what) for b in baselines) / max(getattr(by_model["model"], what), 1e-12)
+        what: min(getattr(b, what) for b in by_model.values()) / max(getattr(model, what), 1e-12)
         for what in ("q_mean", "qd_mean")
     }
-    return LogMark(seconds=mark * errors["model"].spec.dt, better_than_baselines=better, **by_model)
+    seconds = mark * errors["model"].spec.dt
+    return LogMark(seconds=seconds, model=model, baselines=by_model, better_than_baselines=better)
 
 
 def _beside_tosses(

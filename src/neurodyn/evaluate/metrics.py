@@ -14,10 +14,9 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.conditions import Condition
-from neurodyn.dynamics.measures import finite_worlds
+from neurodyn.dynamics.measures import BASELINES, finite_worlds
 from neurodyn.dynamics.rollout_errors import RolloutErrors, horizons_up_to
 from neurodyn.evaluate.records import (
-    Baselines,
     ConditionBin,
     ConditionErrors,
     ErrorCurve,
@@ -135,10 +134,9 @@ def compare(compared: RolloutErrors, *, simulated: bool) -> RolloutComparison:
         by_horizon=by_horizon,
         finite_fraction=compared.finite_fraction,
         simulator_finite_fraction=float(sound.double().mean()) if simulated else UNSET,
-        baselines=Baselines(  # over all roll-outs with a finite truth
-            persistence=summaries(compared.persistence, marks, sound),
-            constant_velocity=summaries(compared.constant_velocity, marks, sound),
-        ),
+        baselines={  # over all roll-outs with a finite truth
+            name: summaries(compared.baseline(name), marks, sound) for name in BASELINES
+        },
         limits={str(mark): _split_by_limits(compared, mark) for mark in marks} if simulated else UNSET,
         curve=error_curves(compared),
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of evaluations: typed records that tables, pages and JSON are made from.
 
-Dictionaries use the JSON keys: horizon in frames ("100"), metric, joint, ground, or model.
+Dictionaries use the JSON keys: horizon in frames ("100"), metric, joint, ground, baseline, or model.
 """
 
 from typing import Any, ClassVar
@@ -12,11 +12,8 @@ from msgspec import UNSET, UnsetType
 from neurodyn.core.config import Record
 from neurodyn.dynamics.guard import Fault
 
-PERSISTENCE = "hold_last"
-"""Name of the persistence baseline among models."""
 Percentiles = dict[str, float | None]
 _KEYS = {
-    "persistence": PERSISTENCE,
     "simulator": "teacher",
     "simulator_finite_fraction": "teacher_finite_fraction",
     "simulator_steps_per_cpu_second": "teacher_env_steps_per_cpu_second",
@@ -86,13 +83,6 @@ class ErrorSummary(Result, frozen=True):
         return self.percentiles[metric]["50"]
 
 
-class Baselines(Result, frozen=True):
-    """Errors by horizon of the persistence and the constant-velocity baseline."""
-
-    persistence: dict[str, ErrorSummary]
-    constant_velocity: dict[str, ErrorSummary]
-
-
 class ErrorCurve(Result, frozen=True):
     """Errors at single frames over the roll-outs."""
 
@@ -127,15 +117,15 @@ class RolloutComparison(Result, frozen=True, kw_only=True):
     by_horizon: dict[str, ErrorSummary]
     finite_fraction: float
     simulator_finite_fraction: float | UnsetType = UNSET
-    baselines: Baselines
+    baselines: dict[str, dict[str, ErrorSummary]]
     limits: dict[str, LimitSplit] | UnsetType = UNSET
     curve: ErrorCurves
 
     def better(self, horizon: str, metric: str) -> float | None:
         """Return the better baseline's mean error divided by the model's."""
         mine = self.by_horizon[horizon].means[metric]
-        both = self.baselines.persistence, self.baselines.constant_velocity
-        others = [value for table in both if (value := table[horizon].means[metric]) is not None]
+        tables = self.baselines.values()
+        others = [value for table in tables if (value := table[horizon].means[metric]) is not None]
         return min(others) / max(mine, 1e-12) if mine is not None and others else None
 
 
@@ -345,10 +335,11 @@ class StateErrors(Result, frozen=True):
 class LogMark(Result, frozen=True):
     """Errors of the model and the baselines at one horizon."""
 
+    inline: ClassVar = ("baselines",)
+
     seconds: float
     model: StateErrors
-    persistence: StateErrors
-    constant_velocity: StateErrors
+    baselines: dict[str, StateErrors]
     better_than_baselines: dict[str, float]
 
 

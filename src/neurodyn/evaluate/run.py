@@ -26,13 +26,13 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
+from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.metrics import METRICS
 from neurodyn.evaluate.named_scenarios import ALL, scenario, scenarios
 from neurodyn.evaluate.records import (
-    PERSISTENCE,
     ErrorSummary,
     Evaluation,
     ForecastEvaluation,
@@ -93,7 +93,8 @@ def _(result: Tossed) -> Iterator[Verdict]:
 def _(result: Logged) -> Iterator[Verdict]:
     marks = result.at_horizon["all"].marks
     mark = marks[min(marks, key=int)]
-    yield of_persistence(mark.model.q_mean, mark.persistence.q_mean, f"joint error {mark.seconds:.3g} s ahead")
+    mine, still = mark.model.q_mean, mark.baselines[PERSISTENCE].q_mean
+    yield of_persistence(mine, still, f"joint error {mark.seconds:.3g} s ahead")
     yield from _beside_declared(result, result.by_horizon)
 
 
@@ -121,7 +122,7 @@ def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary
 def _judge_comparison(comparison: RolloutComparison) -> Iterator[Verdict]:
     """Judge each metric; being better in one of them suffices."""
     horizon = min(comparison.by_horizon, key=int)
-    mine, still = comparison.by_horizon[horizon], comparison.baselines.persistence[horizon]
+    mine, still = comparison.by_horizon[horizon], comparison.baselines[PERSISTENCE][horizon]
     verdicts = [
         of_persistence(mine.means[name], still.means[name], f"{name} over {horizon} frames")
         for name in mine.percentiles

@@ -13,9 +13,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell
 from neurodyn.core.provenance import __version__, file_checksum, files_checksum
 from neurodyn.core.verdict import as_verdict, combine_verdicts
+from neurodyn.dynamics.measures import BASELINES, PERSISTENCE
 from neurodyn.evaluate.metrics import METRICS, shown
 from neurodyn.evaluate.records import (
-    PERSISTENCE,
     About,
     Evaluation,
     ForecastEvaluation,
@@ -152,10 +152,7 @@ Row = tuple[str, Figure, dict[str, float | None]]
 @singledispatch
 def _rows(result: Simulated | Tossed) -> Iterator[Row]:
     for words, comparison in _parts(result):
-        tables = {
-            "persistence": comparison.baselines.persistence,
-            "constant velocity": comparison.baselines.constant_velocity,
-        }
+        tables = {BASELINES[name].title: table for name, table in comparison.baselines.items()}
         for name, metric in shown(comparison.summary).items():
             others = {label: table[max(table, key=int)].means[name] for label, table in tables.items()}
             yield metric.title + words, Figure(value=comparison.summary.means[name], unit=metric.unit), others
@@ -166,9 +163,8 @@ def _rows(result: Simulated | Tossed) -> Iterator[Row]:
 @_rows.register
 def _(result: Logged) -> Iterator[Row]:
     def row(what: str, mark: LogMark, name: str, unit: str) -> Row:
-        mine, *others = (getattr(x, name) for x in (mark.model, mark.persistence, mark.constant_velocity))
-        baselines: dict[str, float | None] = {"persistence": others[0], "constant velocity": others[1]}
-        return f"{what}, {mark.seconds:.3g} s", Figure(value=mine, unit=unit), baselines
+        baselines = {BASELINES[key].title: getattr(errors, name) for key, errors in mark.baselines.items()}
+        return f"{what}, {mark.seconds:.3g} s", Figure(value=getattr(mark.model, name), unit=unit), baselines
 
     marks = list(result.at_horizon["all"].marks.values())
     yield from (row("Position", mark, "q_mean", result.units[0]) for mark in reversed(marks))
@@ -179,7 +175,7 @@ def _(result: Logged) -> Iterator[Row]:
 def _(result: ForecastEvaluation) -> Iterator[Row]:
     for mark in reversed(result.at_horizon.values()):
         mine, still = (mark.by_model[name].scaled for name in ("model", PERSISTENCE))
-        yield f"Error [std], {mark.seconds:.3g} s", Figure(value=mine), {"persistence": still}
+        yield f"Error [std], {mark.seconds:.3g} s", Figure(value=mine), {BASELINES[PERSISTENCE].title: still}
 
 
 def _baselines(rows: Sequence[Row]) -> dict[str, dict[str, Figure]]:

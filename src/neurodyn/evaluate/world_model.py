@@ -15,6 +15,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.conditions import known_conditions
+from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import RolloutBatch, recorded_environments, starts_of
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -22,7 +23,6 @@ from neurodyn.dynamics.world_model.termination import FRAMES, Alarms, alarms_alo
 from neurodyn.evaluate import calibration
 from neurodyn.evaluate.calibration import BATCH, ColumnErrors, forecast_along
 from neurodyn.evaluate.records import (
-    PERSISTENCE,
     ColumnMeans,
     ErrorSummary,
     EventScores,
@@ -131,7 +131,7 @@ def forecast_log(
     starts, _ = log_starts(store, split, context, frames, most)
     with stage(0.0, 0.4, "forecasts"):
         forecasts = forecast_along(model, store, starts)
-    by_model = {"model": forecasts.compared, PERSISTENCE: forecasts.compared.persistence}
+    by_model = {"model": forecasts.compared, PERSISTENCE: forecasts.compared.baseline(PERSISTENCE)}
     with stage(0.4, 0.7):
         for name, other in tracked(others.items(), "forecasts beside it"):
             by_model[name] = forecast_along(other, store, starts).compared
@@ -213,7 +213,7 @@ def _means(
 
 
 def _by_group(forecasts: ColumnErrors, members: Mapping[str, Tensor], marks: list[int]) -> dict[str, WorldGroup]:
-    both = {"model": forecasts.compared, PERSISTENCE: forecasts.compared.persistence}
+    both = {"model": forecasts.compared, PERSISTENCE: forecasts.compared.baseline(PERSISTENCE)}
     groups = {}
     for name, rows in members.items():
         kept = rows & forecasts.finite

@@ -33,7 +33,7 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
-from neurodyn.dynamics.measures import MOVING, displace, finite_worlds
+from neurodyn.dynamics.measures import BASELINES, MOVING, displace, finite_worlds
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import context_of, roll_along, truth_of
 from neurodyn.identify.least_squares import levenberg_marquardt
@@ -409,7 +409,7 @@ class HeldOut:
         windows = whole.after(past)
         errors = {name: RolloutErrors(spec, run(windows), truth_of(windows)) for name, run in forecasts.items()}
         nominal = errors["nominal"]
-        errors |= {"hold-last": nominal.persistence, "constant-velocity": nominal.constant_velocity}
+        errors |= {name.replace("_", "-"): nominal.baseline(name) for name in BASELINES}
         by_model = {name: horizon_errors(one, seconds) for name, one in errors.items()}
         best = list(self.models)[-1]
         floor = noise_floor(

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.evaluate.metrics import METRICS, shown
 from neurodyn.evaluate.records import (
     ConditionErrors,
@@ -23,8 +24,8 @@ from neurodyn.evaluate.records import (
     Simulated,
 )
 from neurodyn.report.numbers import (
-    BASELINES,
     MISSING,
+    baseline_titles,
     capital,
     count,
     digits,
@@ -107,7 +108,7 @@ def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = Non
         for name, metric in shown(comparison.summary).items():
             rows = [_row(comparison, beside, horizon, name, metric.unit, dt) for horizon in comparison.by_horizon]
             more = [] if beside is None else ["Half the step", "Starts 1e-6 off"]
-            head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better", *more]
+            head = ["Horizon", "Mean", "Median", "p10 – p90", *baseline_titles(), "Better", *more]
             tables.append(Table(f"{metric.title}, {words} ({count(rollouts, 'roll-out')})", head, rows, strong=1))
     return tables
 
@@ -168,7 +169,7 @@ def grounds(result: Simulated) -> list[Table]:
     metrics, end = shown(result.comparison.summary), str(result.about.horizon)
     rows = []
     for ground, entry in result.grounds.items():
-        both = entry.comparison.summary.means, entry.comparison.baselines.persistence[end].means
+        both = entry.comparison.summary.means, entry.comparison.baselines[PERSISTENCE][end].means
         rows.append([ground, *(quantity(means[name], m.unit) for means in both for name, m in metrics.items())])
     names = [metric.title for metric in metrics.values()]
     head = ["Ground", *names, *(f"Persistence: {name.lower()}" for name in names)]
@@ -270,14 +271,13 @@ def _row(
 ) -> list[str]:
     entry = comparison.by_horizon[horizon]
     percentiles = entry.percentiles[name]
-    baselines = comparison.baselines.persistence[horizon], comparison.baselines.constant_velocity[horizon]
     more = [] if references is None else [references.half_step[horizon], references.perturbed[horizon]]
     return [
         f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
         quantity(entry.means[name], unit),
         quantity(percentiles["50"], unit),
         interval(percentiles["10"], percentiles["90"], unit),
-        *(quantity(baseline.means[name], unit) for baseline in baselines),
+        *(quantity(table[horizon].means[name], unit) for table in comparison.baselines.values()),
         times(comparison.better(horizon, name)),
         *(quantity(reference.means[name], unit) for reference in more),
     ]

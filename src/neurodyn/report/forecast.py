@@ -9,9 +9,10 @@ import torch
 from msgspec import UNSET
 
 from neurodyn.data.store import Store
+from neurodyn.dynamics.measures import BASELINES, PERSISTENCE
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.calibration import ColumnErrors, forecast_along
-from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
+from neurodyn.evaluate.records import ForecastEvaluation
 from neurodyn.evaluate.rollouts import log_starts
 from neurodyn.report.accuracy import coverage, out_of_distribution_table
 from neurodyn.report.log import recordings
@@ -163,4 +164,4 @@ def _models(result: ForecastEvaluation) -> list[str]:
 
 
 def _label(name: str) -> str:
-    return {"model": "this model", PERSISTENCE: "persistence"}.get(name, Path(name).name)
+    return {"model": "this model", PERSISTENCE: BASELINES[PERSISTENCE].title}.get(name, Path(name).name)

@@ -11,11 +11,20 @@ from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
 from neurodyn.identify.result import RunFit
 from neurodyn.report.accuracy import by_condition, member_tables
-from neurodyn.report.numbers import BASELINES, MISSING, count, digits, interval, member_parts, quantity, span, times
+from neurodyn.report.numbers import (
+    MISSING,
+    baseline_titles,
+    count,
+    digits,
+    interval,
+    member_parts,
+    quantity,
+    span,
+    times,
+)
 from neurodyn.report.page import Table, grid, heading, section
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
-_MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
 _POINTS = 2400  # points per curve, enough for zooming in
 _MOST_COORDINATES = 8
 
@@ -57,7 +66,7 @@ def by_joint(result: Logged) -> list[Table]:
                 unit = f"{unit}/s" if unit and what == "qd" else unit
                 label = f"{name}, {'position' if what == 'q' else 'velocity'}, {_seconds(entry)}"
                 rows.append([label, *(quantity(getattr(errors, what)[i], unit) for errors in _models(entry))])
-    return [Table("All windows", ["Joint and horizon", *_MODELS], rows, strong=1)]
+    return [Table("All windows", ["Joint and horizon", "Model", *baseline_titles()], rows, strong=1)]
 
 
 def by_group(result: Logged) -> list[Table]:
@@ -67,7 +76,7 @@ def by_group(result: Logged) -> list[Table]:
         if group.marks:
             last = list(group.marks.values())[-1]
             rows.append([name, f"{group.starts:,}", _seconds(last), *_cells(last, "q", result.units[0])])
-    head = ["Group", "Starts", "Horizon", *_MODELS, "Better"]
+    head = ["Group", "Starts", "Horizon", "Model", *baseline_titles(), "Better"]
     return [Table("Mean joint position error at the longest horizon", head, rows, strong=3)] if rows else []
 
 
@@ -125,12 +134,12 @@ def _summary(title: str, windows: LogSection, unit: tuple[str, str]) -> Table:
             model, *others = _cells(entry, what, one)
             middle = quantity(percentiles["50"], one), interval(percentiles["10"], percentiles["90"], one)
             rows.append([f"{_seconds(entry)}, {words}", model, *middle, *others])
-    head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better"]
+    head = ["Horizon", "Mean", "Median", "p10 – p90", *baseline_titles(), "Better"]
     return Table(f"{title}: {count(windows.starts, 'start')}", head, rows, strong=1)
 
 
-def _models(entry: LogMark) -> tuple[StateErrors, StateErrors, StateErrors]:
-    return entry.model, entry.persistence, entry.constant_velocity
+def _models(entry: LogMark) -> list[StateErrors]:
+    return [entry.model, *entry.baselines.values()]
 
 
 def _cells(entry: LogMark, what: str, unit: str) -> list[str]:

@@ -5,13 +5,13 @@ import math
 
 from msgspec import UNSET, UnsetType
 
+from neurodyn.dynamics.measures import BASELINES
 from neurodyn.evaluate.records import Logged, MemberCalibration, RolloutComparison, Simulated, Tossed
 
 MISSING = "–"
 _PREFIXES = ((1e-1, 1.0, ""), (1e-4, 1e3, "m"), (1e-7, 1e6, "µ"), (0.0, 1e9, "n"))
 _PREFIXED = {"m", "rad", "m/s", "rad/s", "J", "s"}
 _NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
-BASELINES = {"persistence": "Persistence", "constant_velocity": "Constant velocity"}
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -119,6 +119,11 @@ def member_parts(result: Simulated | Logged | Tossed) -> dict[str, MemberCalibra
     first, *others = tossed_parts(result) if isinstance(result, Tossed) else simulated_parts(result)
     driven = result.driven.calibration if isinstance(result, Simulated) and result.driven is not None else UNSET
     return {first: result.calibration, **dict.fromkeys(others, driven)}
+
+
+def baseline_titles() -> list[str]:
+    """Return the heads of the columns of baselines."""
+    return [capital(one.title) for one in BASELINES.values()]
 
 
 def network_name(kind: str | None) -> str:

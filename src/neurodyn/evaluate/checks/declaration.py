@@ -4,12 +4,13 @@
 from pathlib import Path
 
 from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, no_fault, rate
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.metrics import METRICS, compare
-from neurodyn.evaluate.records import Baselines, ErrorSummary
+from neurodyn.evaluate.records import ErrorSummary
 from neurodyn.evaluate.rollouts import chosen_split, log_starts, roll_along_log, split_name
 from neurodyn.evaluate.run import open_robot_log
 from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
@@ -84,7 +85,7 @@ class LogErrors(Figures, frozen=True):
     split: str
     rollouts: int
     by_horizon: dict[str, ErrorSummary]
-    baselines: Baselines
+    baselines: dict[str, dict[str, ErrorSummary]]
 
 
 def check_log(subject: Subject) -> CheckResult:
@@ -101,7 +102,7 @@ def check_log(subject: Subject) -> CheckResult:
     findings = []
     for name in comparison.summary.percentiles:
         mine, still = (
-            table[horizon].means[name] for table in (comparison.by_horizon, comparison.baselines.persistence)
+            table[horizon].means[name] for table in (comparison.by_horizon, comparison.baselines[PERSISTENCE])
         )
         share = None if mine is None or still is None else mine / max(still, 1e-12)
         findings.append(

@@ -19,6 +19,7 @@ from neurodyn.core.verdict import EXPLOITED, Verdict
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
 from neurodyn.policy.support import PolicySupport
@@ -232,7 +233,7 @@ def model_error(model: Dynamics, log: Store) -> tuple[float | None, float]:
         compared = RolloutErrors(model.spec, roll_along(model, windows, environments), truth_of(windows))
         finite.append(compared.finite)
         errors.append(compared.velocities[compared.finite, -1].abs())
-        still.append(compared.persistence.velocities[:, -1].abs())
+        still.append(compared.baseline(PERSISTENCE).velocities[:, -1].abs())
     share, baseline = float(torch.cat(finite).double().mean()), torch.cat(still).double().mean(0)
     moves = baseline > 0
     if not share or not bool(moves.any()):
