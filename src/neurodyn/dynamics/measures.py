@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.description.spec import COORDINATES, StateSpec
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.coordinates import position_difference
@@ -40,13 +40,13 @@ class ErrorColumns:
     @classmethod
     def of(cls, spec: StateSpec, carriers: Sequence[str] = ()) -> "ErrorColumns":
         """Return the columns of a robot; `carriers` are the sliding joints that carry its base."""
-        kinds = _kinds(spec)
-        sliders = [i for i, (name, kind) in enumerate(kinds) if kind == "prismatic" and name in carriers]
+        kinds, units = _kinds(spec), error_units(spec)
+        sliders = [i for i, (name, _) in enumerate(kinds) if units[i] == "m" and name in carriers]
         base = [i for i, (_, kind) in enumerate(kinds) if kind == "position"]
         return cls(
             base=tuple(base or sliders),
-            angles=tuple(i for i, (_, kind) in enumerate(kinds) if kind in ("revolute", "screw", "ball")),
-            slides=tuple(i for i, (_, kind) in enumerate(kinds) if kind == "prismatic" and i not in (base or sliders)),
+            angles=tuple(i for i, (_, kind) in enumerate(kinds) if units[i] == "rad" and kind != "orientation"),
+            slides=tuple(i for i, unit in enumerate(units) if unit == "m" and i not in (base or sliders)),
             orientation=tuple(i for i, (_, kind) in enumerate(kinds) if kind == "orientation"),
             names=error_names(spec),
         )
@@ -63,7 +63,8 @@ def error_names(spec: StateSpec) -> tuple[str, ...]:
 
 def error_units(spec: StateSpec) -> tuple[str, ...]:
     """Return the units of the errors, "m" or "rad"."""
-    return tuple("m" if kind in ("position", "prismatic") else "rad" for _, kind in _kinds(spec))
+    units = {"position": "m", "orientation": "rad"} | {kind: one.tangent_units[0] for kind, one in COORDINATES.items()}
+    return tuple(units[kind] for _, kind in _kinds(spec))
 
 
 def position_errors(spec: StateSpec, predicted: Trajectory, truth: Trajectory) -> Float[Tensor, "worlds frames errors"]:
