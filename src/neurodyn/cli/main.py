@@ -4,6 +4,7 @@
 import contextlib
 import errno
 import functools
+import gc
 import inspect
 import io
 import os
@@ -82,9 +83,14 @@ VERBS: Registry[Verb] = Registry(
 """All verbs."""
 
 
+_GC_THRESHOLD = 50_000, 20, 100
+"""Allocations before a collection, by generation: Python's 700 walk the objects of torch and Newton dozens of times."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with 0 (done), 2 (bad input) or 1 (internal error)."""
     os.environ.setdefault(FORWARD_ONLY, "1")
+    gc.set_threshold(*_GC_THRESHOLD)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not every locale has a micro sign
     code = run(sys.argv[1:] if arguments is None else arguments)
