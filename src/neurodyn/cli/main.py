@@ -100,6 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.close()
     except OSError as error:
         code = _report_lost_output(error)
+    gc.freeze()  # or the collection at Python's exit walks all objects of torch and Newton for two seconds
     sys.exit(code)
 
 
