@@ -67,6 +67,28 @@ SIMULATED = "simulated"
 """Note that marks a log as coming from the declared simulator."""
 
 
+class Delay(Config, frozen=True):
+    """Measured delay of a stream of a log.
+
+    Attributes:
+        seconds: Delay [s]; positive if the stream is late.
+        error: Its standard error [s]; None if it was not measured.
+        applied: Shift of the stored data [s], which the column map declares: that much is no longer in them.
+        usable: Whether it may serve as a prior: measured, significant or about 0, and plausible.
+        reason: How it was found, or why it is not to be used, in words.
+    """
+
+    seconds: float
+    error: float | None = None
+    applied: float = 0.0
+    usable: bool = False
+    reason: str = ""
+
+
+CONTROL = "control"
+"""Stream of the commands in a header's `delays`: how long after a command the motion follows it."""
+
+
 class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simulator": "teacher"}):
     """Origin and layout of the trajectories in a store.
 
@@ -88,6 +110,8 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         streams: Sensor streams, in the order of their columns.
         drives: Drives, by joint or pattern, that follow target controls; empty if controls are torques or they are
             unknown.
+        delays: Measured delays by stream (`CONTROL`, "qd"), of a log. They are quantities of the robot, and stay in the
+            data but for the part that was `applied`.
         parameters: Declared values of the quantities that vary between episodes, by name, in column order; empty if
             none does.
         schema_version: Version of the file layout.
@@ -110,6 +134,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     runs: tuple[str, ...] = ()
     streams: tuple[Stream, ...] = ()
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
+    delays: dict[str, Delay] = msgspec.field(default_factory=dict)
     parameters: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
@@ -122,6 +147,16 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     def of_robot(self) -> bool:
         """Whether the data come from the robot itself rather than its declared simulator."""
         return self.source == "log" and not self.notes.get(SIMULATED)
+
+    @property
+    def shift(self) -> float:
+        """Delay of the controls that the stored data no longer have, because they were shifted by it [s].
+
+        Stores of older versions keep it in their notes: their import shifted by the delay that it measured.
+        """
+        if CONTROL in self.delays:
+            return self.delays[CONTROL].applied
+        return float((self.notes.get("alignment") or {}).get("chosen", 0.0))
 
     def differences(self, other: "StoreHeader") -> list[str]:
         """List in words how `other` differs from this header, apart from `sources`."""
