@@ -4,7 +4,7 @@
 import pytest
 
 from neurodyn.core import verdict
-from neurodyn.core.verdict import Verdict, combine_verdicts, grade_of, worst_grade
+from neurodyn.core.verdict import Finding, Verdict, combine_verdicts, doubts, grade_of, worst_grade
 
 CASES = [
     (verdict.of_steps(40), "warning: only 40 steps fitted the budget"),
@@ -45,3 +45,12 @@ def test_several_are_one_with_the_worst_first():
     assert str(found) == "fails: c; d; warning: a; b"
     assert str(combine_verdicts([Verdict("ok", "said")])) == "ok"
     assert worst_grade([]) == "ok"
+
+
+def test_a_verdict_fits_on_a_screen():
+    findings = [Finding(f"f{k}", "warning", f"what {k}", f"do {k}") for k in range(5)] + [Finding("fine")]
+    findings.append(Finding("bad", "fails", "broken", "mend it"))
+    verdict = combine_verdicts(findings)
+    assert str(verdict) == "fails: broken; mend it; warning: what 0; do 0; warning: what 1; do 1; and 3 more"
+    assert [one.name for one in doubts(findings)] == ["bad", "f0", "f1", "f2", "f3", "f4"]
+    assert findings[0].plain() == {"name": "f0", "grade": "warning", "what": "what 0", "advice": "do 0"}

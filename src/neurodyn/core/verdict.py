@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts on checks, trainings and policies: whether a result is usable, why not, and what to do.
 
-A verdict is written as "ok" or "GRADE: WHAT; ADVICE": in the last line of a command's output, in the report, and in
-JSON under `verdict`. A training whose verdict fails exits with code 2.
+A check yields a finding: a grade with the measured reason and a next step. Findings combine to a verdict, written as
+"ok" or "GRADE: WHAT; ADVICE" in the last line of a command's output, in the report, and in JSON under `verdict`, with
+the findings that are not ok beside it under `findings`. A training whose verdict fails exits with code 2.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from neurodyn.core.config import Record
 from neurodyn.core.errors import InputError
 
 Grade = Literal["ok", "warning", "fails"]
@@ -34,9 +36,32 @@ MOST_FAILED = 0.5
 """Fraction of failed episodes above which a policy or a planner cannot be used."""
 
 
+_SHOWN = 3
+"""Most findings that a written verdict names; the others are counted."""
+
+
+class Finding(Record, frozen=True, kw_only=False):
+    """Result of one check.
+
+    Attributes:
+        name: Name of the check, such as "bound" or "persistence".
+        grade: The grade.
+        what: The measured reason; empty for none.
+        advice: Next step; empty for none.
+    """
+
+    name: str
+    grade: Grade = "ok"
+    what: str = ""
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return _written(self.grade, self.what, self.advice)
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """A grade with its reason and advice."""
+    """A grade with its reason and advice, of one check or combined of several."""
 
     grade: Grade = "ok"
     """The grade."""
@@ -46,8 +71,12 @@ class Verdict:
     """What to do; empty for none."""
 
     def __str__(self) -> str:
-        told = "; ".join(part for part in (self.what, self.advice) if part)
-        return f"{self.grade}: {told}" if told else self.grade
+        return _written(self.grade, self.what, self.advice)
+
+
+def _written(grade: Grade, what: str, advice: str) -> str:
+    told = "; ".join(part for part in (what, advice) if part)
+    return f"{grade}: {told}" if told else grade
 
 
 def grade_of(verdict: str) -> str:
@@ -78,173 +107,200 @@ def worst_grade(grades: Iterable[Grade]) -> Grade:
     return _ORDER[max(map(_ORDER.index, grades), default=0)]
 
 
-def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Combine verdicts: the worst grade, and all findings that are not ok, worst first."""
-    known = [one for one in verdicts if one.grade != "ok"]
+_Judged = TypeVar("_Judged", Verdict, Finding, "Verdict | Finding")
+
+
+def doubts(findings: Iterable[_Judged]) -> list[_Judged]:
+    """Return the findings that are not ok, worst first and otherwise in their order."""
+    return sorted((one for one in findings if one.grade != "ok"), key=lambda one: -_ORDER.index(one.grade))
+
+
+def combine_verdicts(verdicts: Iterable[Verdict | Finding], shown: int = _SHOWN) -> Verdict:
+    """Combine verdicts or findings: the worst grade, the worst ones that are not ok, and how many more there are."""
+    known = doubts(verdicts)
     if not known:
         return Verdict()
-    ordered = sorted(known, key=lambda one: -_ORDER.index(one.grade))
-    first, *others = ordered
-    return Verdict(first.grade, first.what, "; ".join(part for part in (first.advice, *map(str, others)) if part))
+    first, *others = known
+    told = [first.advice, *map(str, others[: shown - 1])]
+    if len(known) > shown:
+        told.append(f"and {len(known) - shown} more")
+    return Verdict(first.grade, first.what, "; ".join(part for part in told if part))
 
 
-def of_steps(steps: int, least: int = LEAST_STEPS) -> Verdict:
+def of_steps(steps: int, least: int = LEAST_STEPS) -> Finding:
     """Judge the number of steps completed within a time budget."""
     if steps >= least:
-        return Verdict()
-    return Verdict(
-        "warning", f"only {steps} steps fitted the budget, fewer than {least}",
+        return Finding("steps")
+    return Finding(
+        "steps", "warning", f"only {steps} steps fitted the budget, fewer than {least}",
         "give more --minutes, or smaller settings",
     )  # fmt: skip
 
 
-def of_best_step(best: int, steps: int, *, adapted: bool) -> Verdict:
+def of_best_step(best: int, steps: int, *, adapted: bool) -> Finding:
     """Judge a training by the step of its best model; `adapted` if it started from a trained one."""
     if best or not steps:
-        return Verdict()
+        return Finding("best-step")
     if adapted:
-        return Verdict(
-            "warning", f"step 0 was best: none of {steps} steps improved on the model that it began from",
+        return Finding(
+            "best-step", "warning", f"step 0 was best: none of {steps} steps improved on the model that it began from",
             "use that model, or give other data, a lower rate or a larger budget",
         )  # fmt: skip
-    return Verdict(
-        "warning", f"step 0 was best: none of {steps} steps improved on the first weights on held-out episodes",
+    return Finding(
+        "best-step", "warning",
+        f"step 0 was best: none of {steps} steps improved on the first weights on held-out episodes",
         "give a larger budget or more data; neurodyn inspect shows what the data hold",
     )  # fmt: skip
 
 
-def of_divergence(first: float, last: float, step: int, *, best: bool = True) -> Verdict:
+def of_divergence(first: float, last: float, step: int, *, best: bool = True) -> Finding:
     """Judge a diverged training by the scores of its first and last validation; the kept model is from `step`.
 
     The kept model is usable if it is the best, and better than the start of the training.
     """
     usable = best and step > 0 and math.isfinite(last)
-    return Verdict(
+    return Finding(
+        "divergence",
         "warning" if usable else "fails",
         f"the training diverged: its held-out score went from {first:.3g} to {last:.3g}",
         f"what is kept is the model of step {step}; give a lower rate, or look at the data (neurodyn inspect)",
     )
 
 
-def of_rollouts(broken: float) -> Verdict:
+def of_rollouts(broken: float) -> Finding:
     """Judge the share of the kept model's held-out roll-outs that are not finite."""
     if not broken:
-        return Verdict()
+        return Finding("rollouts")
     if broken == 1.0:
-        return Verdict(
-            "fails", "no held-out roll-out stays finite: the model is not trained far enough",
+        return Finding(
+            "rollouts", "fails", "no held-out roll-out stays finite: the model is not trained far enough",
             "give more data or a larger budget",
         )  # fmt: skip
-    return Verdict(
-        "warning", f"{percent(broken)} of the held-out roll-outs are not finite", "give more data or a larger budget"
+    return Finding(
+        "rollouts",
+        "warning",
+        f"{percent(broken)} of the held-out roll-outs are not finite",
+        "give more data or a larger budget",
     )
 
 
-def of_skipped(skipped: int, steps: int, cause: str) -> Verdict:
+def of_skipped(skipped: int, steps: int, cause: str) -> Finding:
     """Judge steps skipped because their gradient was not finite."""
     if not skipped:
-        return Verdict()
-    return Verdict(
-        "fails", f"{skipped} of {steps} steps were left out because their gradient was not finite{cause}",
+        return Finding("skipped")
+    return Finding(
+        "skipped", "fails", f"{skipped} of {steps} steps were left out because their gradient was not finite{cause}",
         "look for implausible values in the data (neurodyn inspect), or give a lower rate",
     )  # fmt: skip
 
 
-def of_left_out(windows: int, fault: str) -> Verdict:
+def of_left_out(windows: int, fault: str) -> Finding:
     """Judge windows left out of batches because the model failed on them."""
     if not windows:
-        return Verdict()
-    return Verdict(
-        "warning", f"{windows} windows were left out of their batches ({fault})", "neurodyn inspect the data"
+        return Finding("left-out")
+    return Finding(
+        "left-out",
+        "warning",
+        f"{windows} windows were left out of their batches ({fault})",
+        "neurodyn inspect the data",
     )
 
 
-def of_data(episodes: int, transitions: int) -> Verdict:
+def of_data(episodes: int, transitions: int) -> Finding:
     """Judge the amount of training data."""
     if episodes >= LEAST_EPISODES and transitions >= LEAST_TRANSITIONS:
-        return Verdict()
-    return Verdict(
-        "warning", f"the data hold little: {transitions:,} transitions in {episodes} training episodes",
+        return Finding("data")
+    return Finding(
+        "data", "warning", f"the data hold little: {transitions:,} transitions in {episodes} training episodes",
         f"record more, at least {LEAST_TRANSITIONS:,} transitions in {LEAST_EPISODES} episodes",
     )  # fmt: skip
 
 
-def of_persistence(mine: float | None, persistence: float | None, what: str) -> Verdict:
+def of_persistence(mine: float | None, persistence: float | None, what: str) -> Finding:
     """Judge a mean error relative to that of the persistence baseline."""
     if mine is None:
-        return Verdict("fails", "no roll-out is finite", "train longer, or look at the data (neurodyn inspect)")
+        return Finding(
+            "persistence", "fails", "no roll-out is finite", "train longer, or look at the data (neurodyn inspect)"
+        )
     if persistence is None or mine < persistence:
-        return Verdict()
-    return Verdict(
-        "fails", f"the model loses to persistence: {what} {mine:.3g} beside {persistence:.3g} of nothing moving",
+        return Finding("persistence")
+    return Finding(
+        "persistence", "fails",
+        f"the model loses to persistence: {what} {mine:.3g} beside {persistence:.3g} of nothing moving",
         "train longer, give more data, or ask for shorter horizons",
     )  # fmt: skip
 
 
-def of_declared(mine: float | None, declared: float | None, what: str) -> Verdict:
+def of_declared(mine: float | None, declared: float | None, what: str) -> Finding:
     """Judge a mean error on a held-out log relative to that of the declared simulator."""
     if mine is None or declared is None or mine <= declared:
-        return Verdict()
-    return Verdict(
-        "warning", f"the declared simulator predicts the held-out log better: {what} {declared:.3g} beside {mine:.3g}",
+        return Finding("declared")
+    return Finding(
+        "declared", "warning",
+        f"the declared simulator predicts the held-out log better: {what} {declared:.3g} beside {mine:.3g}",
         "use it, or train longer, give more data, or a known base (--base contact)",
     )  # fmt: skip
 
 
-def of_faults(fault: str, worlds: int, of: int) -> Verdict:
+def of_faults(fault: str, worlds: int, of: int) -> Finding:
     """Judge roll-outs, some of which became implausible."""
     if not worlds:
-        return Verdict()
+        return Finding("faults")
     grade: Grade = "fails" if worlds > 0.05 * of else "warning"
-    return Verdict(grade, fault, "give training data of such motion, or ask for shorter horizons")
+    return Finding("faults", grade, fault, "give training data of such motion, or ask for shorter horizons")
 
 
-def of_bounds(mode: str, share: float, frames: int, first: str) -> Verdict:
+def of_bounds(mode: str, share: float, frames: int, first: str) -> Finding:
     """Judge the fraction of long roll-outs that stay within plausible bounds."""
     if share >= 1.0:
-        return Verdict()
+        return Finding("bounds")
     what = f"{1 - share:.2%} of {mode} roll-outs leave bounds in {frames:,} frames"
-    return Verdict(
-        "warning" if share > 0.95 else "fails", what,
+    return Finding(
+        "bounds", "warning" if share > 0.95 else "fails", what,
         f"first: {first}; train with longer forecasts, or on data of such motion",
     )  # fmt: skip
 
 
-def of_returns(imagined: float, real: float, reference: str) -> Verdict:
+def of_returns(imagined: float, real: float, reference: str) -> Finding:
     """Judge a return in a model relative to that in a reference."""
     gap = abs(imagined - real) / max(abs(imagined), abs(real), 1e-12)
     if gap <= EXPLOITED or real > imagined:
-        return Verdict()
-    return Verdict(
-        "fails", f"{reference} contradicts the imagined return: {real:.4g} instead of {imagined:.4g}, {gap:.0%} apart",
+        return Finding("returns")
+    return Finding(
+        "returns", "fails",
+        f"{reference} contradicts the imagined return: {real:.4g} instead of {imagined:.4g}, {gap:.0%} apart",
         "the policy exploits its model; give a penalty (--penalty), a better model, or neurodyn policy online",
     )  # fmt: skip
 
 
-def of_unverified_return(imagined: float, declared: float) -> Verdict:
+def of_unverified_return(imagined: float, declared: float) -> Finding:
     """Judge a return in a model fitted to logs relative to the declared simulator's, which is not ground truth."""
     gap = abs(imagined - declared) / max(abs(imagined), abs(declared), 1e-12)
     if gap <= EXPLOITED or declared > imagined:
-        return Verdict()
-    return Verdict(
-        "warning", f"the declared simulator returns {declared:.4g} instead of {imagined:.4g}, {gap:.0%} apart; the "
+        return Finding("unverified-return")
+    return Finding(
+        "unverified-return", "warning",
+        f"the declared simulator returns {declared:.4g} instead of {imagined:.4g}, {gap:.0%} apart; the "
         "model came from logs of the robot, the simulator did not",
         "let the policy act on the robot to tell which is right",
     )  # fmt: skip
 
 
-def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -> Verdict:
+def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -> Finding:
     """Judge the fraction of failed episodes; `what` completes "60% of episodes ..."."""
     if share <= MOST_FAILED:
-        return Verdict()
-    return Verdict(grade, f"{share:.0%} of episodes {what}", advice)
+        return Finding("failed")
+    return Finding("failed", grade, f"{share:.0%} of episodes {what}", advice)
 
 
-def of_fallbacks(times: int, of: int, what: str, advice: str) -> Verdict:
+def of_fallbacks(times: int, of: int, what: str, advice: str) -> Finding:
     """Judge decisions without a solution, where the previous one was kept: any is a warning, more than 5 % fail."""
     if not times:
-        return Verdict()
+        return Finding("fallbacks")
     grade: Grade = "fails" if times > 0.05 * of else "warning"
-    return Verdict(
-        grade, f"{times:,} of {of:,} decisions ({times / of:.1%}) found no {what}, and the last went on", advice
+    return Finding(
+        "fallbacks",
+        grade,
+        f"{times:,} of {of:,} decisions ({times / of:.1%}) found no {what}, and the last went on",
+        advice,
     )

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Record
+from neurodyn.core.verdict import Finding
 from neurodyn.dynamics.guard import Fault
 
 Percentiles = dict[str, float | None]
@@ -285,6 +286,7 @@ class Simulated(Result, frozen=True):
     conditions: list[ConditionErrors] | UnsetType = UNSET
     calibration: MemberCalibration | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
+    findings: list[Finding] | UnsetType = UNSET
     faults: list[Fault] | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
@@ -318,6 +320,7 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
     declared: dict[str, ErrorSummary] | UnsetType = UNSET
     conditions: list[ConditionErrors] | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
+    findings: list[Finding] | UnsetType = UNSET
     faults: list[Fault] | UnsetType = UNSET
 
 

@@ -15,7 +15,7 @@ from neurodyn.core.config import Config, read_config, with_changes
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request, names_of
-from neurodyn.core.verdict import Verdict, combine_verdicts, of_bounds, of_declared, of_faults, of_persistence
+from neurodyn.core.verdict import Finding, combine_verdicts, doubts, of_bounds, of_declared, of_faults, of_persistence
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
@@ -55,42 +55,42 @@ from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import as_logged, grounded, open_measured_data, open_robot_data
 
 
-def judge(result: Evaluation, faults: list[Fault]) -> Verdict:
+def judge(result: Evaluation, faults: list[Fault]) -> list[Finding]:
     """Judge a model against persistence and, on logs, the declared simulator, and on failures and departures.
 
     Persistence is compared at the shortest horizon: over longer ones motion may be chaotic, and no prediction better
     than the mean. `faults` are the failures in the roll-outs.
     """
     worst = max(faults, key=lambda fault: fault.worlds / fault.of, default=None)
-    verdicts = [*_beside_persistence(result)]
+    findings = [*_beside_persistence(result)]
     if worst is not None:
-        verdicts.append(of_faults(worst.words, worst.worlds, worst.of))
+        findings.append(of_faults(worst.words, worst.worlds, worst.of))
     if isinstance(result, Simulated) and result.stability is not UNSET:
         for mode in ("passive", "driven"):
             run = getattr(result.stability, mode)
             if run is not UNSET:
-                verdicts.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
-    return combine_verdicts(verdicts)
+                findings.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
+    return doubts(findings)
 
 
 @singledispatch
-def _beside_persistence(result: Evaluation) -> Iterator[Verdict]:
+def _beside_persistence(result: Evaluation) -> Iterator[Finding]:
     raise TypeError(type(result))
 
 
 @_beside_persistence.register
-def _(result: Simulated) -> Iterator[Verdict]:
+def _(result: Simulated) -> Iterator[Finding]:
     yield from _judge_comparison(result.comparison)
 
 
 @_beside_persistence.register
-def _(result: Tossed) -> Iterator[Verdict]:
+def _(result: Tossed) -> Iterator[Finding]:
     yield from _judge_comparison(result.comparison)
     yield from _beside_declared(result, result.comparison.by_horizon)
 
 
 @_beside_persistence.register
-def _(result: Logged) -> Iterator[Verdict]:
+def _(result: Logged) -> Iterator[Finding]:
     marks = result.at_horizon["all"].marks
     mark = marks[min(marks, key=int)]
     mine, still = mark.model.q_mean, mark.baselines[PERSISTENCE].q_mean
@@ -99,13 +99,13 @@ def _(result: Logged) -> Iterator[Verdict]:
 
 
 @_beside_persistence.register
-def _(result: ForecastEvaluation) -> Iterator[Verdict]:
+def _(result: ForecastEvaluation) -> Iterator[Finding]:
     mark = result.at_horizon[min(result.at_horizon, key=int)]
     mine, still = mark.by_model["model"].scaled, mark.by_model[PERSISTENCE].scaled
     yield of_persistence(mine, still, f"error {mark.seconds:.3g} s ahead, in standard deviations,")
 
 
-def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Verdict]:
+def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Finding]:
     """Judge a model against the declared simulator on a log; being better in one metric suffices."""
     if result.declared is UNSET:
         return
@@ -119,7 +119,7 @@ def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary
         yield verdicts[0]
 
 
-def _judge_comparison(comparison: RolloutComparison) -> Iterator[Verdict]:
+def _judge_comparison(comparison: RolloutComparison) -> Iterator[Finding]:
     """Judge each metric; being better in one of them suffices."""
     horizon = min(comparison.by_horizon, key=int)
     mine, still = comparison.by_horizon[horizon], comparison.baselines[PERSISTENCE][horizon]
@@ -154,7 +154,10 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
         kind = kind_of(run)
         measured = EVALUATIONS[kind](request) if kind in EVALUATIONS else evaluate_simulating(request)
-    return msgspec.structs.replace(measured, verdict=str(judge(measured, watch.faults)), faults=watch.faults or UNSET)
+    findings = judge(measured, watch.faults)
+    return msgspec.structs.replace(
+        measured, verdict=str(combine_verdicts(findings)), findings=findings or UNSET, faults=watch.faults or UNSET
+    )
 
 
 def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Tossed:

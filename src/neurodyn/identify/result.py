@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import Record, from_dict
+from neurodyn.core.verdict import Finding
 
 IDENTIFICATION, ADAPTATION = "identification.json", "adaptation.json"
 CONFIDENCE = 0.90
@@ -201,6 +202,24 @@ class Rung(Record, frozen=True):
     finite_fraction: float = 1.0
 
 
+class Reference(Record, frozen=True):
+    """A model beside the ladder, which is never chosen: a baseline, or a network trained on the same episodes.
+
+    Attributes:
+        name: "persistence", "constant velocity" or "gru".
+        errors: Mean errors by group at each horizon, as those of a `Rung`.
+        test: The same on the test episodes; empty if there are none.
+        finite_fraction: Share of the roll-outs that are finite.
+        cpu_seconds: CPU time of its training [s].
+    """
+
+    name: str
+    errors: dict[str, list[float | None]]
+    test: dict[str, list[float | None]] = msgspec.field(default_factory=dict)
+    finite_fraction: float = 1.0
+    cpu_seconds: float = 0.0
+
+
 class UnexplainedCoordinate(Record, frozen=True):
     """Unexplained error of one coordinate, in held-out roll-outs of three frames.
 
@@ -329,6 +348,8 @@ class IdentificationFigures(Record, frozen=True):
         log: The check of the logs; UNSET without a ladder.
         next: The motion to log next; UNSET if none was asked for, or none is within limits.
         verdict: "ok", or why the model is unreliable; UNSET without a ladder.
+        findings: The findings behind the verdict, worst first; those that are ok are left out.
+        references: Models beside the ladder, such as the baselines; at the same horizons, from the same windows.
     """
 
     robot: str
@@ -373,6 +394,8 @@ class IdentificationFigures(Record, frozen=True):
     log: LogCheck | UnsetType = UNSET
     next: NextMotion | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
+    findings: list[Finding] = msgspec.field(default_factory=list)
+    references: list[Reference] = msgspec.field(default_factory=list)
 
     @property
     def file(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.verdict import LEAST_STEPS, Verdict, percent
+from neurodyn.core.verdict import LEAST_STEPS, Finding, percent
 from neurodyn.dynamics.rollout_errors import Ranking
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.metrics import MetricsLog
@@ -96,7 +96,7 @@ class Learner:
     least_steps: int = LEAST_STEPS
     device: torch.device = torch.device("cpu")
 
-    def verdicts(self, train_state: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Finding]:
         """Return judgements of the result in addition to the loop's."""
         return []
 

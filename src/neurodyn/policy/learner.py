@@ -26,7 +26,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Verdict, of_returns, of_unverified_return
+from neurodyn.core.verdict import Finding, of_returns, of_unverified_return
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
@@ -147,7 +147,7 @@ class PolicyLearner(Learner):
         """Return this rank's state from a checkpoint."""
         return saved if current_ranks().leads else saved["others"][current_ranks().rank - 1]
 
-    def verdicts(self, train_state: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Finding]:
         """Compare the last return in the training dynamics with that in the reference.
 
         If logs of the robot made the dynamics, the declared simulator is no truth about it.

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Record
-from neurodyn.core.verdict import Verdict
+from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
@@ -92,12 +92,12 @@ class PolicySupport(Record, frozen=True):
             parts.append(f"disagreement {self.disagreement:.3g} times that on the log")
         return ", ".join(parts)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Finding:
         """Judge the policy."""
         if not self.exploits:
-            return Verdict()
-        return Verdict(
-            "warning", f"the imagined return is not supported: {self}",
+            return Finding("support")
+        return Finding(
+            "support", "warning", f"the imagined return is not supported: {self}",
             "log this policy and refit (neurodyn policy online), give a penalty, or stop earlier "
             "(--stop-when-exploiting)",
         )  # fmt: skip

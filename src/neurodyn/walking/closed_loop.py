@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import Record
 from neurodyn.core.progress import tracked
-from neurodyn.core.verdict import MOST_FAILED, Verdict, combine_verdicts, of_failed, of_fallbacks
+from neurodyn.core.verdict import MOST_FAILED, Finding, Verdict, combine_verdicts, of_failed, of_fallbacks
 from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, header, page, paragraph, section
@@ -85,7 +85,9 @@ class WalkResult(Record, frozen=True):
         ]
         if 0 < share <= MOST_FAILED:
             fell = f"falls in {self.falls} of {self.episodes} episodes"
-            problems.append(Verdict("warning", fell, "give a lower --command, or more --seconds to see how often"))
+            problems.append(
+                Finding("falls", "warning", fell, "give a lower --command, or more --seconds to see how often")
+            )
         judged = combine_verdicts(problems)
         return judged if judged.grade != "ok" else Verdict("ok", f"no falls in {self.episodes} episodes")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Verdict, of_data
+from neurodyn.core.verdict import Finding, of_data
 from neurodyn.data.header import Split, Status
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import IN_MEMORY, Store
@@ -340,14 +340,15 @@ class NeuralLearner(WindowLearner):
             self._validation.calibrate(best)
             NEURAL.save(self._run, best)
 
-    def verdicts(self, train_state: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Finding]:
         """Judge the amount of data, and the network in comparison with its base."""
         verdicts = [of_data(*self._data.amount(Split.TRAIN))]
         base = self._validation.base_ranking(self._model)
         if base is not None and train_state.best is not None and (train_state.broken, train_state.best) >= base:
             verdicts.append(
-                Verdict(
-                    "warning", "the network adds nothing to its base on held-out episodes: the base alone is as good",
+                Finding(
+                    "base", "warning",
+                    "the network adds nothing to its base on held-out episodes: the base alone is as good",
                     "use the base, or give more data or a larger budget",
                 )
             )  # fmt: skip

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Verdict, of_data
+from neurodyn.core.verdict import Finding, of_data
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
@@ -238,7 +238,7 @@ class WorldModelLearner(WindowLearner):
         """Return the loss of the batch, by member."""
         return self._loss(*self._batch)
 
-    def verdicts(self, train_state: TrainState) -> list[Verdict]:
+    def verdicts(self, train_state: TrainState) -> list[Finding]:
         """Judge the amount of data."""
         return [of_data(*self._data.amount(Split.TRAIN))]
 
