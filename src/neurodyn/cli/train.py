@@ -171,7 +171,7 @@ def identify(
     with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(title) as bar:
         identification = identify_robot(with_changes(request, progress=bar, executor=executor))
     result = identification.figures
-    write_identification(out, result, identification.sample, identification.runs)
+    write_identification(out, result, identification.runs)
     print_identification(result)
     write_figures(json, result.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
@@ -244,7 +244,7 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
         write_conditions(out, result.figures)
         print_conditions(result.figures)
     else:
-        write_identification(out, result.figures, result.sample, result.runs)
+        write_identification(out, result.figures, result.runs)
         print_adaptation(result.figures)
     write_figures(json, result.figures.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")

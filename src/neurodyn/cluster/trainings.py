@@ -107,7 +107,7 @@ def _identify(request: Any, settings: Any) -> None:
     from neurodyn.report.identification import write_identification
 
     result = identify(request)
-    write_identification(Path(request.out), result.figures, result.sample, result.runs)
+    write_identification(Path(request.out), result.figures, result.runs)
 
 
 def _validation_error(given: Any, out: Path) -> Figure:

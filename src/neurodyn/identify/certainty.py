@@ -26,7 +26,7 @@ from neurodyn.identify.least_squares import assemble, levenberg_marquardt, reduc
 from neurodyn.identify.parameter_search import Convergence, Searched, curvature, far_minima, judge
 from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
-from neurodyn.identify.result import CONFIDENCE, IdentifiedParameter, LogValue, ProfileCurve
+from neurodyn.identify.result import CONFIDENCE, IdentifiedParameter, InPriorDeviations, LogValue, ProfileCurve
 from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace, SearchSpace
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.loop import has_state
@@ -273,6 +273,7 @@ def coordinate_parameters(
     parameters, reach = [], student_t(analysis.degrees, CONFIDENCE)
     for k, one in enumerate(space.coordinates):
         known, (least, most) = bool(determined[k]), one.range
+        declared = min(max(one.of(one.declared_value), least), most)
         deviation = analysis.deviations[k].clamp(max=1.0) if known else 1.0
         ends = [(x[k] + sign * reach * deviation).clamp(least, most) for sign in (-1.0, 1.0)]
         parameters.append(
@@ -281,6 +282,10 @@ def coordinate_parameters(
                 value=float(one.value(x[k])) if known else one.declared_value,
                 interval=[float(one.value(end)) for end in ends], determined=known, bound=bool(analysis.bound[k]),
                 unit=one.unit,
+                in_prior=InPriorDeviations(
+                    value=float(x[k]) if known else declared, interval=[float(end) for end in ends],
+                    bounds=[least, most], declared=declared,
+                ),
             )
         )  # fmt: skip
     return parameters

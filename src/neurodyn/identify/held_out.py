@@ -36,10 +36,11 @@ from neurodyn.dynamics.kinds import KindOperation
 from neurodyn.dynamics.measures import BASELINES, MOVING, displace, finite_worlds
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import context_of, roll_along, truth_of
+from neurodyn.identify.forecasts import Forecasts, forecasts_of
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.identify.result import CoordinateErrors, HeldOutWindows, HorizonErrors, RunErrors, RunFit, Sample
+from neurodyn.identify.result import CoordinateErrors, HeldOutWindows, HorizonErrors, RunErrors, RunFit
 from neurodyn.identify.search_space import FixedSpace
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 
@@ -399,28 +400,37 @@ class HeldOut:
         }
         return forecasts | {name: model_forecast(model, self.environments) for name, model in self.beside.items()}
 
-    def errors(self) -> dict[str, Any]:
-        """Return errors by model, the noise floor, and a description of the windows, as fields of the results."""
-        store, spec, seconds, past = self.store, self.store.header.spec, self.settings.seconds, self.past
+    @cached_property
+    def rollouts(self) -> tuple[Windows, dict[str, RolloutErrors]]:
+        """Held-out windows with their past, and the roll-outs by model along them."""
+        store, spec, past = self.store, self.store.header.spec, self.past
         split, forecasts = held_out_split(store), self.forecasts
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
-        marks = [round(s / spec.dt) for s in seconds if past + round(s / spec.dt) <= longest]
+        marks = [frame for s in self.settings.seconds if past + (frame := round(s / spec.dt)) <= longest]
         whole = select_windows(store, split, past + max(marks, default=self.frames), most=self.settings.rollouts)
         windows = whole.after(past)
-        errors = {name: RolloutErrors(spec, run(windows), truth_of(windows)) for name, run in forecasts.items()}
-        nominal = errors["nominal"]
-        errors |= {name.replace("_", "-"): nominal.baseline(name) for name in BASELINES}
+        return whole, {name: RolloutErrors(spec, run(windows), truth_of(windows)) for name, run in forecasts.items()}
+
+    def errors(self) -> dict[str, Any]:
+        """Return errors by model, the noise floor, and a description of the windows, as fields of the results."""
+        (whole, models), seconds, past = self.rollouts, self.settings.seconds, self.past
+        nominal, best = models["nominal"], list(self.models)[-1]
+        errors = models | {name.replace("_", "-"): nominal.baseline(name) for name in BASELINES}
         by_model = {name: horizon_errors(one, seconds) for name, one in errors.items()}
-        best = list(self.models)[-1]
         floor = noise_floor(
-            forecasts[best], self.models[best], whole, past, self.noise, self.environments, seed=self.settings.seed
-        )
+            self.forecasts[best], self.models[best], whole, past, self.noise, self.environments,
+            seed=self.settings.seed,
+        )  # fmt: skip
         held_out = HeldOutWindows(
-            starts=windows.count, moving_starts=int(is_moving(nominal.truth).sum()), moving_above=MOVING,
-            seconds=[float(mark) for mark in by_model["nominal"]], split=split.name.lower(), start=self.start,
-            context_frames=past,
+            starts=whole.count, moving_starts=int(is_moving(nominal.truth).sum()), moving_above=MOVING,
+            seconds=[float(mark) for mark in by_model["nominal"]], split=held_out_split(self.store).name.lower(),
+            start=self.start, context_frames=past,
         )  # fmt: skip
         return {"errors": by_model, "noise_floor": horizon_errors(floor, seconds), "held_out": held_out}
+
+    def curves(self) -> Forecasts:
+        """Return the curves of a typical and the worst window, and how errors grow."""
+        return forecasts_of(self.rollouts[1], list(self.models)[-1], held_out_split(self.store).name.lower())
 
     def whole_runs(self) -> list[RunFit]:
         """Return the fits of whole held-out runs."""
@@ -432,12 +442,3 @@ class HeldOut:
             {name: forecasts[name] for name in self.models}, self.store, held_out_split(self.store),
             frames=self.frames, past=self.past, perfect=(forecasts[best], measured),
         )  # fmt: skip
-
-    def sample(self) -> Sample:
-        """Return one held-out window with motion, and the forecast of each model for it."""
-        store, spec, past = self.store, self.store.header.spec, self.past
-        windows = select_windows(store, held_out_split(store), past + self.frames, most=200)
-        speed = windows.qd.abs().mean((1, 2))
-        row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]]).after(past)
-        paths = {name: self.forecasts[name](row).q[0].T.tolist() for name in self.models}
-        return Sample(dt=spec.dt, names=list(spec.q_names), logged=row.q[0].T.tolist(), paths=paths)

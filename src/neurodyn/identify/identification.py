@@ -40,6 +40,7 @@ from neurodyn.identify.certainty import (
     posterior_sample,
     values_by_log,
 )
+from neurodyn.identify.forecasts import beside_signals, forecasts_of, write_forecasts
 from neurodyn.identify.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
 from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
 from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, torque_samples
@@ -67,7 +68,6 @@ from neurodyn.identify.result import (
     Insensitive,
     LogCheck,
     RunFit,
-    Sample,
     SensorErrors,
     TorqueErrors,
 )
@@ -103,13 +103,11 @@ class Identification:
     Attributes:
         figures: All results; `plain()` gives identification.json or adaptation.json.
         dynamics: The model: of the highest rung that was kept, if there is a ladder.
-        sample: Forecasts of one held-out window; None without forecasts.
         runs: Fits of whole held-out runs.
     """
 
     figures: IdentificationFigures
     dynamics: HybridDynamics
-    sample: Sample | None
     runs: list[RunFit]
 
 
@@ -267,6 +265,8 @@ class _Identification:
             elif not settings.ladder:
                 self.save(fit.dynamics)
             held_out = self._held_out(fit) if settings.rollouts else None
+            if held_out is not None:
+                write_forecasts(self.out, held_out.curves())
             runs = [] if held_out is None else held_out.whole_runs()
             figures, dynamics = self._figures(fit, held_out, runs, log, metrics)
             artifacts.write_json(self.out / figures.file, figures.plain())
@@ -275,7 +275,7 @@ class _Identification:
                 metrics.conclude(chosen=figures.chosen, verdict=figures.verdict, cpu_seconds=figures.cpu_seconds)
             else:
                 metrics.conclude(converged=figures.converged, reason=figures.reason, seconds=figures.seconds)
-        return Identification(figures, dynamics, None if held_out is None else held_out.sample(), runs)
+        return Identification(figures, dynamics, runs)
 
     def _record(self) -> RunRecord[IdentificationSettings] | RunRecord[AdaptationSettings]:
         problem, settings, versions = self.problem, self.settings, package_versions("torch", "newton", "scipy")
@@ -511,7 +511,7 @@ class _Identification:
                     metrics=metrics,
                 )  # fmt: skip
         with stage(0.85, 0.95, "held-out episodes"):
-            entries, seconds = ladder.climb(rungs)
+            entries, seconds, shown = ladder.climb(rungs)
         if settings.networks and NETWORKS not in rungs:
             entries[-1] = msgspec.structs.replace(
                 entries[-1], reason=f"{entries[-1].reason}; the rest may be noise of the sensors: no networks"
@@ -526,6 +526,8 @@ class _Identification:
             before = remaining if chosen == NETWORKS and self.rigid is None else []
             if self.rigid is not None and chosen != DECLARED:
                 before = ladder.unexplained(self.rigid, fit.noise)
+            curves = forecasts_of(shown, chosen, ladder.split.name.lower())
+            write_forecasts(self.out, curves, beside_signals(spec, *ladder.rest(dynamics), after))
             motion = None
             if isinstance(fit.searched.residuals.space, CoordinateSpace):
                 sample = posterior_sample(

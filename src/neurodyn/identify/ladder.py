@@ -115,23 +115,28 @@ class Ladder:
     past: int
     settings: IdentificationSettings
 
-    def climb(self, rungs: Mapping[str, HybridDynamics]) -> tuple[list[Rung], tuple[float, ...]]:
+    def climb(
+        self, rungs: Mapping[str, HybridDynamics]
+    ) -> tuple[list[Rung], tuple[float, ...], dict[str, RolloutErrors]]:
         """Judge models, from the declaration up, on validation episodes; also report test episodes.
 
         Returns:
-            The rungs, and the horizons [s] of their errors.
+            The rungs, the horizons [s] of their errors, and the roll-outs of each on test episodes, or on those for
+                validation if there are none.
         """
         store, spec, each = self.store, self.store.header.spec, self.settings.rollouts_each
         windows, frames = held_out_windows(store, Split.VALIDATION, self.past, self.settings.seconds, each)
         seconds = tuple(frame * spec.dt for frame in frames)
         tests = None
-        if len(store.episodes(Split.TEST)):
+        if self.split is Split.TEST:
             tests = held_out_windows(store, Split.TEST, self.past, seconds, each)
         entries: list[Rung] = []
+        shown: dict[str, RolloutErrors] = {}
         best: RolloutErrors | None = None
         for name, dynamics in tracked(rungs.items(), "held-out episodes"):
             errors = held_out_errors(dynamics, store, windows)
-            test = {} if tests is None else group_errors(held_out_errors(dynamics, store, tests[0]), tests[1])
+            shown[name] = errors if tests is None else held_out_errors(dynamics, store, tests[0])
+            test = {} if tests is None else group_errors(shown[name], tests[1])
             judgement = Judgement(True, 1.0, "as declared")
             if best is not None:
                 judgement = judge(best, errors, frames, blocks_of(windows))
@@ -143,14 +148,23 @@ class Ladder:
                 )
             )  # fmt: skip
             best = errors if judgement.kept else best
-        return entries, seconds
+        return entries, seconds, shown
+
+    @property
+    def split(self) -> Split:
+        """Split of the episodes whose roll-outs are shown."""
+        return Split.TEST if len(self.store.episodes(Split.TEST)) else Split.VALIDATION
 
     @torch.no_grad()
-    def unexplained(self, dynamics: HybridDynamics, noise: Noise) -> list[UnexplainedCoordinate]:
-        """Return the errors of roll-outs of a few frames by coordinate, the least explained first."""
+    def rest(self, dynamics: HybridDynamics) -> tuple[Windows, Tensor]:
+        """Return validation windows of a few frames, and the errors of positions at their end, shape [W, nv]."""
         spec, each = self.store.header.spec, 4 * self.settings.rollouts_each
         windows, _ = held_out_windows(self.store, Split.VALIDATION, self.past, (FRAMES * spec.dt,), each)
-        errors = held_out_errors(dynamics, self.store, windows).tangents[:, -1]
+        return windows, held_out_errors(dynamics, self.store, windows).tangents[:, -1]
+
+    def unexplained(self, dynamics: HybridDynamics, noise: Noise) -> list[UnexplainedCoordinate]:
+        """Return the errors of roll-outs of a few frames by coordinate, the least explained first."""
+        (windows, errors), spec = self.rest(dynamics), self.store.header.spec
         return unexplained_coordinates(spec, windows, errors, _touching(dynamics, self.store, windows), noise)
 
 

@@ -86,6 +86,15 @@ class LogValue(Record, frozen=True):
     deviation: float
 
 
+class InPriorDeviations(Record, frozen=True):
+    """A quantity in standard deviations of its prior, from the prior's centre: value, interval, bounds, declared."""
+
+    value: float
+    interval: list[float]
+    bounds: list[float]
+    declared: float = 0.0
+
+
 class IdentifiedParameter(Record, frozen=True):
     """An identified quantity.
 
@@ -104,6 +113,7 @@ class IdentifiedParameter(Record, frozen=True):
             default set, value and interval are the declared value and the prior's.
         bound: Whether it lies on a bound, so that its interval is one-sided.
         unit: Its unit; empty if unknown.
+        in_prior: The same in standard deviations of its prior; UNSET without a prior of the default set.
     """
 
     name: str
@@ -119,6 +129,7 @@ class IdentifiedParameter(Record, frozen=True):
     determined: bool = msgspec.field(name="said", default=True)
     bound: bool = False
     unit: str = ""
+    in_prior: InPriorDeviations | UnsetType = UNSET
 
 
 class SearchMinima(Record, frozen=True):
@@ -414,15 +425,6 @@ class IdentificationFigures(Record, frozen=True):
         """Return the results as plain data for JSON; an adaptation's quantities also under the name `quantities`."""
         figures = super().plain()
         return figures if self.chosen is UNSET else {**figures, "quantities": figures["parameters"]}
-
-
-class Sample(Record, frozen=True):
-    """One held-out window: frame time `dt` [s], position `names`, the logged positions and each model's forecast."""
-
-    dt: float
-    names: list[str]
-    logged: list[list[float]]
-    paths: dict[str, list[list[float]]]
 
 
 def read_adaptation(run: Path) -> IdentificationFigures | None:

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.identify.priors import NORMAL, PRIORS
-from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit, Sample
+from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit
 from neurodyn.report.adaptation import ladder_sections
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, grid, header, page, paragraph, section, tables
@@ -22,12 +22,10 @@ _ENDS = (
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
-def write_identification(
-    run: Path, result: IdentificationFigures, picture: Sample | None = None, runs: Sequence[RunFit] = ()
-) -> Path:
+def write_identification(run: Path, result: IdentificationFigures, runs: Sequence[RunFit] = ()) -> Path:
     """Write the page of an identification or adaptation to its run, atomically, and return its path.
 
-    `picture` has the forecasts of one held-out window, `runs` the fits of whole runs.
+    `runs` has the fits of whole runs.
     """
     if result.rungs:
         title, parts = f"{result.robot}: adapted", [header(f"{result.robot}: adapted to its logs")]
@@ -48,7 +46,6 @@ def write_identification(
         section("Torques", torques(result).html()),
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _runs(result, runs),
-        "" if picture is None else _window(picture),
         _sight(result),
         _facts(result),
     ]
@@ -250,17 +247,6 @@ def _runs(result: IdentificationFigures, fits: Sequence[RunFit]) -> str:
         "of a perfect model: residuals beyond it are the model's, or the torque's."
     )
     return section("Whole runs", runs(result).html(), grid(figures), lead=words)
-
-
-def _window(picture: Sample) -> str:
-    figures = []
-    for row, name in enumerate(picture.names):
-        logged = picture.logged[row]
-        time = [picture.dt * frame for frame in range(len(logged))]
-        curves = [PlotCurve("logged", time, logged, TRUTH, "-", 2.2)]
-        curves += [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "--", 1.3) for m, p in picture.paths.items()]
-        figures.append(plot(f"window-{row}", curves, caption=f"Position of {name}, logged and forecast"))
-    return section("A held-out window", grid(figures))
 
 
 def _sight(result: IdentificationFigures) -> str:
