@@ -27,7 +27,7 @@ from neurodyn.identify.parameter_search import Convergence, Searched, curvature,
 from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import CONFIDENCE, IdentifiedParameter, InPriorDeviations, LogValue, ProfileCurve
-from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace, SearchSpace
+from neurodyn.identify.search_space import Coordinate, CoordinateSpace, PartOfSpace, SearchSpace
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.loop import has_state
 from neurodyn.sim.draws import SAMPLES, posterior_generator
@@ -233,30 +233,38 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
 
     Uses the first set of the solution `point`; `variance` is that of the scaled residuals.
     """
-    names, logs = list(residuals.options.per_log), residuals.windows.logs
-    if not names or not residuals.physical:
+    varying, logs, space = residuals.options.per_log, residuals.windows.logs, residuals.space
+    coordinates = space.coordinates if isinstance(space, CoordinateSpace) else None
+    if not varying or not (residuals.physical or coordinates):
         return {}
     point = point.pick(torch.tensor([0]))
-    matrix, gradient, _ = reduce(residuals, residuals.normal(point, physical=True))
-    full = assemble(residuals, matrix, gradient, point, physical=True)[0][0]
+    matrix, gradient, _ = reduce(residuals, residuals.normal(point, physical=residuals.physical))
+    full = assemble(residuals, matrix, gradient, point, physical=residuals.physical)[0][0]
     covariance = variance * torch.linalg.pinv(full, hermitian=True)
-    values = residuals.values(point.x)[0]
-    known, first = list(residuals.names), len(full) - len(logs) * residuals.locals
+    x = residuals.values(point.x)[0] if residuals.physical else point.x[0]
+    known, first = (
+        list(residuals.names if coordinates is None else space.names),
+        len(full) - len(logs) * residuals.locals,
+    )
     by_name: dict[str, dict[str, LogValue]] = {}
-    for index, name in enumerate(names):
-        k, size = known.index(name), residuals.options.per_log[name]
-        column = residuals.locals - len(names) + index
+    for index, (name, size) in enumerate(varying.items()):
+        k, column = known.index(name), residuals.locals - len(varying) + index
         by_name[name] = {}
         for log, label in enumerate(logs):
-            column_of_log = first + log * residuals.locals + column
-            total = (
-                covariance[k, k]
-                + 2 * size * covariance[k, column_of_log]
-                + size**2 * covariance[column_of_log, column_of_log]
-            )
-            value = float(values[k] + size * point.local[0, log, column])
-            by_name[name][label] = LogValue(value=value, deviation=float(total.clamp_min(0.0).sqrt()))
+            own = first + log * residuals.locals + column
+            total = covariance[k, k] + 2 * size * covariance[k, own] + size**2 * covariance[own, own]
+            value, deviation = x[k] + size * point.local[0, log, column], total.clamp_min(0.0).sqrt()
+            if coordinates is not None:
+                value, deviation = value_of(coordinates[k], value, deviation)
+            by_name[name][label] = LogValue(value=float(value), deviation=float(deviation))
     return by_name
+
+
+def value_of(coordinate: Coordinate, x: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the value of a coordinate and its standard deviation, linear about it, from those of the coordinate."""
+    step = 1e-4
+    slope = (coordinate.value(x + step) - coordinate.value(x - step)) / (2.0 * step)
+    return coordinate.value(x), slope.abs() * deviation
 
 
 def coordinate_parameters(

@@ -14,7 +14,8 @@ the adjoint.
 Residuals are scaled by their standard deviations: predicted minus logged positions (continuous angles wrapped, rotation
 vectors for quaternions) and velocities, and errors of other sensors (`identify.readings`). Other free variables may be:
 - the initial state of each window, as an offset z from the logged one with cost |z|^2, in units of the sensor noise;
-- a constant torque in each log, and parameters that vary between logs, with the same quadratic cost.
+- a constant torque in each log, and parameters that vary between logs, with the same quadratic cost; in coordinates of
+  a `CoordinateSpace` these are shifts of a coordinate, so that every log has physical values.
 """
 
 from collections.abc import Sequence
@@ -156,10 +157,11 @@ class Residuals:
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
         self.sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)
         self.names = names = [spec.name for spec in specs]
+        known = list(names if self.physical else self.space.all_names)
         for name in self.options.per_log:
-            if name not in names:
-                raise InputError(f"per_log: {name!r} is not a free quantity; valid: {choices(names)}")
-        self._local_columns = [names.index(name) for name in self.options.per_log]
+            if name not in known:
+                raise InputError(f"per_log: {name!r} is not a free quantity; valid: {choices(known)}")
+        self._local_columns = [known.index(name) for name in self.options.per_log]
         self._local_sizes = torch.tensor(list(self.options.per_log.values()), dtype=torch.float64)
         kept = [self.options.positions] * self._nv + [self.options.velocities] * self._nv
         kept += [True] * (len(self.scale) - 2 * self._nv)
@@ -303,6 +305,16 @@ class Residuals:
         """Return the physical values of the free quantities, shape [..., quantities]."""
         return self.space.values(x).detach()
 
+    def values_by_log(self, point: Point) -> Tensor:
+        """Return the physical values in each log, of coordinates that vary between logs, shape [S, logs, quantities].
+
+        A coordinate stays within its bounds in no log in particular: the shifts have priors of their own.
+        """
+        shift = point.local[..., self.locals - len(self._local_columns) :] * self._local_sizes
+        columns = torch.tensor(self._local_columns, dtype=torch.long)
+        whole = self.space.whole(point.x)[:, None].expand(-1, shift.shape[1], -1)
+        return self.space.values_of_whole(whole.index_add(-1, columns, shift))
+
     def off_prior(self, x: Tensor) -> Tensor:
         """Return the distance of coordinates from their priors, in standard deviations, shape [..., p]."""
         assert self.prior is not None
@@ -406,10 +418,10 @@ class Residuals:
 
     def _moved(self, point: Point, columns: Sequence[int], step: float) -> Tensor:
         """Return the errors with each of these coordinates moved, shape [columns * S, W, T, channels]."""
-        x = point.x.repeat(len(columns), 1)
+        moved = Point.joined([point] * len(columns))
         for k, column in enumerate(columns):
-            x[k * len(point.x) : (k + 1) * len(point.x), column] += step
-        return self._errors(*self._worlds(self.space.values(x), Point.joined([point] * len(columns))))
+            moved.x[k * len(point.x) : (k + 1) * len(point.x), column] += step
+        return self._errors(*self._worlds(self.space.values(moved.x), moved))
 
     def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
         sets, both = values.shape[0], Point.joined([point, point])
@@ -437,9 +449,11 @@ class Residuals:
             split = self.locals - len(self._local_columns)
             if split:
                 torque = self.options.torque_offset * local[..., :split]
-            if self._local_columns:
+            if self._local_columns and self.physical:
                 physical = physical.clone()
                 physical[..., self._local_columns] += self._local_sizes * local[..., split:]
+            elif self._local_columns:
+                physical = self.values_by_log(point)[:, w.log]
         zero = values.new_zeros(sets, w.count, 2 * self._nv)
         return physical, point.initial * self.noise.joined if self.initials else zero, torque
 

@@ -43,6 +43,19 @@ class BoxedSpace:
         """Return the physical values of all free quantities, shape [..., quantities]."""
         raise NotImplementedError
 
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Names of all coordinates, also those that are held."""
+        return self.names
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Return all coordinates, also those that are held, shape [..., all coordinates]."""
+        return x
+
+    def values_of_whole(self, whole: Tensor) -> Tensor:
+        """Return the physical values at all coordinates, also those that are held, shape [..., quantities]."""
+        return self.values(whole)
+
     def clip(self, x: Tensor) -> Tensor:
         """Return the nearest coordinates within the bounds."""
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
@@ -289,9 +302,18 @@ class PartOfSpace(BoxedSpace):
         self.names = tuple(space.names[k] for k in kept.tolist())
         self.lower, self.upper, self.nominal = space.lower[kept], space.upper[kept], space.nominal[kept]
 
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Names of the coordinates of the whole space."""
+        return self._space.names
+
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of the whole space's quantities, shape [..., quantities]."""
         return self._space.values(self.whole(x))
+
+    def values_of_whole(self, whole: Tensor) -> Tensor:
+        """Return the physical values at coordinates of the whole space, shape [..., quantities]."""
+        return self._space.values(whole)
 
     def whole(self, x: Tensor) -> Tensor:
         """Return the coordinates of the whole space, shape [..., coordinates of `space`]."""

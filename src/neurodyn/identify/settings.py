@@ -119,7 +119,9 @@ class IdentificationSettings(Config, frozen=True):
     torque_offset: float = 0.0
     """Standard deviation of a constant torque of each log [N m or N]; 0 for none."""
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
-    """Free quantities that vary between logs (a payload), with the standard deviation of the difference."""
+    """Free quantities that vary between logs (a payload), with the standard deviation of the difference: in their unit,
+    or with `quantities`, whose names may be patterns, in standard deviations of the prior (1 for a payload that may be
+    any other one)."""
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
     """Further sensors to compare (`core.description.sensors`), by name; they add to those that the robot declares, of
     which the ones in the data are compared."""
@@ -243,7 +245,7 @@ class IdentificationSettings(Config, frozen=True):
     def _require_stages(self) -> None:
         valid = {
             "method": "roll-outs", "optimiser": "levenberg-marquardt", "initial": "logged", "torque_offset": 0.0,
-            "per_log": {}, "sensors": {}, "bootstrap": 0, "profile": 0,
+            "sensors": {}, "bootstrap": 0, "profile": 0,
         }  # fmt: skip
         for name, value in valid.items():
             given = getattr(self, name)

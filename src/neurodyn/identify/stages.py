@@ -7,13 +7,14 @@ are numerous, join in the last stage.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
@@ -36,6 +37,9 @@ _FIRST_LAG = 0.01
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
+_MORE = 4
+"""Iterations of a fit that goes on, after a stage, with more that is free."""
+
 ProgressReport = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
 
@@ -53,6 +57,8 @@ class Fitting:
         noise: Noise of the log's states.
         scale: Divisor of the errors of each channel, shape [2 nv].
         environments: Ground and gravity of windows.
+        per_log: Coordinates that vary between logs, with the standard deviation of the difference.
+        local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
     """
 
     def __init__(
@@ -83,6 +89,8 @@ class Fitting:
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings)
         self.x = first_coordinates(self.space)
+        self.per_log = self._varying(settings.per_log)
+        self.local: dict[str, Tensor] = {}
         early = [not name.endswith(LIMITS) for name in self.space.names]
         self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
         self.stages = self._stages()
@@ -101,6 +109,31 @@ class Fitting:
         point = first.start(self.x[None])
         self._require_finite(first, point)
         self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined)
+
+    def _varying(self, per_log: Mapping[str, float]) -> dict[str, float]:
+        """Return the coordinates that names or patterns say vary between logs."""
+        varying: dict[str, float] = {}
+        for pattern, deviation in per_log.items():
+            names = [name for name in self.space.names if fnmatchcase(name, pattern)]
+            if not names:
+                raise InputError(
+                    f"per_log: {pattern!r} is no free quantity; valid: {nearest(pattern, self.space.names)}"
+                )
+            varying |= dict.fromkeys(names, deviation)
+        return varying
+
+    def vary(self, names: Iterable[str], deviation: float = 1.0) -> None:
+        """Let coordinates vary between logs, about those of the search so far."""
+        self.per_log |= {name: self.per_log.get(name, deviation) for name in names}
+        self.local = {}
+
+    def start(self, residuals: Residuals, x: Tensor | None = None) -> Point:
+        """Return the point of the search at its coordinates, or others, with what varies between the logs so far."""
+        point = residuals.start((self.x if x is None else x)[None])
+        for k, log in enumerate(residuals.windows.logs):
+            if log in self.local:
+                point.local[0, k] = self.local[log]
+        return point
 
     def _stages(self) -> tuple[FitStage, ...]:
         """Return the stages: without contacts, roll-outs stay near the log for longer, and long ones tell more."""
@@ -144,7 +177,7 @@ class Fitting:
         settings = self.settings
         options = ResidualOptions(
             settings.positions, self._velocities, settings.huber, settings.initial == "free", settings.torque_offset,
-            settings.per_log, one_sided=one_sided,
+            self.per_log, one_sided=one_sided,
         )  # fmt: skip
         return Residuals(
             self.dynamics, windows, Noise(self.scale[:nv], self.scale[nv:]), options, scale=self.scale,
@@ -171,11 +204,18 @@ class Fitting:
         for stage in self.stages:
             name = f"{stage_frames(stage, self.spec.dt)} frames"
             self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != last), stage.iterations, name)
-            ends[name] = self.x
+            ends[name] = self.x, self.local
         held_out = self.residuals(self.windows(Split.VALIDATION, last))
-        for name, x in ends.items():
-            costs[name] = float(held_out.cost(held_out.start(x[None]))) / held_out.windows.count
-        self.x = ends[min(costs, key=costs.__getitem__)]
+        for name, (self.x, self.local) in ends.items():
+            costs[name] = float(held_out.cost(self.start(held_out))) / held_out.windows.count
+        self.x, self.local = ends[min(costs, key=costs.__getitem__)]
+        return self.end(costs)
+
+    def again(self, costs: dict[str, float], iterations: int = _MORE) -> Searched:
+        """Search the kept stage further, from where it ended, and return its result."""
+        name = min(costs, key=costs.__getitem__)
+        stage = self.stages[list(costs).index(name)]
+        self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != self.stages[-1]), iterations, name)
         return self.end(costs)
 
     def end(self, costs: dict[str, float]) -> Searched:
@@ -184,11 +224,11 @@ class Fitting:
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
         nothing = self.x.new_zeros(0, len(self.space.quantities))
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
-        return Searched(residuals, residuals.start(self.x[None]), end, nothing, nothing[:, 0], costs)
+        return Searched(residuals, self.start(residuals), end, nothing, nothing[:, 0], costs)
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
-        start = residuals.start(self.x[None, columns])
+        start = self.start(residuals, self.x[columns])
         before = float(residuals.cost(start))
 
         def stop(iteration: int, cost: Tensor) -> bool:
@@ -205,6 +245,8 @@ class Fitting:
         solution = levenberg_marquardt(residuals, start, iterations, stop=stop)
         self.x = self.x.clone()
         self.x[columns] = solution.point.x[0]
+        if self.per_log:
+            self.local = dict(zip(residuals.windows.logs, solution.point.local[0], strict=True))
         return float(solution.cost)
 
 
