@@ -22,7 +22,8 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.identification import IdentificationProblem, identify
+from neurodyn.identify.identification import identify
+from neurodyn.identify.problem import IdentificationProblem
 from neurodyn.identify.requests import IdentifyRequest
 from neurodyn.identify.run import identify as identify_by_name
 from neurodyn.identify.run import plan_identification

@@ -345,8 +345,10 @@ class Store:
         return np.arange(len(self.table)) if split is None else np.flatnonzero(self.split == split)
 
     def run_name(self, episode: int) -> str:
-        """Return the name of the recorded run that an episode is from."""
-        run = int(self.run[episode])
+        """Return the name of the recorded run that an episode is from; without runs, its group is one."""
+        run, group = int(self.run[episode]), int(self.group[episode])
+        if run < 0 and group >= 0:
+            return self.header.groups[group]
         return self.header.runs[run] if run >= 0 else f"episode {episode}"
 
     def select(self, episodes: np.ndarray | list[int]) -> "Store":

@@ -10,7 +10,6 @@ from .discovery import Discovery as Discovery, DiscoverySettings as DiscoverySet
 from .discovery_run import discover_run as discover_run
 from .drives import DriveNetworkSettings as DriveNetworkSettings, identify_drive_network as identify_drive_network
 from .held_out import horizon_errors as horizon_errors, hybrid_forecast as hybrid_forecast, noise_floor as noise_floor
-from .identification import Identification as Identification
 from .intervals import (
     Identifiability as Identifiability,
     Resamples as Resamples,
@@ -22,6 +21,7 @@ from .parameter_search import Convergence as Convergence, curvature as curvature
 from .population_search import basin_hopping as basin_hopping
 from .priors import PRIORS as PRIORS, Prior as Prior, PriorKind as PriorKind, prior_of as prior_of
 from .readings import Noise as Noise, estimate_noise as estimate_noise
+from .problem import Identification as Identification
 from .residuals import Point as Point, ResidualOptions as ResidualOptions, Residuals as Residuals
 from .run import adapt as adapt, identify as identify
 from .settings import (

@@ -22,14 +22,21 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.parameter import student_t
+from neurodyn.core.verdict import Finding
 from neurodyn.data.windows import Windows
-from neurodyn.identify.certainty import value_of
-from neurodyn.identify.intervals import Identifiability
+from neurodyn.identify.certainty import value_of, varying
+from neurodyn.identify.intervals import Identifiability, identifiability
 from neurodyn.identify.least_squares import reduce
+from neurodyn.identify.parameter_search import Searched
 from neurodyn.identify.residuals import Point, Residuals
-from neurodyn.identify.result import LogValue
+from neurodyn.identify.result import LogDifference, LogValue
 from neurodyn.identify.search_space import CoordinateSpace
+from neurodyn.identify.stages import Fitting
 
+MOST_LOGS = 20
+"""Logs beyond which nothing is compared between them: they are episodes of one log rather than days of a robot."""
+_LEAST_WINDOWS = 6
+"""Fewest windows of a log that is compared, on average."""
 LEVEL = 0.01
 """Probability that any quantity of logs that agree is said to differ."""
 _LEAST_ERRORS = 4.0
@@ -40,37 +47,10 @@ _MOST = 6
 """Most quantities that are released."""
 _LOOSE = 0.25
 """Precision of the prior of a released coordinate in each log, in standard deviations of the coordinate's prior."""
+_TOLD = 3
+"""Most differences that a verdict names."""
 _STRETCHES = 6
 """Fewest stretches of a log."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A quantity that differs between logs.
-
-    Attributes:
-        name: The quantity.
-        logs: The two logs that differ most certainly.
-        values: Its values in them.
-        errors: Their difference in standard errors.
-        unit: Unit of the values.
-    """
-
-    name: str
-    logs: tuple[str, str]
-    values: tuple[float, float]
-    errors: float
-    unit: str = ""
-
-    @property
-    def text(self) -> str:
-        """The difference in words."""
-        first, second = self.logs
-        one, other = (f"{value:.3g}" for value in self.values)
-        return (
-            f"{first} and {second} differ in {self.name} by {self.errors:.0f} standard errors ({one} and {other}"
-            f"{f' {self.unit}' if self.unit else ''})"
-        )
 
 
 class LogComparison:
@@ -92,7 +72,7 @@ class LogComparison:
         space = residuals.space
         assert isinstance(space, CoordinateSpace)
         self.logs, self.names, self.space = residuals.windows.logs, space.names, space
-        self._point, self._options = point, residuals.options
+        self._residuals, self._point = residuals, point
         matrix, gradient, _ = reduce(residuals, residuals.normal(point))
         n = len(self.names)
         self._by_window, self._scores = matrix[0, :, :n, :n], gradient[0, :, :n]
@@ -107,9 +87,19 @@ class LogComparison:
     @property
     def varying(self) -> dict[str, float]:
         """Coordinates that the fit lets vary between logs, with their deviations."""
-        return self._options.per_log
+        return self._residuals.options.per_log
 
-    def differing(self) -> list[Difference]:
+    @classmethod
+    def of(cls, residuals: Residuals, point: Point, analysis: Identifiability) -> "LogComparison | None":
+        """Return the comparison of the logs of a fit; None for one log, very many, or other coordinates."""
+        windows = residuals.windows
+        several = 1 < len(windows.logs) <= MOST_LOGS and windows.count >= _LEAST_WINDOWS * len(windows.logs)
+        several = several and bool((torch.bincount(windows.log, minlength=len(windows.logs)) > 1).all())
+        if not several or not isinstance(residuals.space, CoordinateSpace):
+            return None
+        return cls(residuals, point, analysis)
+
+    def differing(self) -> list[LogDifference]:
         """Return the quantities that differ between logs, the most certain first; those that vary already first."""
         released = [self.names.index(name) for name in self.varying]
         told = [one for k in released if (one := self._difference(self._solve(released), k, len(released)))]
@@ -129,14 +119,18 @@ class LogComparison:
         return told
 
     def separate(self) -> dict[str, dict[str, LogValue]]:
-        """Return the value of each coordinate in each log, had it been fitted alone (one Gauss-Newton step)."""
+        """Return the value of each coordinate in each log, by name and log, had that been fitted alone.
+
+        One Gauss-Newton step away from the solution, with the priors.
+        """
         n = len(self.names)
         values: dict[str, dict[str, LogValue]] = {name: {} for name in self.names}
         start = self._local_coordinates()
         for number, log in enumerate(self.logs):
             precision = self.information[number] + torch.eye(n, dtype=self.information.dtype)
             inverse = torch.linalg.inv(precision)
-            x = self.space.clip(start[number] - inverse @ self.gradient[number])
+            free = (~self._fixed).double()
+            x = self.space.clip(start[number] - free * (inverse @ (self.gradient[number] + start[number])))
             scores = torch.stack([
                 self._scores[self._block == block].sum(0)
                 for block in torch.nonzero(self._log_of_block == number)[:, 0].tolist()
@@ -149,14 +143,21 @@ class LogComparison:
                 values[name][log] = LogValue(value=float(value), deviation=float(width))
         return values
 
-    def spread(self, names: Sequence[str]) -> Tensor:
+    def spread(self) -> Tensor:
         """Return the standard deviation between logs of the coordinates that vary, shape [n]; 0 for others."""
-        spread = torch.zeros(len(self.names), dtype=torch.float64)
-        own = self._local_coordinates()
-        for name in names:
+        spread, own = torch.zeros(len(self.names), dtype=torch.float64), self._local_coordinates()
+        for name in self.varying:
             k = self.names.index(name)
-            spread[k] = own[:, k].std() if len(self.logs) > 1 else 0.0
+            spread[k] = own[:, k].std()
         return spread
+
+    def deviations(self, deviations: Tensor) -> Tensor:
+        """Return standard deviations of coordinates, shape [n]: of those that vary, that of the mean over logs."""
+        spread, result = self.spread(), deviations.clone()
+        for name, _, own in varying(self._residuals, self._point, self._variance):
+            k = self.names.index(name)
+            result[k] = (spread[k].square() / len(self.logs) + own.min().square()).sqrt()
+        return result
 
     def _local_coordinates(self) -> Tensor:
         """Return the coordinates of each log at the solution, shape [logs, n]."""
@@ -205,7 +206,7 @@ class LogComparison:
         robust = solution.inverse @ meat @ solution.inverse
         return torch.stack([plain[n:, n:], robust[n:, n:]])
 
-    def _difference(self, solution: "_Solution", column: int, tests: int) -> Difference | None:
+    def _difference(self, solution: "_Solution", column: int, tests: int) -> LogDifference | None:
         """Return the most certain difference of a released coordinate between two logs; None if there is none."""
         index, k = solution.released.index(column), len(solution.released)
         covariances, values = self._covariance(solution), solution.own[:, index]
@@ -226,8 +227,13 @@ class LogComparison:
         if errors < max(bar, _LEAST_ERRORS):
             return None
         x = self._point.x[0, column] + solution.step[column] + values
-        one, other = (float(coordinate.value(x[log])) for log in (a, b))
-        return Difference(coordinate.name, (self.logs[a], self.logs[b]), (one, other), errors, coordinate.unit)
+        if coordinate.name in self.varying:  # as fitted
+            x = self._local_coordinates()[:, column]
+        logs = coordinate.value(x)
+        return LogDifference(
+            name=coordinate.name, logs=(self.logs[a], self.logs[b]), values=(float(logs[a]), float(logs[b])),
+            errors=errors, deviation=float(logs.std()), unit=coordinate.unit,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -247,6 +253,35 @@ class _Solution:
     step: Tensor
     cost: float
     own: Tensor
+
+
+def let_differ(fitting: Fitting, searched: Searched) -> Searched:
+    """Let quantities that differ between logs vary between them, and search on; return the search as it is without.
+
+    Args:
+        fitting: The fit by stages, changed in place.
+        searched: Its result.
+    """
+    analysis = identifiability(searched.residuals, searched.point)
+    comparison = LogComparison.of(searched.residuals, searched.point, analysis)
+    new = [] if comparison is None else [one.name for one in comparison.differing() if one.name not in fitting.per_log]
+    if not new:
+        return searched
+    fitting.vary(new)
+    return fitting.again(dict(searched.stages))
+
+
+def of_differences(differences: Sequence[LogDifference]) -> list[Finding]:
+    """Judge the differences between logs."""
+    if not differences:
+        return []
+    return [
+        Finding(
+            "logs-disagree", "warning", "; ".join(one.text for one in differences[:_TOLD]),
+            "see the values by log; ask what changed on the robot (payload, gains, battery, temperature), or adapt to "
+            "each log by itself",
+        )
+    ]  # fmt: skip
 
 
 def _stretches(windows: Windows) -> tuple[Tensor, Tensor]:

@@ -233,31 +233,37 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
 
     Uses the first set of the solution `point`; `variance` is that of the scaled residuals.
     """
-    varying, logs, space = residuals.options.per_log, residuals.windows.logs, residuals.space
-    coordinates = space.coordinates if isinstance(space, CoordinateSpace) else None
-    if not varying or not (residuals.physical or coordinates):
-        return {}
+    space, by_name = residuals.space, dict[str, dict[str, LogValue]]()
+    for name, x, deviations in varying(residuals, point, variance):
+        values = x, deviations
+        if isinstance(space, CoordinateSpace):
+            values = value_of(space.coordinates[space.names.index(name)], x, deviations)
+        rows = zip(residuals.windows.logs, *(column.tolist() for column in values), strict=True)
+        by_name[name] = {log: LogValue(value=value, deviation=deviation) for log, value, deviation in rows}
+    return by_name
+
+
+def varying(residuals: Residuals, point: Point, variance: float) -> list[tuple[str, Tensor, Tensor]]:
+    """Return each quantity that varies between logs, its values (or coordinates) and their deviations, shape [logs]."""
+    names, logs, space = residuals.options.per_log, residuals.windows.logs, residuals.space
+    if not names or not (residuals.physical or isinstance(space, CoordinateSpace)):
+        return []
     point = point.pick(torch.tensor([0]))
     matrix, gradient, _ = reduce(residuals, residuals.normal(point, physical=residuals.physical))
     full = assemble(residuals, matrix, gradient, point, physical=residuals.physical)[0][0]
     covariance = variance * torch.linalg.pinv(full, hermitian=True)
     x = residuals.values(point.x)[0] if residuals.physical else point.x[0]
     known, first = (
-        list(residuals.names if coordinates is None else space.names),
+        list(residuals.names if residuals.physical else space.names),
         len(full) - len(logs) * residuals.locals,
     )
-    by_name: dict[str, dict[str, LogValue]] = {}
-    for index, (name, size) in enumerate(varying.items()):
-        k, column = known.index(name), residuals.locals - len(varying) + index
-        by_name[name] = {}
-        for log, label in enumerate(logs):
-            own = first + log * residuals.locals + column
-            total = covariance[k, k] + 2 * size * covariance[k, own] + size**2 * covariance[own, own]
-            value, deviation = x[k] + size * point.local[0, log, column], total.clamp_min(0.0).sqrt()
-            if coordinates is not None:
-                value, deviation = value_of(coordinates[k], value, deviation)
-            by_name[name][label] = LogValue(value=float(value), deviation=float(deviation))
-    return by_name
+    columns = []
+    for index, (name, size) in enumerate(names.items()):
+        k, column = known.index(name), residuals.locals - len(names) + index
+        own = first + column + residuals.locals * torch.arange(len(logs))
+        total = covariance[k, k] + 2 * size * covariance[k, own] + size**2 * covariance[own, own]
+        columns.append((name, x[k] + size * point.local[0, :, column], total.clamp_min(0.0).sqrt()))
+    return columns
 
 
 def value_of(coordinate: Coordinate, x: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
@@ -315,7 +321,8 @@ def hold_undetermined(
     """
     residuals, point, space = searched.residuals, searched.point, searched.residuals.space
     assert isinstance(space, CoordinateSpace)
-    determined = analysis.bound | (analysis.deviations < settings.undetermined_above)
+    varies = torch.tensor([name in residuals.options.per_log for name in space.names], dtype=torch.bool)
+    determined = analysis.bound | varies | (analysis.deviations < settings.undetermined_above)
     if bool(determined.all()):
         return searched, analysis, determined
     part = PartOfSpace(space, torch.nonzero(determined)[:, 0], space.declared)
@@ -327,7 +334,12 @@ def hold_undetermined(
 
 
 def posterior_sample(
-    space: CoordinateSpace, x: Tensor, analysis: Identifiability, count: int = SAMPLES, seed: int = 0
+    space: CoordinateSpace,
+    x: Tensor,
+    analysis: Identifiability,
+    count: int = SAMPLES,
+    seed: int = 0,
+    spread: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Return posterior samples of the quantities behind coordinates.
 
@@ -337,6 +349,7 @@ def posterior_sample(
         analysis: Identifiability there.
         count: Number of samples.
         seed: Seed of the samples.
+        spread: Standard deviation of each coordinate between logs, shape [coordinates]; None for one log.
 
     Returns:
         Values by name of the quantity, shape [samples], float32. Directions that the logs do not determine keep the
@@ -347,5 +360,8 @@ def posterior_sample(
     powers, axes = torch.linalg.eigh(0.5 * (analysis.correlation + analysis.correlation.mT))
     root = axes * powers.clamp_min(0.0).sqrt()
     noise = torch.randn(count, len(x), generator=posterior_generator(seed), dtype=x.dtype)
-    rows = (x + deviations * (noise @ root.mT)).clamp(space.lower, space.upper)
+    rows = x + deviations * (noise @ root.mT)
+    if spread is not None:
+        rows = rows + spread * torch.randn(rows.shape, generator=posterior_generator(seed + 1), dtype=x.dtype)
+    rows = rows.clamp(space.lower, space.upper)
     return {name: column.float() for name, column in zip(space.quantities, space.values(rows).unbind(-1), strict=True)}

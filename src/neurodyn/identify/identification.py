@@ -23,15 +23,16 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import Progress, present_work, showing, stage, tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.workers import Executor, resolve_threads
+from neurodyn.core.verdict import combine_verdicts
+from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
-from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.agreement import LogComparison, let_differ, of_differences
 from neurodyn.identify.certainty import (
     Certainty,
     certainty,
@@ -59,6 +60,7 @@ from neurodyn.identify.logs import check_log, next_motion
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.population_search import rounds_done
 from neurodyn.identify.priors import Prior, UnitPrior, prior_of
+from neurodyn.identify.problem import Identification, IdentificationProblem
 from neurodyn.identify.quantities import is_coupled
 from neurodyn.identify.readings import Noise, noise_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
@@ -89,54 +91,10 @@ from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.learn.run_folder import check_run, checksum
-from neurodyn.robots import Robot
 from neurodyn.sim.draws import POSTERIOR
 
 _DATA, _STATE, _STAGES = "data", "parameters", "stages.json"
 _HELD_OUT = 1000
-
-
-@dataclass(frozen=True)
-class Identification:
-    """Result of an identification.
-
-    Attributes:
-        figures: All results; `plain()` gives identification.json or adaptation.json.
-        dynamics: The model: of the highest rung that was kept, if there is a ladder.
-        runs: Fits of whole held-out runs.
-    """
-
-    figures: IdentificationFigures
-    dynamics: HybridDynamics
-    runs: list[RunFit]
-
-
-@dataclass(frozen=True)
-class IdentificationProblem:
-    """Robot, logs and free quantities of an identification.
-
-    Attributes:
-        robot: The robot.
-        name: Name or path from which the robot is loaded again.
-        data: Origin of the trajectories.
-        store: The trajectories.
-        parameters: Free quantities in the user's notation (`core.description.parameter.select_parameters`), in addition
-            to those of the settings' `quantities`.
-        blueprint: Networks of the second stage; None for parameters alone.
-        beside: Other runs, evaluated on the same held-out windows.
-        device: Torch device of the roll-outs.
-        executor: Distributes the search from many starts over workers; None for this process alone.
-    """
-
-    robot: Robot
-    name: str
-    data: str | tuple[str, ...]
-    store: Store
-    parameters: Sequence[str]
-    blueprint: Blueprint | None = None
-    beside: Sequence[str] = ()
-    device: str = "cpu"
-    executor: Executor | None = None
 
 
 def identify(
@@ -342,16 +300,24 @@ class _Identification:
             saved = artifacts.read_tree(state, _STATE)
             self.fitting = Fitting(self.models[int(saved["structure"])], store, settings, self.threads, report)
             self.fitting.x, self.fitting.scale = saved["x"], saved["scale"]
+            stages = artifacts.read_json(state / _STAGES)
+            self.fitting.per_log = stages.get("per_log", {})
+            self.fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
             if "rigid" in saved:
                 self.rigid = self._at(self.models[int(saved["rigid_structure"])], saved["rigid"])
-            return self.fitting.end(artifacts.read_json(state / _STAGES)["costs"])
+            return self.fitting.end(stages["costs"])
         self.fitting, other = best_structure(self.models, store, settings, self.threads, report)
-        searched, index = self.fitting.run(), [id(one) for one in self.models].index
+        searched = let_differ(self.fitting, self.fitting.run())
+        index, local = [id(one) for one in self.models].index, self.fitting.local
         tree = {"x": self.fitting.x, "scale": self.fitting.scale, "structure": index(id(self.fitting.model))}
         if other is not None:
             self.rigid = self._at(other.model, other.x)
             tree |= {"rigid": other.x, "rigid_structure": index(id(other.model))}
-        artifacts.write_json(state / _STAGES, {"costs": dict(searched.stages)})
+        found = {"costs": dict(searched.stages)}
+        if local:
+            found |= {"per_log": self.fitting.per_log, "logs": list(local)}
+            tree["local"] = torch.stack(list(local.values()))
+        artifacts.write_json(state / _STAGES, found)
         artifacts.write_tree(state, _STATE, tree)
         return searched
 
@@ -399,7 +365,11 @@ class _Identification:
             model.physical.set_values(values[: len(model.physical.specs)])
         model = self.model if self.fitting is None else self.fitting.model
         noise = residuals.noise if self.fitting is None else self.fitting.noise
-        return _Fit(model, residuals.dynamics, searched, known, determined, values, noise)
+        logs = LogComparison.of(residuals, searched.point, known.analysis)
+        if logs is not None:
+            analysis = replace(known.analysis, deviations=logs.deviations(known.analysis.deviations))
+            known = replace(known, analysis=analysis)
+        return _Fit(model, residuals.dynamics, searched, known, determined, values, noise, logs)
 
     def _held_out(self, fit: "_Fit") -> HeldOut:
         models = {"nominal": self.dynamics(), "identified": fit.dynamics}
@@ -467,6 +437,7 @@ class _Identification:
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
             blueprint=to_dict(self.problem.blueprint or Blueprint()), warnings=self.warnings, seed=self.settings.seed,
             structure=fit.model.structure, stage=searched.stage, costs=dict(searched.stages),
+            differences=[] if fit.logs is None else fit.logs.differing(),
             sensors=self._sensor_errors(residuals, searched.point), torque=self._torque_errors(fit.values),
             **({} if held_out is None else held_out.errors()),
         )  # fmt: skip
@@ -480,13 +451,16 @@ class _Identification:
     def _identified(self, fit: "_Fit") -> list[IdentifiedParameter]:
         """Return the free quantities with their intervals."""
         residuals, known, point = fit.searched.residuals, fit.known, fit.searched.point
-        if isinstance(residuals.space, CoordinateSpace):
-            return coordinate_parameters(residuals.space, point.x[0], known.analysis, fit.determined)
-        together = None if self.hybrid is None else self.hybrid.physical().detach()
-        before = residuals.prior.by_name(self.specs) if isinstance(residuals.prior, Prior) else {}
-        parameters = known.identified_parameters(self.specs, fit.values, before, together)
-        self.warnings += known.warnings(parameters)
         by_log = values_by_log(residuals, point, known.analysis.variance)
+        if isinstance(residuals.space, CoordinateSpace):
+            parameters = coordinate_parameters(residuals.space, point.x[0], known.analysis, fit.determined)
+            separate = {} if fit.logs is None else fit.logs.separate()
+            by_log = {one.name: separate[one.name] for one in parameters if separate and one.determined} | by_log
+        else:
+            together = None if self.hybrid is None else self.hybrid.physical().detach()
+            before = residuals.prior.by_name(self.specs) if isinstance(residuals.prior, Prior) else {}
+            parameters = known.identified_parameters(self.specs, fit.values, before, together)
+            self.warnings += known.warnings(parameters)
         return [
             msgspec.structs.replace(entry, by_log=by_log[entry.name]) if entry.name in by_log else entry
             for entry in parameters
@@ -531,14 +505,17 @@ class _Identification:
             motion = None
             if isinstance(fit.searched.residuals.space, CoordinateSpace):
                 sample = posterior_sample(
-                    fit.searched.residuals.space, fit.searched.point.x[0], fit.known.analysis, seed=settings.seed
-                )
+                    fit.searched.residuals.space, fit.searched.point.x[0], fit.known.analysis, seed=settings.seed,
+                    spread=None if fit.logs is None else fit.logs.spread(),
+                )  # fmt: skip
                 artifacts.write_tensors(self.out / POSTERIOR, sample)
             if self.fitting is not None and settings.proposals:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis.information, self.out)
+        findings = of_differences(figures.differences)
         return msgspec.structs.replace(
             figures, horizons=list(seconds), rungs=entries, chosen=chosen, unexplained=after, unexplained_before=before,
-            log=log, next=UNSET if motion is None else motion, verdict=str(verdict_of(entries, chosen)),
+            log=log, next=UNSET if motion is None else motion, findings=findings,
+            verdict=str(combine_verdicts([verdict_of(entries, chosen), *findings])),
         ), dynamics  # fmt: skip
 
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
@@ -578,7 +555,8 @@ class _Identification:
 class _Fit:
     """Solution of a search, with undetermined coordinates declared.
 
-    `determined` has shape [n] (coordinates), `values` [quantities]; `noise` is that of the log's states.
+    `determined` has shape [n] (coordinates), `values` [quantities]; `noise` is that of the log's states; `logs`
+    compares several logs.
     """
 
     model: FitModel
@@ -588,6 +566,7 @@ class _Fit:
     determined: Tensor
     values: Tensor
     noise: Noise
+    logs: LogComparison | None
 
 
 def _metrics_step(out: Path) -> int:

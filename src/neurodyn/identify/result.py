@@ -95,6 +95,36 @@ class InPriorDeviations(Record, frozen=True):
     declared: float = 0.0
 
 
+class LogDifference(Record, frozen=True):
+    """A quantity that differs between logs.
+
+    Attributes:
+        name: The quantity.
+        logs: The two logs that differ most certainly.
+        values: Its values in them.
+        errors: Their difference in standard errors.
+        deviation: Standard deviation of the quantity between all logs.
+        unit: Unit of the values; empty if unknown.
+    """
+
+    name: str
+    logs: tuple[str, str]
+    values: tuple[float, float]
+    errors: float
+    deviation: float
+    unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """The difference in words: "b and c differ in calf.friction by 6 standard errors (0.31 and 0.12 N m)"."""
+        (first, second), (one, other) = self.logs, self.values
+        unit = f" {self.unit}" if self.unit not in ("", "1") else ""
+        return (
+            f"{first} and {second} differ in {self.name} by {self.errors:.0f} standard errors ({one:.3g} and "
+            f"{other:.3g}{unit})"
+        )
+
+
 class IdentifiedParameter(Record, frozen=True):
     """An identified quantity.
 
@@ -108,7 +138,8 @@ class IdentifiedParameter(Record, frozen=True):
         prior_kind: Kind of this prior (`identify.priors.PRIORS`); UNSET for a normal one.
         nominal: Declared value.
         with_networks: Its value with the networks of a blueprint; UNSET without any.
-        by_log: Its value in each log, if it varies between logs.
+        by_log: Its value in each log: as fitted if it varies between logs; else, of several logs, as it would be from
+            that log alone.
         determined: Whether the logs determine it (`said` in JSON). If not, there is no interval; with a prior of the
             default set, value and interval are the declared value and the prior's.
         bound: Whether it lies on a bound, so that its interval is one-sided.
@@ -358,6 +389,7 @@ class IdentificationFigures(Record, frozen=True):
         unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
         log: The check of the logs; UNSET without a ladder.
         next: The motion to log next; UNSET if none was asked for, or none is within limits.
+        differences: Quantities that differ between logs, the most certain first; the fit lets them vary.
         verdict: "ok", or why the model is unreliable; UNSET without a ladder.
         findings: The findings behind the verdict, worst first; those that are ok are left out.
         references: Models beside the ladder, such as the baselines; at the same horizons, from the same windows.
@@ -404,6 +436,7 @@ class IdentificationFigures(Record, frozen=True):
     unexplained_before: list[UnexplainedCoordinate] = msgspec.field(default_factory=list)
     log: LogCheck | UnsetType = UNSET
     next: NextMotion | UnsetType = UNSET
+    differences: list[LogDifference] = msgspec.field(default_factory=list)
     verdict: str | UnsetType = UNSET
     findings: list[Finding] = msgspec.field(default_factory=list)
     references: list[Reference] = msgspec.field(default_factory=list)

@@ -14,10 +14,10 @@ from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
-from neurodyn.identify.identification import Identification, IdentificationProblem
 from neurodyn.identify.identification import identify as identify_problem
 from neurodyn.identify.motors import drive_parameters, with_drives, with_motors, with_named_motors
 from neurodyn.identify.priors import parse_priors
+from neurodyn.identify.problem import Identification, IdentificationProblem
 from neurodyn.identify.requests import AdaptRequest, IdentifyRequest
 from neurodyn.identify.settings import (
     AdaptationRecord,

@@ -246,8 +246,18 @@ class Fitting:
         self.x = self.x.clone()
         self.x[columns] = solution.point.x[0]
         if self.per_log:
-            self.local = dict(zip(residuals.windows.logs, solution.point.local[0], strict=True))
+            self._centre(residuals.windows.logs, solution.point.local[0])
         return float(solution.cost)
+
+    def _centre(self, logs: Sequence[str], local: Tensor) -> None:
+        """Keep what varies between logs, with its mean over them as the shared value: data tell nothing of that sum."""
+        for column, (name, size) in enumerate(self.per_log.items()):
+            k, mean = self.space.names.index(name), local[:, column].mean()
+            shared = self.x[k] + size * mean
+            if self.space.lower[k] <= shared <= self.space.upper[k]:
+                self.x[k] = shared
+                local[:, column] -= mean
+        self.local = dict(zip(logs, local, strict=True))
 
 
 def first_coordinates(space: CoordinateSpace) -> Tensor:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an identification is given, and what it returns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.workers import Executor
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.result import IdentificationFigures, RunFit
+from neurodyn.robots import Robot
+
+
+@dataclass(frozen=True)
+class Identification:
+    """Result of an identification.
+
+    Attributes:
+        figures: All results; `plain()` gives identification.json or adaptation.json.
+        dynamics: The model: of the highest rung that was kept, if there is a ladder.
+        runs: Fits of whole held-out runs.
+    """
+
+    figures: IdentificationFigures
+    dynamics: HybridDynamics
+    runs: list[RunFit]
+
+
+@dataclass(frozen=True)
+class IdentificationProblem:
+    """Robot, logs and free quantities of an identification.
+
+    Attributes:
+        robot: The robot.
+        name: Name or path from which the robot is loaded again.
+        data: Origin of the trajectories.
+        store: The trajectories.
+        parameters: Free quantities in the user's notation (`core.description.parameter.select_parameters`), in addition
+            to those of the settings' `quantities`.
+        blueprint: Networks of the second stage; None for parameters alone.
+        beside: Other runs, evaluated on the same held-out windows.
+        device: Torch device of the roll-outs.
+        executor: Distributes the search from many starts over workers; None for this process alone.
+    """
+
+    robot: Robot
+    name: str
+    data: str | tuple[str, ...]
+    store: Store
+    parameters: Sequence[str]
+    blueprint: Blueprint | None = None
+    beside: Sequence[str] = ()
+    device: str = "cpu"
+    executor: Executor | None = None
