@@ -150,7 +150,7 @@ def test_a_mesh_without_a_reader_is_left_out_with_a_notice(tmp_path, monkeypatch
     (tmp_path / "shell.dae").write_text("")
     mesh = '<collision><geometry><mesh filename="shell.dae"/></geometry></collision></link>'
     urdf.write_text(urdf.read_text().replace("</link>", mesh, 1))
-    monkeypatch.setattr("neurodyn.sim.newton_asset.find_spec", lambda name: None if name == "collada" else name)
+    monkeypatch.setattr("neurodyn.sim.asset_files.find_spec", lambda name: None if name == "collada" else name)
     with pytest.warns(Notice, match=r"mesh 'shell\.dae' needs pycollada: pip install 'neurodyn\[sim\]'"):
         assert sim.build(robot).shape_count == 0
 

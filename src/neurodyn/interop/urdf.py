@@ -8,6 +8,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import BODY, IdentifiedRobot, drive_names, heading, number
 from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_urdf
+from neurodyn.sim.urdf import fix_joints
 
 _ENTRIES = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 _NEGLIGIBLE = 1e-9
@@ -60,12 +61,7 @@ class _UrdfAsset:
         self.root, self._path = root, path
         self.joints = {joint.get("name", ""): joint for joint in root.findall("joint")}
         self.links = {link.get("name", ""): link for link in root.findall("link")}
-        for name in locked:
-            joint = self.joints[name]
-            joint.set("type", "fixed")
-            for tag in ("axis", "limit", "mimic", "dynamics"):
-                for child in joint.findall(tag):
-                    joint.remove(child)
+        fix_joints(root, locked)
 
     def joint(self, link: Link) -> Element:
         """Return the joint of a link, or raise an InputError if the asset has none."""

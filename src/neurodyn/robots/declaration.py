@@ -113,7 +113,7 @@ class Robot(Config, frozen=True):
     fixed_base: bool = True
     """Whether the base is fixed to the world; otherwise the first joint is free."""
     locked: tuple[str, ...] = ()
-    """Joints of the asset that are held at zero, as if fixed."""
+    """Joints of the asset that are fixed: at zero, or in a URDF as near to it as limits and mimicked joints allow."""
     simulator: SimulatorConfig = SimulatorConfig()
     """The reference simulator."""
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)

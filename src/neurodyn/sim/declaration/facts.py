@@ -16,6 +16,7 @@ from neurodyn.core.description.scene import IDENTITY, Plane, Vector3
 from neurodyn.core.errors import InputError, choices, suggested_file
 from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.articulations import short_label
+from neurodyn.sim.asset_files import parse_xml
 from neurodyn.sim.engine import import_mujoco, import_newton, joint_kinds
 from neurodyn.sim.interface import AssetJoint, specified
 from neurodyn.sim.mujoco.actuators import read_drives
@@ -24,8 +25,8 @@ from neurodyn.sim.mujoco.asset import compile_asset, read_spec
 from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
-from neurodyn.sim.newton_asset import parse_xml
 from neurodyn.sim.newton_build import imported_joint, read_asset
+from neurodyn.sim.urdf import held_positions
 
 _WORLD_LINKS = ("world", "map", "odom", "ground")
 _STROKE = 0.15
@@ -324,9 +325,11 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     locked, why = tuple(dict.fromkeys((*lock, *held))), "as asked for"
     if floating is None:
         floating, why = _guess_floating(root, links, locked)
-    notes = [f"locked at zero: {name}, which {reason}" for name, reason in held.items()]
+    at = held_positions(root, locked)
+    notes = [f"locked at {at[name]:g}: {name}, which {reason}" for name, reason in held.items()]
+    notes += [note for joint in links if joint.name not in locked for note in _effort_notes(joint)]
     model = compile_asset(path, read_spec(path, locked=locked, floating=floating))
-    limits = {joint.name: _drive_limits(joint.element) for joint in links}
+    limits = {joint.name: _drive_limits(joint.element) for joint in links if joint.element.find("mimic") is None}
     joints = _compiled_joints(path, model, limits)
     end = None if floating else _end_effector(model, {joint.name for joint in joints if joint.effort is not None})
     return AssetFacts(path, joints, floating, why, locked, (), (*notes, *missing_features(model)), end=end)
@@ -337,6 +340,16 @@ def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | Non
     limit = joint.find("limit")
     effort, velocity = (None if limit is None else float(limit.get(what, "0")) for what in ("effort", "velocity"))
     return specified(effort), specified(velocity)
+
+
+def _effort_notes(joint: "_Joint") -> list[str]:
+    """Return what is said about the effort of a joint that its URDF leaves unknown."""
+    limit = joint.element.find("limit")
+    text = None if limit is None else limit.get("effort")
+    if joint.kind == "fixed" or joint.element.find("mimic") is not None or specified(float(text or "nan")) is not None:
+        return []
+    what = "no effort" if text is None else f"an effort of {text}"
+    return [f"{joint.name} is not driven: its <limit> gives {what}; add it to `actuated` with its own"]
 
 
 class _Joint(NamedTuple):
@@ -361,7 +374,7 @@ def _held_joints(joints: list[_Joint]) -> dict[str, str]:
         mimic, limit = joint.element.find("mimic"), joint.element.find("limit")
         if joint.kind == "fixed":
             continue
-        if mimic is not None:
+        if mimic is not None and _is_finger(joint, joints):
             held[joint.name] = "mimics another joint"
             held.setdefault(mimic.get("joint", ""), "is mimicked, as grippers are")
         if limit is None or joint.kind not in ("revolute", "prismatic"):
@@ -374,6 +387,13 @@ def _held_joints(joints: list[_Joint]) -> dict[str, str]:
         elif joint.kind == "prismatic" and upper - lower < _STROKE and _ends_arm(joint, joints):
             held.setdefault(joint.name, "is a finger")
     return held
+
+
+def _is_finger(follower: _Joint, joints: list[_Joint]) -> bool:
+    """Return whether a joint that mimics another one and the joint that it mimics both end an arm, as fingers do."""
+    mimic = follower.element.find("mimic")
+    leader = None if mimic is None else mimic.get("joint")
+    return all(_ends_arm(joint, joints) for joint in joints if joint is follower or joint.name == leader)
 
 
 def _ends_arm(joint: _Joint, joints: list[_Joint]) -> bool:
@@ -471,11 +491,15 @@ def _force(model: Any, index: int) -> float:
         return float(abs(model.actuator_forcerange[index]).max())
     if not model.actuator_ctrllimited[index]:
         return math.inf
-    lower, upper = map(float, model.actuator_ctrlrange[index])
-    gain = abs(float(model.actuator_gainprm[index, 0]))
-    if int(model.actuator_biastype[index]) == 0:
-        return gain * max(abs(lower), abs(upper))
-    return gain * (upper - lower) / 2  # maximum force of a position servo: stiffness times half its range
+    mujoco, (lower, upper) = import_mujoco(), map(float, model.actuator_ctrlrange[index])
+    if int(model.actuator_biastype[index]) == int(mujoco.mjtBias.mjBIAS_AFFINE):
+        return abs(float(model.actuator_gainprm[index, 0])) * (upper - lower) / 2  # of a servo: over half its range
+    data, forces = mujoco.MjData(model), []
+    for command in (lower, upper):  # at rest: a gain may be of another kind than a factor, as of `dcmotor`
+        data.ctrl[index] = command
+        mujoco.mj_forward(model, data)
+        forces.append(abs(float(data.actuator_force[index])))
+    return max(forces)
 
 
 def missing_features(model: Any) -> tuple[str, ...]:

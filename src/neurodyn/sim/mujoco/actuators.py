@@ -30,6 +30,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import Robot
 from neurodyn.sim.engine import import_mujoco
+from neurodyn.sim.mujoco.asset import plain_default
 from neurodyn.sim.mujoco.couplings import ADDED, JOINT_WRAP, model_links, quantity_name, read_site, read_tendon
 
 
@@ -302,7 +303,7 @@ def add_actuators(spec: Any, robot: Robot) -> None:
     writer = _DriveWriter(spec, robot)
     for name in robot.actuated:
         drive = robot.drives.get(name, Drive())
-        actuator = spec.add_actuator(name=f"{ADDED}{name}", **_law(drive))
+        actuator = spec.add_actuator(plain_default(), name=f"{ADDED}{name}", **_law(drive))
         given = next((field for field in PLACES if getattr(drive, field) is not UNSET), None)
         if given is None:
             writer.transmission(actuator, {name: 1.0})
@@ -326,7 +327,7 @@ class _DriveWriter:
             ((joint, factor),) = factors.items()
             actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_JOINT, joint, factor
             return
-        tendon = self._spec.add_tendon(name=actuator.name)
+        tendon = self._spec.add_tendon(plain_default(), name=actuator.name)
         for joint, factor in factors.items():
             tendon.wrap_joint(joint, factor)
         actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, tendon.name, 1.0
@@ -389,7 +390,7 @@ class _DriveWriter:
     ) -> str:
         """Add a site to the body of a link, or to the world, and return its name."""
         body = self._joints[link].parent if link else self._spec.worldbody
-        body.add_site(name=name, pos=position, quat=[rotation[3], *rotation[:3]])
+        body.add_site(plain_default(), name=name, pos=position, quat=[rotation[3], *rotation[:3]])
         return name
 
 

@@ -5,6 +5,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from xml.etree import ElementTree
@@ -13,13 +14,15 @@ import numpy as np
 
 from neurodyn.core.errors import InputError, among, choices, notice, suggestion
 from neurodyn.robots.sections import chosen
+from neurodyn.sim.asset_files import leave_out, parse_xml
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.engine import collect_warnings, import_mujoco
-from neurodyn.sim.newton_asset import leave_out, parse_xml, prepare_urdf
+from neurodyn.sim.urdf import no_inertia, prepare_urdf
 
 T = TypeVar("T")
 
 _MISSING = re.compile(r"Error opening file '([^']*)'")
+_FLAT = re.compile(r"mesh '([^']*)' has co\w+ vertices|mesh (?:volume|surface area) is too small: (\S+)")
 _LEAST_MASS, _LEAST_INERTIA = 1e-6, 1e-9  # [kg, kg m^2]
 _UNPHYSICAL = ("cameras", "lights", "textures", "materials", "skins", "texts", "numerics", "tuples")
 """Elements without any effect on motion; missing files of theirs do not matter."""
@@ -138,13 +141,41 @@ def compile_asset(path: Path, spec: Any, messages: list[str] | None = None) -> A
             return model
 
 
+def keep_masses(path: Path, spec: Any) -> None:
+    """Give bodies the masses that they have without further shapes, among which `settotalmass` would share the total.
+
+    Raises:
+        InputError: MuJoCo refuses the model.
+    """
+    if spec.compiler.settotalmass <= 0:
+        return
+    model = compile_asset(path, spec)
+    spec.compiler.settotalmass = -1
+    spec.compiler.inertiafromgeom = import_mujoco().mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
+    for body in spec.bodies[1:]:
+        built = model.body(body.name)
+        body.explicitinertial, body.fullinertia = True, [np.nan] * 6
+        body.mass, body.ipos, body.iquat, body.inertia = built.mass[0], built.ipos, built.iquat, built.inertia
+
+
+def plain_default() -> Any:
+    """Return MuJoCo's own defaults, for what is added to an asset: default classes are meant for its own elements."""
+    return _plain_spec().default
+
+
+@cache
+def _plain_spec() -> Any:
+    return import_mujoco().MjSpec()
+
+
 def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
-    """Remove meshes whose files cannot be opened, and their geoms; return whether there were any."""
-    match = _MISSING.search(error)
+    """Remove meshes whose files cannot be opened or that are flat, and their geoms; return whether there were any."""
+    match, flat = _MISSING.search(error), _FLAT.search(error)
     opened = "" if match is None else Path(match[1]).name
     gone = [mesh for mesh in spec.meshes if mesh.file and Path(mesh.file).name == opened]
+    gone += [mesh for mesh in spec.meshes if flat is not None and mesh.name in flat.groups()]
     for mesh in gone:
-        missing.append(f"mesh {mesh.file!r} does not exist")
+        missing.append(f"mesh {Path(mesh.file).name!r} {'does not exist' if flat is None else 'is flat'}")
         for geom in [geom for geom in spec.geoms if geom.meshname == mesh.name]:
             spec.delete(geom)
         spec.delete(mesh)
@@ -173,7 +204,9 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
     if "mjMINVAL" in error and not spec.compiler.boundmass:
         carries = {other.parent.name for other in spec.bodies[1:]}
         if body is not None and body.name not in carries:
-            raise InputError(f"{path}: link {body.name!r} moves but has no mass; give it an inertial or a shape")
+            if path.suffix.lower() == ".urdf":
+                raise no_inertia(path, body.name)
+            raise InputError(f"{path}: body {body.name!r} moves but has no mass; give it an inertial or a shape")
         spec.compiler.boundmass, spec.compiler.boundinertia = _LEAST_MASS, _LEAST_INERTIA
         notice(f"{path}: bodies without a mass get {_LEAST_MASS:g} kg ({_first_line(error)})")
         return True
@@ -206,11 +239,14 @@ def _first_line(error: object) -> str:
 
 def _refusal(path: Path, error: object, what: str = "read") -> InputError:
     """Return MuJoCo's message about a file as an error, with a suggestion for an unknown name."""
-    reason = _first_line(error)
+    reason, urdf = _first_line(error), path.suffix.lower() == ".urdf"
+    if urdf:  # its lines are those of a converted text
+        reason = re.sub(r",? line \d+", "", reason)
     wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", reason)
     named = next(filter(None, wrong.groups()), "") if wrong else ""
     return InputError(
-        f"{path}: MuJoCo cannot {what} it: {reason}{_suggestion(path, named)}; valid: MJCF as MuJoCo defines it"
+        f"{path}: MuJoCo cannot {what} it: {reason}{'' if urdf else _suggestion(path, named)}; "
+        f"valid: {'a URDF that MuJoCo reads' if urdf else 'MJCF as MuJoCo defines it'}"
     )
 
 
@@ -260,10 +296,10 @@ def _read_urdf(path: Path, locked: tuple[str, ...], floating: bool, density: flo
     for geom in spec.geoms:
         geom.density = density
     for name, (other, offset, factor) in mimics.items():
-        spec.add_equality(
-            type=import_mujoco().mjtEq.mjEQ_JOINT, objtype=import_mujoco().mjtObj.mjOBJ_JOINT, name1=name, name2=other,
-            data=[offset, factor, *(0.0,) * 9],
-        )  # fmt: skip
+        equality = spec.add_equality(
+            type=import_mujoco().mjtEq.mjEQ_JOINT, objtype=import_mujoco().mjtObj.mjOBJ_JOINT, name1=name, name2=other
+        )
+        equality.data[:2] = offset, factor
     if floating:
         (root, *others) = spec.worldbody.bodies
         if not others:
@@ -295,11 +331,20 @@ def _urdf_for_mujoco(text: str) -> tuple[str, Mimics, dict[str, bytes]]:
     assets: dict[str, bytes] = {}
     for number, mesh in enumerate(root.iter("mesh")):
         file = Path(mesh.get("filename", ""))
-        if file.suffix.lower() not in (".stl", ".obj", ".msh"):
+        if file.suffix.lower() not in (".stl", ".obj", ".msh") or _is_text_stl(file):
             name = f"{file.stem}_{number}.stl"
             assets[name] = _as_stl(file)
             mesh.set("filename", name)
     return ElementTree.tostring(root, encoding="unicode"), mimics, assets
+
+
+def _is_text_stl(file: Path) -> bool:
+    """Return whether a mesh is an STL in ASCII, which MuJoCo does not read."""
+    if file.suffix.lower() != ".stl":
+        return False
+    with file.open("rb") as stream:
+        head = stream.read(512)
+    return head.lstrip().startswith(b"solid") and b"facet" in head
 
 
 def _as_stl(file: Path) -> bytes:

@@ -22,7 +22,7 @@ from neurodyn.sim.articulations import short_label, with_short
 from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints, shapes_of_contacts
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
-from neurodyn.sim.mujoco.asset import compile_asset, read_spec
+from neurodyn.sim.mujoco.asset import compile_asset, keep_masses, plain_default, read_spec
 from neurodyn.sim.mujoco.shape_contacts import ContactNumbers, mix_softness, softness_share, touching_pairs
 from neurodyn.sim.scene import PREFIX, needs_triangles
 
@@ -87,6 +87,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     if takes_commands(robot):
         add_actuators(spec, robot)
     if scene is not None:
+        keep_masses(path, spec)
         _add_scene(spec, robot, scene)
         _add_force_sensors(spec, robot)
     spec.option.timestep = robot.dt / robot.simulator.substeps
@@ -276,7 +277,7 @@ def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
     else:
         model.geom_contype[grounded] = 1
         model.geom_margin[:] = 0.0
-    model.geom_gap[:], model.geom_margin[scene] = 0.0, 0.0  # a default of the asset may have set them on the scene
+    model.geom_gap[:], model.geom_margin[scene] = 0.0, 0.0
     model.geom_conaffinity[scene] = _SCENE_BIT if robot.self_contacts else 1
     priorities = model.geom_priority[chosen_geoms]
     model.geom_priority[scene] = int(priorities.min(initial=0)) - 1  # the robot's own parameters win
@@ -326,9 +327,8 @@ def _add_force_sensors(spec: Any, robot: Robot) -> None:
 def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
     types = import_mujoco().mjtGeom
     x, y, z, qx, qy, qz, qw = (float(value) for value in solid.pose)
-    attributes: dict[str, Any] = {"name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz], "fromto": [np.nan] * 6}
-    # Overrides the asset's defaults: without contacts, geoms are discarded as visual.
-    attributes |= {"material": "", "contype": 1, "conaffinity": 1}
+    default = plain_default()
+    attributes: dict[str, Any] = {"default": default, "name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz]}
     a, b, c = (float(value) for value in solid.size)
     match solid.kind:
         case "plane":
@@ -344,7 +344,7 @@ def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
         case "mesh":
             assert solid.mesh is not None  # for the type checker
             vertices, faces = solid.mesh.vertices.astype(float), solid.mesh.faces.astype(int)
-            spec.add_mesh(name=name, uservert=vertices.ravel(), userface=faces.ravel())
+            spec.add_mesh(default, name=name, uservert=vertices.ravel(), userface=faces.ravel())
             body.add_geom(type=types.mjGEOM_MESH, meshname=name, **attributes)
         case "heightfield":
             assert solid.heights is not None  # for the type checker
