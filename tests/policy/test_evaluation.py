@@ -9,6 +9,7 @@ import torch
 
 from neurodyn.control.returns import EpisodeOutcomes, Returns, returns_in
 from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import combine_verdicts
 from neurodyn.policy import evaluation
 from neurodyn.policy.evaluation import (
     PolicyEvaluation,
@@ -153,14 +154,12 @@ def results(**means: float) -> list[Returns]:
 
 
 def judged(from_logs: tuple[str, ...], **means: float) -> str:
-    return str(_compare_with_truth(results(**means), from_logs))
+    return str(combine_verdicts(_compare_with_truth(results(**means), from_logs)))
 
 
 def test_a_model_of_logs_is_not_blamed_by_the_declared_simulator():
     assert judged((), analytic=1000.0, worn=3000.0).startswith("fails: the simulator contradicts")
-    found = judged(("worn",), analytic=1000.0, worn=3000.0)
-    assert found.startswith("warning: the declared simulator returns 1000 instead of 3000, 67% apart; the model came")
-    assert "exploits" not in found
+    assert judged(("worn",), analytic=1000.0, worn=3000.0) == "ok"
     assert judged(("worn",), analytic=2800.0, worn=3000.0) == "ok"
 
 

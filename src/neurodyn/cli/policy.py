@@ -135,6 +135,8 @@ def play(
     policy = str(request.folder)
     file = recording_file(policy, "play", out, format, resolve_policy)
     recording = keep_recording(policy, logger, file, lambda: record_policy(request))
+    for remark in recording.remarks:
+        print(remark)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {file.path}")
 
 

@@ -8,6 +8,7 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
+from neurodyn.control.commands import Commands, mean_commands
 from neurodyn.core.config import Record
 from neurodyn.tasks import Task
 
@@ -60,6 +61,8 @@ class Returns(Record, frozen=True, rename=_KEYS):
     """Share of episodes that end in success; UNSET for tasks without such an end."""
     terms: dict[str, float] | UnsetType = UNSET
     """Mean return of each reward term; with implausible ends, if the task charges for them."""
+    commands: Commands | UnsetType = UNSET
+    """Commanded and achieved values by name; UNSET for tasks without commands."""
     least: float | UnsetType = UNSET
     """Lowest mean return of a policy; UNSET for one policy."""
     greatest: float | UnsetType = UNSET
@@ -96,6 +99,8 @@ class EpisodeOutcomes:
     """Values drawn for the episodes, shape [episodes, drawn]; None for one robot."""
     drawn: tuple[str, ...] = ()
     """Names of these values."""
+    commands: Commands = field(default_factory=dict)
+    """Commanded and achieved values by name; empty for tasks without commands."""
 
     @classmethod
     def concatenate(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":
@@ -109,6 +114,7 @@ class EpisodeOutcomes:
             returns, penalised, lengths, failed, implausible,
             succeeded=torch.cat(succeeded) if len(succeeded) == len(parts) else None,
             terms={name: torch.cat([part.terms[name] for part in parts]) for name in parts[0].terms},
+            commands=mean_commands([part.commands for part in parts]),
         )  # fmt: skip
 
     def returns_in(self, dynamics: str) -> Returns:
@@ -136,6 +142,7 @@ def returns_in(dynamics: str, policies: Sequence[EpisodeOutcomes]) -> Returns:
         implausible=mean(lambda one: one.implausible),
         success=mean(lambda one: one.succeeded) if succeeded else UNSET,
         terms=terms or UNSET,
+        commands=mean_commands([one.commands for one in policies]) or UNSET,
         least=min(means) if len(means) > 1 else UNSET,
         greatest=max(means) if len(means) > 1 else UNSET,
     )

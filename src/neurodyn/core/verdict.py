@@ -273,19 +273,6 @@ def of_returns(imagined: float, real: float, reference: str) -> Finding:
     )  # fmt: skip
 
 
-def of_unverified_return(imagined: float, declared: float) -> Finding:
-    """Judge a return in a model fitted to logs relative to the declared simulator's, which is not ground truth."""
-    gap = abs(imagined - declared) / max(abs(imagined), abs(declared), 1e-12)
-    if gap <= EXPLOITED or declared > imagined:
-        return Finding("unverified-return")
-    return Finding(
-        "unverified-return", "warning",
-        f"the declared simulator returns {declared:.4g} instead of {imagined:.4g}, {gap:.0%} apart; the "
-        "model came from logs of the robot, the simulator did not",
-        "let the policy act on the robot to tell which is right",
-    )  # fmt: skip
-
-
 def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -> Finding:
     """Judge the fraction of failed episodes; `what` completes "60% of episodes ..."."""
     if share <= MOST_FAILED:

@@ -63,6 +63,7 @@ from neurodyn.identify.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.problem import Identification, IdentificationProblem
 from neurodyn.identify.quantities import is_coupled
 from neurodyn.identify.readings import Noise, noise_of
+from neurodyn.identify.refits import refit, write_refits
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
     IdentificationFigures,
@@ -509,6 +510,10 @@ class _Identification:
                     spread=None if fit.logs is None else fit.logs.spread(),
                 )  # fmt: skip
                 artifacts.write_tensors(self.out / POSTERIOR, sample)
+                if settings.refits and chosen != DECLARED:
+                    residuals, space = fit.searched.residuals, fit.searched.residuals.space
+                    values = refit(residuals, fit.searched.point, settings.refits, settings.seed)
+                    write_refits(self.out, space.quantities, values)
             if self.fitting is not None and settings.proposals:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis.information, self.out)
         findings = of_differences(figures.differences)

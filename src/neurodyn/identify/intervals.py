@@ -357,7 +357,7 @@ def bootstrap(
         report: See `Report`.
     """
     blocks, point = blocks_of(residuals.windows), point.pick(torch.tensor([0]))
-    weights = _drawn(residuals, blocks, count, torch.Generator().manual_seed(derive_seed(seed, "bootstrap")))
+    weights = draw_weights(residuals, blocks, count, torch.Generator().manual_seed(derive_seed(seed, "bootstrap")))
     # A group's Jacobian, its weighted copy and a difference of roll-outs fit into the processor's cache.
     columns = residuals.parameters + residuals.locals + residuals.initials
     row = 3 * 8 * residuals.windows.count * residuals.windows.frames * len(residuals.scale) * columns
@@ -398,7 +398,8 @@ def _first_step(residuals: Residuals, point: Point, normal: Normal, weights: Wei
     return start.put(gains, stepped.pick(gains))
 
 
-def _drawn(residuals: Residuals, blocks: Blocks, count: int, generator: torch.Generator) -> Weights:
+def draw_weights(residuals: Residuals, blocks: Blocks, count: int, generator: torch.Generator) -> Weights:
+    """Draw weights of resampled blocks, with random shifts of the priors."""
     drawn = torch.randint(blocks.count, (count, blocks.count), generator=generator)
     times = torch.zeros(count, blocks.count, dtype=torch.float64)
     times.scatter_add_(1, drawn, torch.ones_like(times))

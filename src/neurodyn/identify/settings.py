@@ -181,6 +181,8 @@ class IdentificationSettings(Config, frozen=True):
     """Whether each model is kept only if it is better than the one before on whole held-out episodes."""
     rollouts_each: int = 60
     """Most held-out windows of each episode in this comparison."""
+    refits: int = 0
+    """Fits to resampled episodes that judge policies, one Gauss-Newton step each; 0 for none."""
     proposals: int = 0
     """Candidates for the next motion to log; 0 for none."""
     proposal_seconds: float = 4.0
@@ -283,6 +285,7 @@ class AdaptationSettings(IdentificationSettings, frozen=True):
     initial: Literal["free", "logged"] = "logged"
     networks: bool = True
     ladder: bool = True
+    refits: int = 24
     proposals: int = 12
     seconds: tuple[float, ...] = (0.05, 1 / 6, 0.5, 1.0)
     rollouts: int = 0

@@ -13,6 +13,7 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
+from neurodyn.control.commands import CommandTally, of_commands
 from neurodyn.control.resolve import ANALYTIC, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns, returns_in
 from neurodyn.control.starts import Starts, task_ground
@@ -24,7 +25,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
 from neurodyn.core.provenance import __version__, files_checksum
 from neurodyn.core.requests import accepts_request, names_of
-from neurodyn.core.verdict import Verdict, as_verdict, combine_verdicts, of_failed, of_returns, of_unverified_return
+from neurodyn.core.verdict import Finding, as_verdict, combine_verdicts, doubts, of_failed, of_returns
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
@@ -134,6 +135,7 @@ class PolicyEvaluation(Record, frozen=True):
         policies: Results by policy; empty for one policy.
         verdict: Whether models made from logs, or else the simulator, contradict the returns elsewhere
             (`core.verdict`).
+        findings: The findings behind it that are not ok.
         from_logs: Dynamics made from logs of the robot.
         caveats: By dynamics, their caveat if they have one (`Dynamics.caveat`).
     """
@@ -148,6 +150,7 @@ class PolicyEvaluation(Record, frozen=True):
     randomise: tuple[str, ...] | UnsetType = UNSET
     policies: tuple["PolicyEvaluation", ...] = ()
     verdict: str = "ok"
+    findings: list[Finding] = msgspec.field(default_factory=list)
     from_logs: tuple[str, ...] = ()
     caveats: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -186,7 +189,9 @@ def play(
         raise InputError(
             f"policy sees what is drawn for the robot: {', '.join(shows)}; valid: the --randomise of its training"
         )
+    commands = CommandTally(task)
     for _ in tracked(range(task.frames)):
+        commands.count(world.now, world.memory, tally.running)
         actions = act(world.seen, world.robots.seen["robot"]) if shows else act(world.seen)
         if watcher is not None:
             watcher(world, actions)
@@ -199,7 +204,7 @@ def play(
         )  # fmt: skip
         if not goes_on:
             break
-    return replace(tally.outcome(), robots=robots, drawn=world.robots.names)
+    return replace(tally.outcome(), robots=robots, drawn=world.robots.names, commands=commands.figures())
 
 
 @accepts_request(EvaluatePolicyRequest)
@@ -253,13 +258,15 @@ def evaluate(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     def part_of(which: slice) -> PolicyEvaluation:
         some = {name: some_outcomes[which] for name, some_outcomes in outcomes.items()}
         results = [robust(returns_in(name, some_outcomes), some_outcomes) for name, some_outcomes in some.items()]
+        findings = _compare_with_truth(results, from_logs)
         return PolicyEvaluation(
             task=wanted.name,
             policy=", ".join(folders[which]),
             episodes=episodes,
             seed=seed,
             results=results,
-            verdict=str(_compare_with_truth(results, from_logs)),
+            verdict=str(combine_verdicts(findings)),
+            findings=findings,
             from_logs=from_logs,
             caveats=caveats,
             reward_error=reward_errors(
@@ -273,29 +280,26 @@ def evaluate(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     return part_of(slice(None))
 
 
-def _compare_with_truth(results: list[Returns], from_logs: Collection[str]) -> Verdict:
-    """Return whether the truth contradicts the models' returns, or half of its episodes fail.
+def _compare_with_truth(results: list[Returns], from_logs: Collection[str]) -> list[Finding]:
+    """Return whether the truth contradicts the models' returns, half of its episodes fail, or commands are ignored.
 
-    The truth is a model made from logs of the robot or, without one, the declared simulator.
+    The truth is a model made from logs of the robot or, without one, the declared simulator, which is no truth about a
+    robot with logs.
     """
     declared = next((one for one in results if one.dynamics == ANALYTIC), None)
     truth, place_text = next((one for one in results if one.dynamics in from_logs), None), "in the simulator"
     if truth is None:
         if declared is None:
-            return Verdict()
-        verdicts = [of_returns(one.mean, declared.mean, "the simulator") for one in results if one is not declared]
+            return []
+        findings = [of_returns(one.mean, declared.mean, "the simulator") for one in results if one is not declared]
         truth = declared
     else:
         place_text = f"in {truth.dynamics}, made from logs"
         models = [one for one in results if one.dynamics not in from_logs and not is_declared(one.dynamics)]
-        verdicts = [of_returns(one.mean, truth.mean, f"{truth.dynamics}, made from logs,") for one in models]
-        verdicts += [
-            of_unverified_return(one.mean, declared.mean)
-            for one in results
-            if declared is not None and one.dynamics in from_logs
-        ]
-    verdicts.append(of_failed(truth.failed, f"fail {place_text}", "train longer", grade="warning"))
-    return combine_verdicts(verdicts)
+        findings = [of_returns(one.mean, truth.mean, f"{truth.dynamics}, made from logs,") for one in models]
+    findings += of_commands({} if truth.commands is UNSET else truth.commands, f" {place_text}")
+    findings.append(of_failed(truth.failed, f"fail {place_text}", "train longer", grade="warning"))
+    return doubts(findings)
 
 
 def _open_policies(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:

@@ -26,7 +26,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Finding, of_returns, of_unverified_return
+from neurodyn.core.verdict import Finding, of_returns
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
@@ -156,7 +156,7 @@ class PolicyLearner(Learner):
         if self._reference is None or self._real is None or train_state.last is None:
             return verdicts
         if self._training_dynamics.dynamics.from_logs and is_declared(self._reference.name):
-            return [*verdicts, of_unverified_return(train_state.last, self._real)]
+            return verdicts
         return [*verdicts, of_returns(train_state.last, self._real, self._reference.name)]
 
     def save_periodically(self, train_state: TrainState) -> None:

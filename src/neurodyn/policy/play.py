@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings of a policy in some dynamics, beside others from the same start."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
+from neurodyn.control.commands import Commands, CommandTally
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, log_file, robot_in_loop
 from neurodyn.control.starts import OneStart, Starts, home_ground, task_ground
@@ -86,6 +87,11 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
         worlds=(f"start 1 of seed {seed}",),
         ground=(elsewhere or home_ground(task)).ground,
         ended=ended,
+        remarks=tuple(
+            f"{label}: {figures.said(name)}"
+            for label, path in zip(labels, shown, strict=True)
+            for name, figures in path.commands.items()
+        ),
     )
 
 
@@ -106,10 +112,12 @@ class _Path:
     Attributes:
         trajectory: The states.
         ended: Time of failure or of leaving the plausible range (`control.task_frames`); None for neither.
+        commands: Commanded and achieved values until then, by name.
     """
 
     trajectory: Trajectory
     ended: Ended | None
+    commands: Commands = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -133,8 +141,10 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
     def run(most: int) -> _Path:
         generator = torch.Generator().manual_seed(derive_seed(seed, "robot"))
         current, act = loop.begin(robot_dynamics.starts(task, seed).draw(1), generator), acting(policy)
-        states, ended = [current.state], None
+        states, ended, commands = [current.state], None, CommandTally(task)
+        running = torch.ones(1, dtype=torch.bool)
         for frame in tracked(range(1, most + 1)):
+            commands.count(current.now, current.memory, running)
             current, step, end = loop.frame(current, act(task.observe(current.now, current.memory)), generator)
             states.append(states[-1] if bool(end.implausible) else step.state)
             if bool(end.failed):
@@ -143,7 +153,8 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
                 )
                 break
         states += [states[-1]] * (most + 1 - len(states))
-        return _Path(Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)), ended)
+        path = Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1))
+        return _Path(path, ended, commands.figures())
 
     robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))
     path = run(frames)
@@ -167,8 +178,12 @@ def _paths(
     q, qd = [world.state.q], [world.state.qd]
     running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)
     ends: dict[int, Ended] = {}
+    tallies = [CommandTally(task) for _ in range(worlds)]
+    rows = torch.eye(worlds, dtype=torch.bool, device=world.device)
     act = acting(policy)
     for frame in tracked(range(1, frames + 1)):
+        for tally, row in zip(tallies, rows, strict=True):
+            tally.count(world.now, world.memory, row & running[:, 0])
         _, _, done, extras = world.step(act(world.seen))
         end, implausible = extras["state"], extras["implausible"][:, None]
         failed = running & (done & ~extras["time_outs"].bool())[:, None]
@@ -180,5 +195,8 @@ def _paths(
         q.append(torch.where(moving, end.q, q[-1]))
         qd.append(torch.where(moving, end.qd, qd[-1]))
         running = running & ~done[:, None]
-    rows = torch.stack(q, 1).cpu(), torch.stack(qd, 1).cpu()
-    return [_Path(Trajectory(rows[0][i : i + 1], rows[1][i : i + 1]), ends.get(i)) for i in range(worlds)]
+    path = Trajectory(torch.stack(q, 1).cpu(), torch.stack(qd, 1).cpu())
+    return [
+        _Path(Trajectory(path.q[i : i + 1], path.qd[i : i + 1]), ends.get(i), tallies[i].figures())
+        for i in range(worlds)
+    ]

@@ -74,6 +74,7 @@ class Recording:
     ground: Ground | None = None  # with obstacles; None in free space
     ended: tuple[Ended | None, Ended | None] = (None, None)  # early ends of the first roll-out, predicted and true
     apart: bool = False  # whether the paths diverge, so that each needs its own camera
+    remarks: tuple[str, ...] = ()  # for the terminal, such as commanded and achieved values
 
     @property
     def frames(self) -> int:

@@ -4,6 +4,8 @@
 Also following commanded velocities (Robotic World Model, arXiv 2501.10100).
 """
 
+from collections.abc import Mapping
+
 import msgspec
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots.sections import ContactMaterial, SimulatorConfig
+from neurodyn.tasks.commands import SPEED, Command, VelocityCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, reset_states
 from neurodyn.tasks.velocity import ASKED, UPRIGHT, VelocityTracking
@@ -77,6 +80,11 @@ class AnymalWalk(Task):
         yaw_rate = -(quantities["base_angular_velocity"] * quantities["projected_gravity"]).sum(-1)
         effort = quantities["joint_torque"].square().sum(-1)
         return {"track": (torch.exp(-off) + 0.5 * torch.exp(-yaw_rate.square()) - 2.5e-5 * effort).clamp_min(0.0)}
+
+    def commanded(self, quantities: Quantities, memory: Memory) -> Mapping[str, Command]:
+        """Return the target velocity beside that of the base."""
+        velocity = quantities["base_linear_velocity"][:, :2]
+        return {SPEED: VelocityCommand.of(constant(self.velocity, velocity).expand_as(velocity), velocity)}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether base or knees touch the ground, or the base is too low."""

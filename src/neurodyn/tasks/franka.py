@@ -2,6 +2,7 @@
 """Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
+from neurodyn.tasks.commands import GOAL, Command, GoalCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, uniform
 
@@ -65,6 +67,10 @@ class FrankaReach(Task):
         """Return the distance, and two bumps at the target."""
         d = distance(quantities, memory)
         return {"distance": -d, "near": _bump(d, 50.0), "at": _bump(d, 300.0)}
+
+    def commanded(self, quantities: Quantities, memory: Memory) -> Mapping[str, Command]:
+        """Return the distance of the end effector to the target."""
+        return {GOAL: GoalCommand(distance(quantities, memory))}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return false everywhere: only time ends an episode."""

@@ -10,6 +10,7 @@ position in the world.
 """
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, cast
 
@@ -26,6 +27,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Interval, check_interval
+from neurodyn.tasks.commands import GOAL, Command, GoalCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, uniform
 
@@ -233,6 +235,10 @@ class ObjectTask(DeclaredTask):
     def ahead(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return the vector from the object to its goal [m], world axes, shape [worlds, axes of the goal]."""
         return memory.command - self.object_position(quantities)[:, : len(self.axes)]
+
+    def commanded(self, quantities: Quantities, memory: Memory) -> Mapping[str, Command]:
+        """Return the distance of the object to its goal."""
+        return {GOAL: GoalCommand(length(self.ahead(quantities, memory)))}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether a floating base has fallen; an arm never fails."""

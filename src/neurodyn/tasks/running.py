@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ant running, spinning, and spinning at a given rate (NeRD, arXiv 2508.15755); a planar runner."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
+from neurodyn.tasks.commands import TURNING, Command, VelocityCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, reset_states
 
@@ -91,6 +94,11 @@ class AntSpinTrack(Ant):
         wx, wy, wz = world_velocity(quantities)[1].unbind(-1)
         off = (wz - SPIN).square() + 0.1 * wx.square() + 0.1 * wy.square()
         return {"track": 5.0 * torch.exp(-off), "up": 0.1 * up(quantities)}
+
+    def commanded(self, quantities: Quantities, memory: Memory) -> Mapping[str, Command]:
+        """Return the target rate about the vertical beside the robot's."""
+        rate = world_velocity(quantities)[1][:, 2:]
+        return {TURNING: VelocityCommand.of(torch.full_like(rate, SPIN), rate)}
 
 
 def world_velocity(quantities: Quantities) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant, made
 from neurodyn.robots import Robot, load
 from neurodyn.robots.sections import Interval
+from neurodyn.tasks.commands import Command
 from neurodyn.tasks.observations import CRITIC, POLICY, Memory, ObservationGroup, ObservationTerms
 
 _ANYWHERE = (-math.pi, math.pi)
@@ -226,6 +227,13 @@ class Task(ABC):
             air_time=memory.air_time,
             frame=memory.frame + 1,
         )
+
+    def commanded(self, quantities: Quantities, memory: Memory) -> Mapping[str, Command]:
+        """Return the commands that the robot is under, beside what it does, by a name with its unit; none by default.
+
+        Trainings and evaluations report them, and say if a policy stands or ignores its command.
+        """
+        return {}
 
     def hindsight(self, ahead: Quantities) -> Tensor:
         """Return the command that the observed motion follows, shape [worlds, commands].

@@ -6,7 +6,7 @@ The latter has the rewards of mjlab's velocity task, with steps rewarded as in R
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -21,6 +21,7 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Legs
+from neurodyn.tasks.commands import SPEED, TURNING, Command, VelocityCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task
 
@@ -89,6 +90,14 @@ class VelocityTracking(Task):
             command=torch.where(until <= 0.0, self.commands(len(action), generator).to(action.dtype), command),
             air_time=(memory.air_time + self._declaration.dt).masked_fill(contact, 0.0),
         )
+
+    def commanded(self, quantities: Quantities, memory: Memory) -> Mapping[str, Command]:
+        """Return the commanded horizontal velocity and yaw rate beside those of the base."""
+        asked, velocity = memory.command[:, ASKED], quantities["base_linear_velocity"]
+        return {
+            SPEED: VelocityCommand.of(asked[:, :2], velocity[:, :2]),
+            TURNING: VelocityCommand.of(asked[:, 2:], quantities["base_angular_velocity"][:, 2:]),
+        }
 
     def hindsight(self, ahead: Quantities) -> Tensor:
         """Return the mean velocities of the frames that followed, shape [worlds, 4]."""
