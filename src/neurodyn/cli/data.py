@@ -110,7 +110,7 @@ def import_(
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
     from neurodyn.data.readers.column_map import with_alignment
-    from neurodyn.robots.data import find_map, find_reader, find_rows
+    from neurodyn.robots.data import declared_commands, find_map, find_reader, find_rows
 
     if reader is None and robot is None:
         raise InputError(
@@ -128,10 +128,11 @@ def import_(
     if reader is None and not files:
         raise InputError("no log file given; expected at least one path")
     with ProgressBar("reading logs"):
-        columns, spec = find_map(files[0], robot or "") if reader is None else find_reader(reader, robot)
+        columns, own = find_map(files[0], robot or "") if reader is None else find_reader(reader, robot)
         if alignment is not None:
             columns = with_alignment(columns, alignment)
-        store = import_logs(files, columns, spec, out, split=split, seed=seed)
+        commands = declared_commands(own)
+        store = import_logs(files, columns, own.spec, out, split=split, seed=seed, declared=commands)
     print_import(store, out)
 
 

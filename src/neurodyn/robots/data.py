@@ -2,11 +2,13 @@
 """Data of a robot: opening stores and logs in its layout, its sampling ranges, and readers of logs."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.config import read_config, read_plain
 from neurodyn.core.description.drive import Drive
@@ -16,6 +18,7 @@ from neurodyn.core.errors import InputError, choices, notice, unknown, unreadabl
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, require_format
 from neurodyn.data.readers.draft import infer_map
+from neurodyn.data.readers.following import DeclaredCommands
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.store import IN_MEMORY, Store
@@ -153,8 +156,20 @@ def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
     return read_config(path, RowLayout) if isinstance(tree, dict) and tree.get("format") == "rows" else None
 
 
-def find_map(log: Path, robot: str) -> tuple[ColumnMap, StateSpec]:
-    """Return a column map for a log of a recognised format, and the coordinates of its robot (name or path).
+def declared_commands(robot: Robot) -> DeclaredCommands:
+    """Return what a robot's declaration says about its commands."""
+    limits: dict[str, tuple[float, float]] = {}
+    for name, effort in robot.actuated.items():
+        drive = robot.drives.get(name)
+        if drive is not None and drive.command_range is not UNSET:
+            limits[name] = drive.command_range
+        elif robot.command == "torque" and effort is not None and 0.0 < effort < math.inf:
+            limits[name] = -effort, effort
+    return DeclaredCommands(robot.drives, limits)
+
+
+def find_map(log: Path, robot: str) -> tuple[ColumnMap, Robot]:
+    """Return a column map for a log of a recognised format, and its robot (name or path).
 
     The map that the robot declares is used if it is for the log's format; otherwise columns are matched by joint names.
     """
@@ -162,15 +177,15 @@ def find_map(log: Path, robot: str) -> tuple[ColumnMap, StateSpec]:
     if declared.log_path is not None:
         columns = read_column_map(declared.log_path)
         if columns.format == name:
-            return columns, declared.spec
+            return columns, declared
     reader = READERS[name]
     if not isinstance(reader, LogFormat):
         raise InputError(f"{log}: the format {name!r} needs a column map; give --reader MAP.yaml")
-    return infer_map(reader.source(log), name, declared.spec), declared.spec
+    return infer_map(reader.source(log), name, declared.spec), declared
 
 
-def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, StateSpec]:
-    """Return the column map that `reader` names, and the coordinates of the log's robot.
+def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, Robot]:
+    """Return the column map that `reader` names, and the log's robot.
 
     Args:
         reader: Robot that declares a column map, or path of a column map.
@@ -181,7 +196,7 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
         declared = load(reader)
         if declared.log_path is None:
             raise InputError(f"robot {reader!r} declares no column map for logs; valid: {choices(_readers())}")
-        return read_column_map(declared.log_path), load(robot).spec if robot else declared.spec
+        return read_column_map(declared.log_path), load(robot) if robot else declared
     if not path.is_file():
         raise unknown("reader", reader, _readers(), "the path of a column map or a layout of rows (YAML, TOML)")
     columns = read_column_map(path)
@@ -193,7 +208,7 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
     known = robot is not None or name in names()
     if not known and not beside.exists() and Path(name).suffix and not Path(name).exists():
         raise unreadable(beside, FileNotFoundError(), "the declaration of a robot, which the column map names")
-    return columns, load(name if known or not beside.exists() else beside).spec
+    return columns, load(name if known or not beside.exists() else beside)
 
 
 def _readers() -> list[str]:

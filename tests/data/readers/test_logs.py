@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """From log files to trajectories: splits, opening by suffix, and column maps as files."""
 
+import msgspec
 import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import Split
+from neurodyn.data.header import CONTROL, Split, StoreHeader
 from neurodyn.data.readers import import_logs, open_data, read_column_map, read_logs
 from neurodyn.data.store import Store
 
@@ -35,7 +36,7 @@ def test_notes_state_rates_alignment_and_velocity(npz_file):
     assert notes["rows"] == 303
 
 
-def test_alignment_is_measured_without_the_test_runs(tmp_path):
+def test_a_delay_is_measured_without_the_test_runs_and_stays_in_the_data(tmp_path):
     runs = [simulate_pendulum(seconds=30.0, delay=delay, seed=delay) for delay in (2, 2, 5)]
     names = ("time", "q", "qd", "tau")
     arrays = {name: np.concatenate([run[i] for run in runs]) for i, name in enumerate(names)}
@@ -46,8 +47,25 @@ def test_alignment_is_measured_without_the_test_runs(tmp_path):
         control={"hinge": {"column": "tau"}},
         alignment="auto",
     )
-    notes = read_logs([tmp_path / "log.npz"], columns, PENDULUM).header.notes
-    assert notes["alignment"]["chosen"] == pytest.approx(0.004)
+    store = read_logs([tmp_path / "log.npz"], columns, PENDULUM)
+    assert store.header.notes["alignment"]["best"] == pytest.approx(0.004, abs=3e-4)
+    found = store.header.delays[CONTROL]
+    assert found.usable
+    assert found.seconds == pytest.approx(0.004, abs=3e-4)
+    assert 0 < found.error < 0.002
+    assert store.header.shift == found.applied == 0.0
+    unshifted = read_logs([tmp_path / "log.npz"], msgspec.structs.replace(columns, alignment=0.0), PENDULUM)
+    assert np.array_equal(store.control, unshifted.control)
+
+
+def test_a_declared_shift_is_applied_and_kept_in_the_header(npz_file):
+    header = read_logs([npz_file], npz_map(alignment=0.02), SPEC).header
+    assert header.shift == header.delays[CONTROL].applied == 0.02
+
+
+def test_a_store_that_was_shifted_by_a_measured_delay_is_recognised():
+    notes = {"alignment": {"chosen": 0.0167, "reason": "measured: 16.7 ms fits best (19.3 standard errors over none)"}}
+    assert StoreHeader(spec=SPEC, source="log", notes=notes).shift == 0.0167
 
 
 def test_random_split_is_by_run(tmp_path):

@@ -83,6 +83,10 @@ def _least(column: int, head: Sequence[str], rows: Sequence[Sequence[Cell]], wid
     return min(max(longest_word, min(whole, _WORDS)), int(_FIRST * width))
 
 
+_MOST_DELAYS = 24
+"""Most rows of the table of delays."""
+
+
 def print_import(store: "Store", out: Path) -> None:
     """Print the result of `neurodyn import`."""
     from neurodyn.data.inspection import counts
@@ -192,8 +196,11 @@ def _print_log(console: Console, data: dict[str, Any]) -> None:
     if alignment["delays"]:
         columns = zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True)
         rows = [(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}") for delay, error, r2 in columns]
-        print_table(console, ("delay of control [ms]", "error beside no delay", "held-out R^2"), rows)
+        what = "time to follow" if alignment.get("followed") is not None else "delay of control"
+        print_table(console, (f"{what} [ms]", "error beside none", "R^2"), rows[:: -(-len(rows) // _MOST_DELAYS)])
     console.print(f"alignment: {1e3 * alignment['chosen']:.4g} ms applied ({alignment['reason']})")
+    if alignment.get("doubt") == "" and not alignment["chosen"]:
+        console.print("the delay stays in the data: it belongs to the robot, and neurodyn adapt identifies it")
     late = notes.get("velocity_delay_s")
     moved = "" if late is None else f"; their stream is {1e3 * late:.3g} ms late, which is taken out"
     console.print(f"velocities: {notes['velocity']}{moved}")

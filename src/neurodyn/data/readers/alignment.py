@@ -2,13 +2,19 @@
 """Delays in a log: of motion after controls, and of velocities after the slopes of positions."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
+from scipy.ndimage import convolve1d
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.spec import StateSpec
+from neurodyn.data.header import Delay
+from neurodyn.data.readers.following import Following, delay_of, measure_following, servo_time, targets
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
 
@@ -76,6 +82,12 @@ _FARTHEST = 0.1
 _FINEST = 1e-4
 """Resolution to which a delay between candidates is refined [s]."""
 
+_SMOOTHED = 0.09
+"""Length of the window that states, controls and changes of velocities are smoothed with, all alike [s]: what is linear
+stays true, and noise of the sensors no longer outweighs the motion."""
+_FEWEST, _WIDEST = 5, 31
+"""Bounds of that window in frames."""
+
 _FOLDS = 5
 _BLOCK = 50
 _MOST_FRAMES = 30_000
@@ -84,6 +96,11 @@ _RIDGE = 1e-3
 _CLIP = 4.0
 _SIGNIFICANT = 3.0
 _LEAST_GAIN = 5e-3
+_FRAME_SHARE, _DELAY_SHARE = 0.05, 0.15
+"""Systematic error of a delay, as shares of a frame and of the delay: a motor's lag counts for less than its length."""
+
+Doubt = Literal["", "unmeasured", "flat", "negative", "end", "senseless"]
+"""Why a measured delay is not to be used; empty if it is."""
 
 
 class Alignment(Config, frozen=True):
@@ -94,10 +111,14 @@ class Alignment(Config, frozen=True):
         r2: Held-out coefficient of determination of each candidate, mean over groups of runs.
         error: Held-out error of each candidate relative to no delay, geometric mean over blocks of frames.
         groups: Relative error by group of runs.
-        best: Candidate with the smallest error [s].
-        chosen: Applied delay [s].
+        best: Delay with the smallest error [s].
+        chosen: Applied delay [s]: the declared one, or 0.
         significance: Mean log gain of the best candidate over no delay, in standard errors over blocks.
-        reason: Reason for `chosen`, in words.
+        reason: What was measured, in words.
+        deviation: Standard error of `best` [s]; None if it was not measured.
+        doubt: Why `best` is not to be used.
+        followed: Time after which joints follow their commands [s], to which `delays` then refer; None for commands
+            that they do not follow.
     """
 
     delays: tuple[float, ...]
@@ -108,14 +129,32 @@ class Alignment(Config, frozen=True):
     chosen: float
     significance: float
     reason: str
+    deviation: float | None = None
+    doubt: Doubt = ""
+    followed: float | None = None
+
+    @property
+    def delay(self) -> Delay:
+        """The delay as a header keeps it."""
+        return Delay(
+            seconds=self.best, error=self.deviation, applied=self.chosen, usable=not self.doubt, reason=self.reason
+        )
 
 
-def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: float | None) -> Alignment:
-    """Measure the delay that fits best; a `declared` delay [s] is applied instead.
+def measure(
+    runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: float | None,
+    drives: Mapping[str, Drive] = MappingProxyType({}),
+) -> Alignment:  # fmt: skip
+    """Measure the delay that fits best; a `declared` delay [s] is noted as the one that is applied.
 
-    Runs slower than the frame rate carry little information on delays shorter than their step; they are left out if
-    there are faster ones.
+    Commands that joints follow, as servos do, are measured by the time after which they do (`following`), less that
+    which the servos take by the gains of their `drives`. Runs slower than the frame rate carry little information on
+    delays shorter than their step; they are left out if there are faster ones.
     """
+    if spec.nu and runs[0].control.size and (joints := targets(runs, spec)):
+        followed = measure_following(runs, spec, joints, averaged=averaged)
+        if followed is not None:
+            return _of_following(followed, servo_time(drives, joints), declared)
     chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
     every = [np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs]) for name in ("q", "control")]
     step = min(float(np.median(steps)) for steps in every if len(steps))
@@ -126,10 +165,10 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
     compared = _Compared(by_group if spec.nu and chosen_runs[0].control.size else {}, spec, delays, averaged)
     if not compared.problems:
         reason = "not measured: " + ("the robot has no control" if not spec.nu else "too few frames, or no control")
-        applied = declared or 0.0
         return Alignment(
-            delays=(), r2=(), error=(), groups={}, best=applied, chosen=applied, significance=0.0, reason=reason
-        )
+            delays=(), r2=(), error=(), groups={}, best=0.0, chosen=declared or 0.0, significance=0.0, reason=reason,
+            doubt="unmeasured",
+        )  # fmt: skip
     best = compared.best(delays)
     if best == delays[-1]:
         farther = tuple(step * shift for shift in _FARTHER if step * shift <= _FARTHEST)
@@ -142,24 +181,80 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
             near = [d for d in between if delays[-len(farther) - 1] < d < delays[-1] and d not in delays]
             best = compared.best((best, *near))
             delays = tuple(sorted({*delays, best}))
-    if any(run.control_time is not None for run in chosen_runs):
+    table, at_end = delays, best in (delays[0], delays[-1])
+    if not at_end:
         best = refined(compared.mean, best, step, _FINEST)
         delays = tuple(sorted({*delays, best}))
+    deviation = compared.deviation(best, 0.25 * min(step, spec.dt))
     significance, clear = _gain(compared.error(best))
-    chosen, reason = _choose(best, clear, significance, declared)
+    r2 = {delay: compared.r2(delay) for delay in delays}
+    ends = [compared.error(best) - compared.error(end) for end in (table[0], table[-1])]
+    doubt = _doubt(best, r2[best], deviation, at_end=at_end, told=all(_gain(one)[1] for one in ends))
     return Alignment(
         delays=delays,
-        r2=tuple(compared.r2(delay) for delay in delays),
+        r2=tuple(r2.values()),
         error=tuple(float(np.exp(compared.error(delay).mean())) for delay in delays),
         groups={
             name or "all": tuple(float(np.exp(compared.relative(name, delay).mean())) for delay in delays)
             for name in compared.problems
         },
         best=best,
-        chosen=chosen,
+        chosen=declared or 0.0,
         significance=significance,
-        reason=reason,
+        reason=_reason(best, deviation, doubt, significance if clear else 0.0, declared),
+        deviation=deviation,
+        doubt=doubt,
     )
+
+
+def _of_following(followed: Following, expected: float | None, declared: float | None) -> Alignment:
+    """Return the delay of commands that joints follow; `expected` is the servos' own time to follow [s]."""
+    delay, deviation = delay_of(followed, expected)
+    significance, _ = _gain(followed.blocks[followed.left.argmin()])
+    at_end = followed.left.argmin() in (0, len(followed.times) - 1)
+    doubt: Doubt = "end" if at_end else "unmeasured" if expected is None else ""
+    if min(delay + _SIGNIFICANT * deviation, followed.time) < 0.0 and not at_end:
+        doubt = "negative"
+    whole = f"{1e3 * followed.time:.3g} ms"
+    told = _DOUBTS[doubt].format(f"{1e3 * delay:.3g} ms") if doubt in _DOUBTS else f"positions follow after {whole}"
+    if doubt == "unmeasured":
+        told += "; how much of it is delay, the servos' gains would tell"
+    elif expected is not None and not doubt:
+        told += (
+            f", of which the servos' gains explain {1e3 * expected:.3g}: {1e3 * delay:.3g} +- {1e3 * deviation:.2g} ms"
+        )
+    return Alignment(
+        delays=tuple(followed.times.tolist()), r2=tuple((1.0 - followed.left).tolist()),
+        error=tuple(np.exp(followed.blocks.mean(axis=1)).tolist()), groups={}, best=delay, chosen=declared or 0.0,
+        significance=significance, reason=f"{'measured' if declared is None else 'declared; measured'}: {told}",
+        deviation=deviation, doubt=doubt, followed=followed.time,
+    )  # fmt: skip
+
+
+def _doubt(best: float, r2: float, deviation: float, *, at_end: bool, told: bool) -> Doubt:
+    """Return why a delay is not to be used; `told` if it is significantly better than both ends of the table."""
+    if r2 <= 0.0:
+        return "senseless"
+    if at_end:
+        return "end"
+    if not told:
+        return "flat"
+    return "negative" if best < -_SIGNIFICANT * deviation else ""
+
+
+_DOUBTS: dict[str, str] = {
+    "senseless": "no delay explains the motion (held-out R^2 is not above 0)",
+    "end": "the best delay, {}, is the last one of the table",
+    "flat": "all delays explain the motion about equally well",
+    "negative": "the best delay, {}, would have motion before its commands",
+}
+
+
+def _reason(best: float, deviation: float, doubt: Doubt, significance: float, declared: float | None) -> str:
+    size = f"{1e3 * best:.3g} ms"
+    over = f", {significance:.1f} standard errors better than none" if significance else ""
+    told = _DOUBTS[doubt].format(size) if doubt else f"{size} +- {1e3 * deviation:.2g} ms{over}"
+    return f"measured: {told}" if declared is None else f"declared; measured: {told}"
 
 
 class _Compared:
@@ -172,6 +267,7 @@ class _Compared:
         made = {name: _Regression.of(runs, spec, margin, averaged) for name, runs in by_group.items()}
         self.problems = {name: problem for name, problem in made.items() if problem is not None}
         self._errors: dict[tuple[str, float], np.ndarray] = {}
+        self._dt = spec.dt
 
     def error(self, delay: float) -> np.ndarray:
         """Return the log error relative to no delay, by block, shape [blocks]."""
@@ -189,6 +285,16 @@ class _Compared:
     def mean(self, delay: float) -> float:
         """Return the log error relative to no delay, mean over blocks."""
         return float(self.error(delay).mean())
+
+    def deviation(self, delay: float, step: float) -> float:
+        """Return the standard error of the best delay [s]: of its slope's zero over blocks, and a systematic part.
+
+        `step` [s] is that of the differences.
+        """
+        left, middle, right = (self.error(delay + move) for move in (-step, 0.0, step))
+        slope, curvature = (right - left) / (2 * step), float((left - 2 * middle + right).mean()) / step**2
+        random = float(slope.std()) / math.sqrt(len(slope)) / curvature if curvature > 0.0 else _FARTHEST
+        return math.hypot(min(random, _FARTHEST), _FRAME_SHARE * self._dt, _DELAY_SHARE * delay)
 
     def relative(self, name: str, delay: float) -> np.ndarray:
         """Return a group's log error relative to no delay, by block, shape [blocks]."""
@@ -208,28 +314,19 @@ def _gain(error: np.ndarray) -> tuple[float, bool]:
     return significance, bool(significance >= _SIGNIFICANT and gain.mean() >= _LEAST_GAIN)
 
 
-def _choose(best: float, clear: bool, significance: float, declared: float | None) -> tuple[float, str]:
-    measured = f"{1e3 * best:.3g} ms fits best ({significance:.1f} standard errors over none)"
-    if declared is not None:
-        return declared, f"declared; measured: {measured}"
-    if best == 0.0:
-        return 0.0, "measured: no delay fits best"
-    if clear:
-        return best, f"measured: {measured}"
-    return 0.0, f"measured: {measured}, which is not significant; none is applied"
-
-
 @dataclass(frozen=True)
 class _Regression:
     """Regression of velocity changes over frames on state and control.
 
-    Each run comes with its frame times [s]. `base` holds state features, shape [frames, features], `target` the scaled
-    velocity changes, shape [frames, velocities], and `total` their squared deviation.
+    Each run comes with its frame times [s]. `base` holds each run's state features, shape [frames, features],
+    `smoothed` those of all runs, smoothed, `target` the smoothed and scaled velocity changes, shape [frames,
+    velocities], and `total` their squared deviation.
     """
 
     spec: StateSpec
     runs: list[tuple[RawRun, np.ndarray]]
-    base: np.ndarray
+    base: list[np.ndarray]
+    smoothed: np.ndarray
     target: np.ndarray
     total: float
 
@@ -245,7 +342,7 @@ class _Regression:
             q, qd = states(run, spec, grid, averaged=averaged, past=False)
             used.append((run, grid))
             features.append(_state_features(q[:-1], qd[:-1], spec))
-            targets.append(np.diff(qd, axis=0))
+            targets.append(_smooth(np.diff(qd, axis=0), spec.dt))
             frames += len(targets[-1])
             moves = moves or bool(np.ptp(run.control))
         if frames < 4 * _BLOCK or not moves:
@@ -255,7 +352,8 @@ class _Regression:
         target = target[:, scale > 0] / scale[scale > 0]
         if not target.shape[1]:
             return None
-        return cls(spec, used, np.concatenate(features), target, float(((target - target.mean(axis=0)) ** 2).sum()))
+        smoothed = np.concatenate([_smooth(base, spec.dt) for base in features])
+        return cls(spec, used, features, smoothed, target, float(((target - target.mean(axis=0)) ** 2).sum()))
 
     @property
     def blocks(self) -> int:
@@ -264,10 +362,20 @@ class _Regression:
 
     def errors(self, delay: float) -> np.ndarray:
         """Return each block's held-out squared error for a delay [s], shape [blocks]."""
-        control = np.concatenate([mean_control(run, grid - delay, self.spec.dt) for run, grid in self.runs])
-        features = np.concatenate((self.base, _control_features(control, self.base[:, 1:])), axis=1)
+        parts = []
+        for (run, grid), base in zip(self.runs, self.base, strict=True):
+            control = mean_control(run, grid - delay, self.spec.dt)
+            parts.append(_smooth(_control_features(control, base[:, 1:]), self.spec.dt))
+        features = np.concatenate((self.smoothed, np.concatenate(parts)), axis=1)
         block = np.arange(len(self.target)) // _BLOCK
         return np.bincount(block, weights=_held_out(features, self.target, block % _FOLDS))
+
+
+def _smooth(columns: np.ndarray, dt: float) -> np.ndarray:
+    """Return columns smoothed by a symmetric window, which delays nothing, shape [frames, columns]."""
+    width = min(max(round(_SMOOTHED / dt), _FEWEST), _WIDEST) | 1
+    window = np.hanning(width + 2)[1:-1]
+    return convolve1d(columns, window / window.sum(), axis=0, mode="nearest")
 
 
 def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:

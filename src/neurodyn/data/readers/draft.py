@@ -320,7 +320,7 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
                 lines += [f"    {name}: {_flow(entry)}" for name, entry in tree.items()]
         else:
             lines.append(f"{key}: {_flow(value)}")
-    lines.append("alignment: auto          # measure the delay from control to motion, or give it [s]")
+    lines.append("alignment: auto          # 0; a clock of commands that is known to differ, by how much [s]")
     lines.append("max_gap: 0.1             # s; a longer pause begins a new episode")
     lines.append("missing: gap             # a value that is not a number begins one too; `error` refuses it")
     return "\n".join(lines) + "\n"

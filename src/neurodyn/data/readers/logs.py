@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.artifacts import require_writable
-from neurodyn.core.config import to_dict
+from neurodyn.core.config import expand_keys, to_dict
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
@@ -20,9 +20,10 @@ from neurodyn.core.errors import InputError, describe_os_error, notice
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.provenance import package_versions
-from neurodyn.data.header import Split, Status, StoreHeader, episode_table
+from neurodyn.data.header import CONTROL, Delay, Split, Status, StoreHeader, episode_table
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
+from neurodyn.data.readers.following import DeclaredCommands
 from neurodyn.data.readers.raw import RawRun, Survey, unit_doubts
 from neurodyn.data.readers.resample import check_rate, resample, segments
 from neurodyn.data.readers.sensor_columns import measured_streams
@@ -65,7 +66,8 @@ def read_logs(
             them.
     """
     with TemporaryFile() as rows:
-        header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, without_split, seed))
+        choice = split, without_split, seed
+        header, table = _collect([Path(file) for file in files], columns, spec, rows, choice, DeclaredCommands())
         rows.seek(0)
         width = sum(widths(spec).values())
         both = np.frombuffer(rows.read(), np.float32).reshape(-1, width + len(stream_columns(header.streams)))
@@ -84,15 +86,20 @@ def import_logs(
     *,
     split: SplitChoice = "declared",
     seed: int = 0,
+    declared: DeclaredCommands = DeclaredCommands(),
 ) -> Store:
-    """Read log files, write them as a store, and return it; see `read_logs`. Long logs need not fit in memory."""
+    """Read log files, write them as a store, and return it; see `read_logs`. Long logs need not fit in memory.
+
+    `declared` says what the robot's declaration says about commands: what the gains of servos explain is no delay.
+    """
     require_store_name(out)
     require_writable(out)
     with exclusive(out):
         require_replaceable(out)
         try:
             with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
-                header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))
+                choice = split, None, seed
+                header, table = _collect([Path(file) for file in files], columns, spec, rows, choice, declared)
                 rows.seek(0)
                 with StoreWriter(out, header) as writer:
                     for part in _episodes(table):
@@ -194,13 +201,14 @@ def _collect(
     spec: StateSpec,
     rows: IO[bytes],
     choice: tuple[SplitChoice, Split | None, int],
+    declared: DeclaredCommands,
 ) -> tuple[StoreHeader, np.ndarray]:
     """Write the frames of all logs to a file (float32 q, qd, control, readings); return header and episodes."""
     if not files:
         raise InputError("no log file given; expected at least one path")
     spec = columns.stored_spec(spec)
     columns.factors(spec, f"column map of {files[0].name}")
-    survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows)
+    survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows, declared)
     troubles: list[str] = []
     for file in tracked(files):
         tell(0.0, Path(file).name)
@@ -235,6 +243,7 @@ def _collect(
         runs=tuple(survey.runs),
         streams=measured_streams(columns.measured),
         drives=columns.drives,
+        delays=conversion.delays,
     )
     for name, names in (("run", header.runs), ("group", header.groups)):
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
@@ -254,12 +263,13 @@ class _WrittenEpisode:
 class _Conversion:
     """Converts gap-free pieces of runs to frames: holds them until the delays are measured, then writes them."""
 
-    def __init__(self, columns: ColumnMap, spec: StateSpec, rows: IO[bytes]) -> None:
+    def __init__(self, columns: ColumnMap, spec: StateSpec, rows: IO[bytes], declared: DeclaredCommands) -> None:
         self.episodes: list[_WrittenEpisode] = []
         self.pieces = self.dropped = 0
         self.alignment: Alignment | None = None
         self.velocity_delay: float | None = None
         self._columns, self._spec, self._file = columns, spec, rows
+        self._drives = expand_keys(columns.drives, spec.controls, "drives of the log") or declared.drives
         self._held: list[RawRun] = []
         self._size = 0
 
@@ -290,9 +300,21 @@ class _Conversion:
         if self.velocity_delay:
             measured = [self._on_time(piece) for piece in measured]
         declared = None if columns.alignment == "auto" else columns.alignment
-        self.alignment = measure(measured, self._spec, averaged=columns.velocity == "averaged", declared=declared)
+        self.alignment = measure(
+            measured, self._spec, averaged=columns.velocity == "averaged", declared=declared, drives=self._drives
+        )
         for line in unit_doubts(measured, self._spec):
             notice(line)
+
+    @property
+    def delays(self) -> dict[str, Delay]:
+        """The measured delays by stream."""
+        late = self.velocity_delay
+        found = {} if self.alignment is None else {CONTROL: self.alignment.delay}
+        if late is not None:
+            reason = "velocities have a clock of their own, and come at the time of the positions"
+            found["qd"] = Delay(seconds=late, applied=late, reason=reason)
+        return found
 
     def _on_time(self, piece: RawRun) -> RawRun:
         """Return a piece with the measured delay of its velocities removed."""
