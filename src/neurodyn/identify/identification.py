@@ -21,6 +21,7 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.memory import keeping_memory
 from neurodyn.core.progress import Progress, present_work, showing, stage, tell
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.verdict import combine_verdicts
@@ -123,7 +124,8 @@ def identify(
             a bootstrap, roll-outs are not finite, or the run exists or cannot be resumed.
     """
     # One torch thread keeps the order of sums the same on every machine; roll-outs use separate threads.
-    with exclusive(out), torch_threads(1), nullcontext() if progress is None else showing(progress):
+    shown = nullcontext() if progress is None else showing(progress)
+    with exclusive(out), torch_threads(1), keeping_memory(), shown:
         return _Identification(problem, out, settings, callbacks).run(resume)
 
 

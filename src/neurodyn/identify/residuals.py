@@ -251,7 +251,9 @@ class Residuals:
 
     def weighted(self, errors: Tensor) -> Tensor:
         """Return the compared errors divided by their scales, shape [..., T, compared channels]."""
-        return (errors / self.scale)[..., self._channels]
+        if len(self._channels) == len(self.scale):
+            return errors / self.scale
+        return errors[..., self._channels] / self.scale[self._channels]
 
     def cost(self, point: Point) -> Tensor:
         """Return half the sum of squares (or Huber's loss) of each set, infinite where not finite, shape [S]."""
@@ -272,7 +274,7 @@ class Residuals:
         """Linearise at a point; with `physical` the first columns are with respect to values instead of coordinates."""
         base, jacobian = self._linearised(point, physical)
         weights = self._weights(base)
-        r, j = (base * weights).flatten(2), (jacobian * weights[..., None]).flatten(2, 3)
+        r, j = (base * weights).flatten(2), jacobian.mul_(weights[..., None]).flatten(2, 3)
         matrix = j.mT @ j
         gradient = (j.mT @ r[..., None])[..., 0]
         if self.initials:
@@ -381,7 +383,8 @@ class Residuals:
         for name, count in (("local", self.locals), ("initial", self.initials)):
             if count:
                 blocks.append(torch.stack([self._shifted(values, point, name, k) for k in range(count)], -1))
-        return base, torch.nan_to_num(torch.cat(blocks, -1), nan=0.0, posinf=0.0, neginf=0.0)
+        jacobian = torch.cat(blocks, -1) if len(blocks) > 1 else blocks[0]
+        return base, jacobian.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
     @property
     def _threads(self) -> int:
@@ -408,12 +411,10 @@ class Residuals:
             columns = range(first, min(first + group, self.parameters))
             moved, width = self._moved(point, columns, _STEP), 2.0 * _STEP
             if self.options.one_sided:
-                back, width = errors.repeat(len(columns), 1, 1, 1), _STEP
+                change, width = moved.view(len(columns), *errors.shape).sub_(errors).flatten(0, 1), _STEP
             else:
-                back = self._moved(point, columns, -_STEP)
-            derivatives.extend(
-                (self._halved(torch.cat([moved, back]), len(columns) * sets) * (2.0 / width)).split(sets)
-            )
+                change = moved.sub_(self._moved(point, columns, -_STEP))
+            derivatives.extend(self._turned(change).div_(width).split(sets))
         return derivatives
 
     def _moved(self, point: Point, columns: Sequence[int], step: float) -> Tensor:
@@ -432,12 +433,16 @@ class Residuals:
         return self._halved(errors, sets) / 1e-4
 
     def _halved(self, errors: Tensor, sets: int) -> Tensor:
-        # An angle that wraps in only one of the two errors must not add a jump of 2 pi.
-        difference = errors[:sets] - errors[sets:]
+        return 0.5 * self._turned(errors[:sets] - errors[sets:])
+
+    def _turned(self, difference: Tensor) -> Tensor:
+        """Return a weighted difference of errors, in which an angle that wraps in only one adds no jump of 2 pi."""
         angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
-        turns = torch.tensor([*angles, *([False] * (len(self.scale) - self._nv))], dtype=torch.bool)
-        wrapped = torch.remainder(difference + torch.pi, 2 * torch.pi) - torch.pi
-        return 0.5 * self.weighted(torch.where(turns, wrapped, difference))
+        if any(angles):
+            turns = torch.tensor([*angles, *([False] * (len(self.scale) - self._nv))], dtype=torch.bool)
+            wrapped = torch.remainder(difference + torch.pi, 2 * torch.pi) - torch.pi
+            difference = torch.where(turns, wrapped, difference)
+        return self.weighted(difference)
 
     def _worlds(self, values: Tensor, point: Point) -> tuple[Tensor, Tensor, Tensor]:
         """Return parameters [S, W, P], initial-state shifts [S, W, 2 nv] and additional torques [S, W, nu]."""
@@ -499,7 +504,7 @@ class Residuals:
         control, quantities = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
         context = context_of(w, state=state, rows=rows)
         weights = self.dynamics.weights.detach()
-        return self.dynamics.simulate(context, control, quantities, weights, environment), control
+        return self.dynamics.simulate(context, control, quantities, weights, environment, interpolated=True), control
 
 
 def without_jumps(derivatives: Tensor) -> Tensor:

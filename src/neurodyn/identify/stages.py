@@ -34,6 +34,8 @@ from neurodyn.identify.structures import FitModel
 
 _FIRST_LAG = 0.01
 """Start of lags that are declared 0 [s]: at 0 they have no derivative."""
+_OVERLAP = 3.0
+"""Most windows that a frame of the log is in: more of a short log say the same again."""
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
@@ -159,15 +161,11 @@ class Fitting:
 
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
-        frames = stage_frames(stage, self.spec.dt)
-        windows = select_windows(
-            self.store,
-            split,
-            self.past + frames,
-            most=stage.windows,
-            moving=self.settings.moving,
-            seed=self.settings.seed,
-        )
+        frames, settings = stage_frames(stage, self.spec.dt), self.settings
+        recorded = int(self.store.lengths[episodes_of(self.store, split)].sum())
+        most = min(stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
+        whole = self.past + frames
+        windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
         return windows.after(self.past)
 
     def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:

@@ -6,7 +6,7 @@ algorithm, velocities, contact impulses for impulse models, and positions (semi-
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -49,7 +49,7 @@ from neurodyn.multibody.scope import Scope, StepMemory
 from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.structures import heavier
 from neurodyn.multibody.tendons.lengths import tendon_damping, tendon_motions, tendon_torques, with_inertia
-from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
+from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum, select_less
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from neurodyn.multibody.trace.source import live_nodes
@@ -178,17 +178,47 @@ class Engine:
         Its state is that of `program` with positions and velocities unchanged; it has no held inputs.
         """
         moving = self.program.sizes.state - self.memory
+        return self._remembering(0, lambda inputs: (inputs.state[:moving], inputs.state[:moving]), moving)
+
+    @cached_property
+    def path_memory_program(self) -> TracedProgram | None:
+        """Program that updates only the memory along a given path; None if the memory depends on the ground.
+
+        Held inputs are positions and velocities at the start of a frame and their change over it, in the order of the
+        state. The state is that of `program`, with the elapsed share of the frame in its first place.
+        """
+        moving, share = self.program.sizes.state - self.memory, 1.0 / self.config.substeps
+
+        def along(inputs: ProgramInputs) -> tuple[list[Scalar], list[Scalar]]:
+            begun, change = inputs.held[:moving], inputs.held[moving:]
+            elapsed = inputs.state[0]
+            following = select_less(elapsed, 1.0 - 1.5 * share, elapsed + share, 0.0)
+            motion = [first + elapsed * rise for first, rise in zip(begun, change, strict=True)]
+            return motion, [following, *inputs.state[1:moving]]
+
+        return self._remembering(2 * moving, along, 0)
+
+    def _remembering(
+        self, held: int, motion_of: Callable[[ProgramInputs], tuple[list[Scalar], list[Scalar]]], unread: int
+    ) -> TracedProgram | None:
+        """Return the program of the memory alone; None if it depends on the ground, or on the first `unread` states.
+
+        `motion_of` returns positions and velocities of a step, and the numbers that follow in their places.
+        """
+        moving = self.program.sizes.state - self.memory
 
         def step(inputs: ProgramInputs) -> list[Scalar]:
-            around = replace(inputs, held=inputs.graph.inputs("h", self.ground_size))
-            return [*inputs.state[:moving], *self._trace(around, self.config.blueprint)[2].after()]
+            motion, following = motion_of(inputs)
+            ground = inputs.graph.inputs("h", held + self.ground_size)[held:]
+            around = replace(inputs, state=[*motion, *inputs.state[moving:]], held=ground)
+            return [*following, *self._trace(around, self.config.blueprint)[2].after()]
 
-        sizes = replace(self.program.sizes, held=0)
+        sizes = replace(self.program.sizes, held=held)
         inputs = sizes.inputs(Graph())
         after = step(inputs)[moving:]
         live = live_nodes(inputs.graph, [inputs.graph.lift(x).index for x in after])
         read = [node[1:] for node in map(inputs.graph.nodes.__getitem__, live) if node[0] == "input"]
-        if any(array == "h" or (array == "x" and index < moving) for array, index in read):
+        if any((array == "h" and index >= held) or (array == "x" and index < unread) for array, index in read):
             return None
         return TracedProgram(sizes, step, self.program.threads)
 

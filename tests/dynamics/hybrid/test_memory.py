@@ -103,6 +103,9 @@ def test_a_window_leaves_what_steps_through_it_leave(kept: HybridDynamics):
     assert float((without.q - onward.q).abs().max()) > 1e-4
     given = kept.simulate(window, targets[:, FRAMES:], kept.physical(), kept.weights)
     torch.testing.assert_close(given.q, onward.q)
+    near = kept.simulate(window, targets[:, FRAMES:], kept.physical(), kept.weights, interpolated=True)
+    assert float((near.q - onward.q).abs().max()) < 0.1 * float((without.q - onward.q).abs().max())
+    assert kept.plane_engine.path_memory_program is not None
 
 
 def test_reset_forgets_in_some_worlds_alone(kept: HybridDynamics):

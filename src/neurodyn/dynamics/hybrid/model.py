@@ -268,6 +268,8 @@ class HybridDynamics(LearnedDynamics):
         parameters: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
+        *,
+        interpolated: bool = False,
     ) -> Trajectory:
         """Predict as `rollout` does, but with given parameters and weights instead of the module's.
 
@@ -277,10 +279,12 @@ class HybridDynamics(LearnedDynamics):
             parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
             weights: Weights of the networks, shape [weights].
             environment: Gravity and ground.
+            interpolated: Whether the memory sees a window's states interpolated within frames, not simulated: faster.
         """
         require_torques(self.spec, controls)
         environment, state = self.resolve_environment(environment), present_state(context)
-        memory = self._memory_after(environment, context, parameters, weights)
+        memory_after = self._memory_along if interpolated else self._memory_after
+        memory = memory_after(environment, context, parameters, weights)
         return self._run(environment, state, controls, parameters, weights, memory)[0]
 
     @torch.no_grad()
@@ -420,6 +424,25 @@ class HybridDynamics(LearnedDynamics):
                 state = State(context.q[:, frame], context.qd[:, frame])
                 _, memory = self._run(environment, state, torque[:, None], parameters, weights, memory)
         return memory
+
+    def _memory_along(
+        self, environment: Environment, context: State | Window, parameters: Tensor, weights: Tensor
+    ) -> Tensor | None:
+        """Return the memory after a window with states interpolated within frames."""
+        if not (self.memory and isinstance(context, Window) and context.torque.shape[1]):
+            return None
+        usual = self._hidden or self.compute_device is not None or self.plane_engine.memory_program is not None
+        if usual or (own := self.plane_engine.path_memory_program) is None:
+            return self._memory_after(environment, context, parameters, weights)
+        turns, rise = torch.tensor(self.spec.continuous), context.q.diff(dim=1)
+        rise = torch.where(turns, torch.remainder(rise + torch.pi, 2 * torch.pi) - torch.pi, rise)
+        held = torch.cat([context.q[:, :-1], context.qd[:, :-1], rise, context.qd.diff(dim=1)], -1)
+        return own.rollout(
+            context.q.new_zeros(len(context.q), own.sizes.state), frames=context.torque.shape[1],
+            substeps=self.config.substeps, control=context.torque, held=held,
+            parameters=self._frame_parameters(environment, len(context.q), self._values(environment, parameters)),
+            weights=weights,
+        )[:, -1, own.sizes.state - self.memory :]  # fmt: skip
 
     def _run(
         self,
