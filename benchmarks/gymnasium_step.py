@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=60)
     parser.add_argument("--turns", type=int, default=9)
     asked = parser.parse_args()
-    gymnasium.register_envs(neurodyn.interop.gymnasium)
+    gymnasium.register_envs(neurodyn)
     env = gymnasium.make_vec(f"neurodyn/{asked.task}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
     env.reset(seed=0)
     torch.manual_seed(0)

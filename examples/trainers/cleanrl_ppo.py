@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     torch.manual_seed(asked.seed)
-    gymnasium.register_envs(neurodyn.interop.gymnasium)
+    gymnasium.register_envs(neurodyn)
     envs = gymnasium.make_vec(f"neurodyn/{asked.env}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
     columns, joints = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
     agent = Agent(columns, joints)

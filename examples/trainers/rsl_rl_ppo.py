@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=128)
     parser.add_argument("--updates", type=int, default=40)
     asked = parser.parse_args()
-    gymnasium.register_envs(neurodyn.interop.gymnasium)
+    gymnasium.register_envs(neurodyn)
     envs = gymnasium.make_vec(f"neurodyn/{asked.env}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
     envs.reset(seed=0)
     worlds = envs.unwrapped.worlds  # type: ignore[attr-defined]

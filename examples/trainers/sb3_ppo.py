@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=128)
     parser.add_argument("--updates", type=int, default=40)
     asked = parser.parse_args()
-    gymnasium.register_envs(neurodyn.interop.gymnasium)
+    gymnasium.register_envs(neurodyn)
     envs = gymnasium.make_vec(f"neurodyn/{asked.env}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
     learner = PPO(
         "MlpPolicy", VecMonitor(BatchedWorlds(envs)), n_steps=32, batch_size=1024, n_epochs=4, gamma=0.98,

@@ -8,14 +8,19 @@
     dynamics = neurodyn.load("pretrained:cartpole")
     solver = neurodyn.solvers.SolverNeural(model, "pretrained:cartpole")
 
-Subpackages are imported on first use, so that importing the package is fast and needs no simulator.
+Subpackages are imported on first use, so that importing the package is fast and needs no simulator. Where Gymnasium is
+installed, tasks are registered as its environments: `gymnasium.make("neurodyn/ant-run-v0")`.
 """
 
+from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import lazy_loader
 
+from neurodyn.core.errors import InputError
 from neurodyn.dynamics.kinds import KINDS, Kind
+from neurodyn.interop.gymnasium.registration import register as register_environments
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
@@ -27,3 +32,8 @@ def _nerd_artifact() -> Any:
 
 
 KINDS.add("nerd", Kind("nerd", "network of NeRD", _nerd_artifact))
+
+
+if find_spec("gymnasium") is not None:
+    with suppress(InputError):  # an installation of Gymnasium that cannot be imported
+        register_environments()

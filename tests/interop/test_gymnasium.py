@@ -38,10 +38,11 @@ def actions(frames: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize(
     "script",
     [
-        "import gymnasium, neurodyn; gymnasium.register_envs(neurodyn.interop.gymnasium); gymnasium.spec(f'{ANT}')",
-        "import gymnasium; gymnasium.envs.registration._find_spec(f'neurodyn.interop.gymnasium:{ANT}')",
+        "import gymnasium, neurodyn; gymnasium.spec(ANT)",
+        "import gymnasium, neurodyn; gymnasium.register_envs(neurodyn); gymnasium.spec(ANT)",
+        "import gymnasium; gymnasium.envs.registration._find_spec(f'neurodyn:{ANT}')",
     ],
-    ids=["register_envs", "by the module's name"],
+    ids=["import", "register_envs", "by the module's name"],
 )
 def test_ids_are_registered_as_gymnasium_documents_it_and_nothing_heavy_is_imported(script: str):
     script = f"import sys; ANT = 'neurodyn/ant-run-v0'; {script}"
@@ -147,6 +148,22 @@ def test_resets_start_anew_and_from_a_seed_the_same():
     assert (env.reset()[0] == second).all()
 
 
+def test_each_reset_of_one_world_draws_another_start_with_or_without_a_step():
+    env = TaskEnv("cartpole-swingup", "hybrid")
+    starts = [env.reset(seed=3)[0], env.reset()[0], env.reset()[0]]
+    env.step(env.action_space.sample())
+    starts += [env.reset()[0], env.reset()[0]]
+    assert len({start.tobytes() for start in starts}) == len(starts)
+    assert (env.reset(seed=3)[0] == starts[0]).all()
+
+
+def test_an_option_that_nothing_reads_is_refused():
+    for env in (TaskEnv("cartpole-swingup", "hybrid"), vector()):
+        env.reset(seed=0, options={})
+        with pytest.raises(InputError, match="option 'low' is unknown; valid: none, starts come from the task"):
+            env.reset(options={"low": -0.1})
+
+
 def test_tensors_and_gradients_are_reached_behind_the_wrappers():
     """The reward of a second frame by the first action, beside central differences."""
     env = vector().unwrapped
@@ -200,3 +217,10 @@ def test_pictures_show_the_present_state():
     assert first.shape == (32, 48, 3)
     assert first.dtype == np.uint8
     assert (env.render() != first).any()
+    envs = gymnasium.make_vec(
+        "neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid", render_mode="rgb_array", width=48, height=32
+    )
+    envs.reset(seed=0)
+    one, other = envs.render()
+    assert one.shape == other.shape == (32, 48, 3)
+    assert (one != other).any()

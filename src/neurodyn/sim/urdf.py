@@ -12,7 +12,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from neurodyn.core.errors import InputError, among, choices
 from neurodyn.sim.asset_files import MissingMeshError, find_mesh, leave_out, parse_xml
@@ -200,6 +199,8 @@ def fix_joints(root: ElementTree.Element, locked: Collection[str]) -> None:
 
 def _displace(joint: ElementTree.Element, value: float) -> None:
     """Move the origin of a joint to where a position of it [rad or m] puts its child."""
+    from scipy.spatial.transform import Rotation  # rarely needed, and slow to import
+
     origin, axis = joint.find("origin"), joint.find("axis")
     if origin is None:
         origin = ElementTree.SubElement(joint, "origin")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks as Gymnasium environments, by id, registered when this package is imported.
+"""Tasks as Gymnasium environments, by id, registered when `neurodyn` or this package is imported.
 
 import gymnasium
 import neurodyn
 
-gymnasium.register_envs(neurodyn.interop.gymnasium)
 env = gymnasium.make("neurodyn/ant-run-v0")
 """
 

@@ -123,8 +123,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         Raises:
             InputError: The task or the dynamics do not exist, or do not fit together.
         """
-        if render_mode not in (None, "rgb_array"):
-            raise InputError(f"render_mode is {render_mode!r}; valid: rgb_array, or None")
+        _require_pictures(render_mode)
         self._opened = _OpenedTask(
             task, dynamics, robot, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty, device=device,
             frames=None,
@@ -132,7 +131,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.task, self.render_mode, self._size = self._opened.task, render_mode, (width, height)
         self.observation_space, self.action_space = self._opened.observations, self._opened.actions
         self._worlds: PolicyEnvironment | None = None
-        self._fresh = False
+        self._fresh = False  # whether the worlds have restarted since the last step
         self._viewer: Any = None
 
     @property
@@ -141,14 +140,19 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return _begun(self._worlds)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Start an episode; a seed fixes this episode and those that follow."""
+        """Start an episode; a seed fixes this episode and those that follow.
+
+        Raises:
+            InputError: `options` name something, which no environment here understands.
+        """
+        _require_no_options(options)
         super().reset(seed=seed)
         if seed is not None or self._worlds is None:
             seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
             self._worlds = self._opened.worlds(1, seed)
         elif not self._fresh:
             self._worlds.restart()
-        self._fresh = True
+        self._fresh = False  # so that the next call draws another start, with or without a step before
         return _copy(self._worlds.seen[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -166,12 +170,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Return an image of the current state, uint8, shape [height, width, 3]; None without a `render_mode`."""
         if self.render_mode is None:
             return None
-        from neurodyn.sim.pictures import Viewfinder
-
         if self._viewer is None:
-            environment = self.worlds.environment
-            ground = None if environment is None else environment.ground
-            self._viewer = Viewfinder(self.task.declaration(), *self._size, ground=ground)
+            self._viewer = _viewfinder(self.worlds, self._size)
         return self._viewer.picture(self.worlds.state.q[0])
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         task: The task.
     """
 
-    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as declared by Gymnasium
+    metadata: dict[str, Any] = {**TaskEnv.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as declared by Gymnasium
 
     def __init__(
         self,
@@ -205,6 +205,9 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         penalty: float = 0.0,
         device: str = "cpu",
         max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 320,
     ) -> None:
         """Open task and dynamics.
 
@@ -219,12 +222,17 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             penalty: Weight of the uncertainty.
             device: Device.
             max_episode_steps: Length of an episode; None for the task's.
+            render_mode: "rgb_array", which needs Newton; None for no pictures.
+            width: Width of pictures [pixels].
+            height: Height of pictures [pixels].
         """
+        _require_pictures(render_mode)
         self._opened = _OpenedTask(
             task, dynamics, robot, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty, device=device,
             frames=max_episode_steps,
         )  # fmt: skip
         self.task, self.num_envs = self._opened.task, num_envs
+        self.render_mode, self._size, self._viewer = render_mode, (width, height), None
         self.single_observation_space, self.single_action_space = self._opened.observations, self._opened.actions
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -236,7 +244,12 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return _begun(self._worlds)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Start all worlds; a seed fixes all episodes."""
+        """Start all worlds; a seed fixes all episodes.
+
+        Raises:
+            InputError: `options` name something, which no environment here understands.
+        """
+        _require_no_options(options)
         super().reset(seed=seed)
         if seed is not None or self._worlds is None:
             seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
@@ -282,9 +295,36 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         late = frame.done & ~frame.end.failed
         return frame.observation, self.worlds.settle([frame])[0], frame.end.failed, late, {"last": frame.last}
 
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """Return an image of each world, uint8, shape [height, width, 3]; None without a `render_mode`."""
+        if self.render_mode is None:
+            return None
+        if self._viewer is None:
+            self._viewer = _viewfinder(self.worlds, self._size)
+        return tuple(self._viewer.picture(q) for q in self.worlds.state.q)
+
     def close_extras(self, **kwargs: Any) -> None:
         """Release the worlds."""
-        self._worlds = None
+        self._worlds = self._viewer = None
+
+
+def _require_pictures(render_mode: str | None) -> None:
+    if render_mode not in (None, "rgb_array"):
+        raise InputError(f"render_mode is {render_mode!r}; valid: rgb_array, or None")
+
+
+def _require_no_options(options: dict[str, Any] | None) -> None:
+    if options:
+        raise InputError(
+            f"reset: option {next(iter(options))!r} is unknown; valid: none, starts come from the task or `starts`"
+        )
+
+
+def _viewfinder(worlds: PolicyEnvironment, size: tuple[int, int]) -> Any:
+    from neurodyn.sim.pictures import Viewfinder
+
+    ground = None if worlds.environment is None else worlds.environment.ground
+    return Viewfinder(worlds.task.declaration(), *size, ground=ground)
 
 
 def _begun(worlds: PolicyEnvironment | None) -> PolicyEnvironment:
