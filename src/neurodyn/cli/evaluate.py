@@ -260,6 +260,10 @@ def export(
     *,
     out: Path | None = None,
     to: Annotated[str | None, registry_name(CODE, WRITERS, SIMULATOR_FORMATS, POLICY_FORMATS)] = None,
+    data: Path | None = None,
+    force: bool = False,
+    without_delay: bool = False,
+    json: JsonFile = None,
 ) -> None:
     """Export a model or policy as ONNX or C, an identified robot for a simulator, or data for other tools.
 
@@ -274,6 +278,11 @@ def export(
             format: lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages). For a policy: rsl-rl (a
             checkpoint for Isaac Lab's play.py --checkpoint). For a policy or model: c (a pair of C99 files) or
             cpp-header, into a folder.
+        data: Log whose held-out episodes are replayed in the simulator before an identified robot is written, by
+            default that of the run.
+        force: Write also what predicts that log worse than the robot's original file.
+        without_delay: Leave delays of drives out, for simulators that do not know them (MuJoCo before 3.5).
+        json: File for the errors of the replay.
 
     Example:
         neurodyn export runs/cartpole
@@ -283,7 +292,7 @@ def export(
     if to is not None and to in CODE and not is_data:
         _export_code(run, to, out)
     elif to is not None and to in SIMULATOR_FORMATS and not is_data:
-        _export_identified(run, to, out)
+        _export_identified(run, to, out, {"data": data, "force": force, "without_delay": without_delay}, json)
     elif to is not None and to in POLICY_FORMATS and not is_data:
         _export_policy(run, to, out)
     elif to is not None or is_data:
@@ -346,13 +355,17 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     print(f"{store.transitions:,} frames in {len(store.table):,} episodes: {path}")
 
 
-def _export_identified(run: str, to: str, out: Path | None) -> None:
-    """Write an identified robot for a simulator, and report what was identified."""
-    from neurodyn.interop.formats import export_identified
+def _export_identified(run: str, to: str, out: Path | None, options: dict[str, Any], json: Path | None) -> None:
+    """Write an identified robot for a simulator, after a replay of its log, and report both."""
+    from neurodyn.cli.terminal.exports import print_export, print_replay
+    from neurodyn.interop.formats import WorseError, export_identified
 
-    with ProgressBar(f"exporting {run}"):
-        exported = export_identified(run, to, out)
-    for what, names in (("holds", exported.placed), (f"left out ({to} has no place for them)", exported.left_out)):
-        if names:
-            print(f"{what}: {', '.join(names)}")
-    print(f"{', '.join(exported.files)}: {exported.folder}")
+    try:
+        with ProgressBar(f"exporting {run}"):
+            exported = export_identified(run, to, out, **options)
+    except WorseError as error:
+        print_replay(error.replay)
+        write_figures(json, error.replay.plain())
+        raise
+    print_export(exported, to)
+    write_figures(json, exported.replay.plain())

@@ -100,6 +100,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise unwritable(path, describe_os_error(error)) from error
     except InputError as error:  # the path in the error is the temporary name of a file inside
         _remove(partial)
+        if str(partial) not in str(error):
+            raise
         raise InputError(str(error).replace(str(partial), str(path))) from None
     except BaseException:
         _remove(partial)

@@ -12,4 +12,5 @@ from .formats import (
     import_model as import_model,
 )
 from .onnx import export_model as export_model, export_policy as export_policy
+from .replay import Replay as Replay, replay as replay
 from .policies import import_policy as import_policy

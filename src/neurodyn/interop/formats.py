@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.interop.c_code.source import CUnit
     from neurodyn.interop.identified import IdentifiedRobot
+    from neurodyn.interop.replay import Replay
     from neurodyn.robots import Robot
 
 SIMULATOR_FORMATS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry("simulator to export to")
@@ -28,6 +29,12 @@ They raise an InputError if the target cannot represent the robot or its actuato
 
 WITH_NETWORKS = {"mjcf"}
 """Targets that support a blueprint's networks; others refuse runs with such networks."""
+
+WITH_TRANSMISSIONS = {"mjcf"}
+"""Targets that support drives with a transmission of their own; others refuse robots with such drives."""
+
+REMARKS: "Registry[Callable[[IdentifiedRobot], list[str]]]" = Registry("simulator with remarks on its exports")
+"""By target: what its files need, and what they only approximate, one line each."""
 
 MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry("layout of a model")
 """Readers by layout: (checkpoint, robot, statistics) -> model."""
@@ -61,6 +68,13 @@ def _mjcf(identified: "IdentifiedRobot", folder: Path) -> set[str]:
     from neurodyn.interop.mjcf import write_mjcf
 
     return write_mjcf(identified, folder)
+
+
+@REMARKS.register("mjcf")
+def _mjcf_remarks(identified: "IdentifiedRobot") -> list[str]:
+    from neurodyn.interop.mjcf_drives import remarks
+
+    return remarks(identified)
 
 
 @SIMULATOR_FORMATS.register("urdf")
@@ -135,33 +149,61 @@ class Exported:
         files: Paths of its files, relative to the folder.
         placed: Names of the quantities that the target can represent.
         left_out: Names of the quantities that it cannot represent.
+        replay: Errors of the files on the held-out log, beside the original's and the model's.
+        remarks: What the files need, and what they only approximate.
     """
 
     folder: Path
     files: tuple[str, ...]
     placed: tuple[str, ...]
     left_out: tuple[str, ...]
+    replay: "Replay"
+    remarks: tuple[str, ...] = ()
 
 
-def export_identified(run: "Dynamics | str | Path", to: str, out: str | Path | None = None) -> Exported:
-    """Export an identified robot and its actuator network to another simulator.
+class WorseError(InputError):
+    """An exported file predicts the log worse than the original; `replay` has the errors."""
+
+    def __init__(self, message: str, replay: "Replay") -> None:
+        super().__init__(message)
+        self.replay = replay
+
+
+def export_identified(
+    run: "Dynamics | str | Path",
+    to: str,
+    out: str | Path | None = None,
+    *,
+    data: "Store | str | Path | None" = None,
+    force: bool = False,
+    without_delay: bool = False,
+) -> Exported:
+    """Export an identified robot and its actuator network to another simulator, after a replay of the held-out log.
 
     Args:
-        run: A run of `identify`, "pretrained:NAME", or a hybrid model.
+        run: A run of `identify` or `adapt`, "pretrained:NAME", or a hybrid model.
         to: Name of the target in `SIMULATOR_FORMATS`.
         out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained runs and
             models.
+        data: Log to replay; None for that of the run.
+        force: Whether to write files that predict the log worse than the original.
+        without_delay: Whether to leave delays out, for simulators that do not know them (MuJoCo before 3.5).
 
     Raises:
         InputError: There is no such run or target, the folder exists, the run is not a hybrid model, or the target can
             represent none of its identified quantities or not all of its networks.
+        WorseError: The files predict the log worse than the original; nothing is written.
     """
     from neurodyn.interop.identified import read_identified
+    from neurodyn.interop.replay import replay_export, worse
 
     SIMULATOR_FORMATS.require(to)
-    identified = read_identified(run, networks=to in WITH_NETWORKS)
+    identified = read_identified(run, networks=to in WITH_NETWORKS, transmissions=to in WITH_TRANSMISSIONS)
+    if without_delay:
+        identified = identified.without_delay()
     usual = export_folder(run, to) if isinstance(run, str | Path) else Path(f"{run.spec.robot}-{to}")
     folder = _new_folder(usual if out is None else Path(out))
+    remarks: tuple[str, ...] = ()
     with atomic_folder(folder) as partial:
         placed = SIMULATOR_FORMATS[to](identified, partial)
         left_out = tuple(name for name in identified.required_quantities if name not in placed)
@@ -171,13 +213,19 @@ def export_identified(run: "Dynamics | str | Path", to: str, out: str | Path | N
                 f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
                 "valid: another target"
             )
-        if paced := [joint for joint, drive in identified.drives.items() if drive.updates is not UNSET]:
+        if to in REMARKS:
+            remarks = tuple(REMARKS[to](identified))
+        elif paced := [joint for joint, drive in identified.drives.items() if drive.updates is not UNSET]:
             notice(
                 f"{identified.run}: {to} evaluates drives in every step, not `updates` times per frame: "
                 f"{', '.join(paced)}"
             )
         files = tuple(sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()))
-    return Exported(folder, files, tuple(name for name in identified.required_quantities if name in placed), left_out)
+        replay = replay_export(run, to, partial, data)
+        if replay.worse and not force:
+            raise WorseError(f"{identified.run}: {worse(replay)}; nothing is written; valid: --force", replay)
+    named = tuple(name for name in identified.required_quantities if name in placed)
+    return Exported(folder, files, named, left_out, replay, remarks)
 
 
 def export_code(run: str, to: str, out: Path | None = None) -> Path:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identified robots as plain data for other simulators, and actuator networks in the forms those read."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -174,6 +176,8 @@ ACTUATOR = "actuator."
 BODY = ("mass", "com", "inertia")
 """Quantities of the rigid body of a link."""
 
+_ROUNDING = 1e-12
+"""Size below which a negative value is rounding of a quantity on its bound, 0."""
 _DENSITY = 1000.0  # MuJoCo's default for shapes without a mass [kg/m^3]
 
 
@@ -192,6 +196,7 @@ class IdentifiedRobot:
         network: Actuator network; None without one.
         model: The model, if its blueprint has networks that the target supports; None otherwise.
         step: Time step of the model [s]; None if unknown.
+        frame: Length of a frame of the model [s]; None if unknown.
         explicit: Whether that step integrates joint damping explicitly; None if unknown.
     """
 
@@ -205,6 +210,7 @@ class IdentifiedRobot:
     network: TrainedNetwork | None = None
     model: HybridDynamics | None = None
     step: float | None = None
+    frame: float | None = None
     explicit: bool | None = None
 
     @property
@@ -227,6 +233,32 @@ class IdentifiedRobot:
                 if value != getattr(absent, number) and not idle:
                     names.append(f"{ACTUATOR}{joint}.{number}")
         return list(dict.fromkeys(names))
+
+    def bias(self, joint: str) -> float:
+        """Return the encoder reading minus the position of a joint [rad or m]."""
+        drive = self.drives.get(joint, self.mechanism.drives.get(joint))
+        return 0.0 if drive is None or drive.acts_elsewhere else drive.bias
+
+    def without_bias(self) -> "IdentifiedRobot":
+        """Return the robot with encoders that read the joints' positions."""
+
+        def plain(drives: Mapping[str, Drive]) -> dict[str, Drive]:
+            return {name: msgspec.structs.replace(drive, bias=0.0) for name, drive in drives.items()}
+
+        mechanism = msgspec.structs.replace(self.mechanism, drives=plain(self.mechanism.drives))
+        return replace(self, mechanism=mechanism, drives=plain(self.drives))
+
+    @property
+    def biased(self) -> list[str]:
+        """Joints whose encoders have an offset."""
+        return [name for name in self.mechanism.names if self.bias(name)]
+
+    def without_delay(self) -> "IdentifiedRobot":
+        """Return the robot with drives that act at once."""
+        drives = {
+            name: msgspec.structs.replace(drive, delay=0.0, longest_delay=None) for name, drive in self.drives.items()
+        }
+        return replace(self, drives=drives)
 
     def require_robot(self, target: str) -> Robot:
         """Return the declaration, or raise an InputError if there is none."""
@@ -294,9 +326,11 @@ class IdentifiedRobot:
         return " ".join(number(float(a) + b) for a, b in zip(place.split(), shift, strict=True))
 
     def changes(self, names: Iterable[str]) -> list[str]:
-        """Return a line such as "elbow.mass: 1 -> 1.07" for each of these quantities that is free."""
+        """Return a line such as "elbow.mass: 1 -> 1.07" for each of these quantities that is not as declared."""
         return [
-            f"{name}: {number(self.nominal[name])} -> {number(self.free[name])}" for name in names if name in self.free
+            f"{name}: {number(self.nominal[name])} -> {number(self.free[name])}"
+            for name in names
+            if name in self.free and not math.isclose(self.nominal[name], self.free[name], rel_tol=1e-9, abs_tol=1e-12)
         ]
 
 
@@ -324,8 +358,9 @@ _SOFT = ("contact.", ".limit_solref.", ".limit_solimp.", ".friction_solref.", ".
 
 @torch.no_grad()
 def identified_robot(
-    model: HybridDynamics, run: str, network: TrainedNetwork | None = None, *, networks: bool = False
-) -> IdentifiedRobot:
+    model: HybridDynamics, run: str, network: TrainedNetwork | None = None, *, networks: bool = False,
+    transmissions: bool = False,
+) -> IdentifiedRobot:  # fmt: skip
     """Return the identified robot of a hybrid model.
 
     Args:
@@ -333,6 +368,7 @@ def identified_robot(
         run: Its run, for messages.
         network: Actuator network of the run, the only network that the model's blueprint may have.
         networks: Whether the target supports the blueprint's networks.
+        transmissions: Whether it supports drives that act elsewhere than at the joint of their own name.
 
     Raises:
         InputError: The model has other networks, its robot's declaration is missing, or an inertia is not physical.
@@ -342,12 +378,16 @@ def identified_robot(
         raise InputError(f"{run}: the declaration of its robot, {model.declaration}, is gone; valid: put it back there")
     if not networks:
         _refuse_networks(model, run, network)
-    if placed := [name for name, drive in model.mechanism.drives.items() if drive.acts_elsewhere]:
+    elsewhere = [name for name, drive in model.mechanism.drives.items() if drive.acts_elsewhere]
+    if (placed := elsewhere) and not transmissions:
         raise InputError(
             f"{run}: drive {placed[0]!r} has a transmission of its own, which this format lacks; valid: a "
             "robot whose drives are those of joints"
         )
-    free = {spec.name: float(value) for spec, value in zip(model.physical.specs, model.physical(), strict=True)}
+    free = {
+        spec.name: 0.0 if -_ROUNDING < float(value) < 0.0 else float(value)
+        for spec, value in zip(model.physical.specs, model.physical(), strict=True)
+    }
     declared = nominal(model.mechanism, model.config.contact)
     mechanism = _with(model.mechanism, free, run)
     soft = (
@@ -365,6 +405,7 @@ def identified_robot(
         contact={name: free.get(name, value) for name, value in soft.items()},
         model=model if networks and model.config.blueprint.augmentations else None,
         step=model.spec.dt / model.config.substeps,
+        frame=model.spec.dt,
         explicit=not model.contacts_of_simulator,
     )
 
@@ -408,16 +449,20 @@ IDENTIFIED: KindOperation[Callable[..., IdentifiedRobot]] = KindOperation("ident
 """From a model to its identified robot, by kind; arguments and errors: see `identified_robot`."""
 
 
-def read_identified(run: Dynamics | str | Path, *, networks: bool = False) -> IdentifiedRobot:
+def read_identified(
+    run: Dynamics | str | Path, *, networks: bool = False, transmissions: bool = False
+) -> IdentifiedRobot:
     """Return the identified robot of a run; arguments and errors: see `export_identified` and `identified_robot`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
-        return IDENTIFIED.of(run.kind, where)(run, where, networks=networks)
+        return IDENTIFIED.of(run.kind, where)(run, where, networks=networks, transmissions=transmissions)
     network = read_network(run)
     if network is not None and not (Path(run) / "model").is_dir():
         return _network_alone(network, declared=networks)
     model = load(run)
-    return IDENTIFIED.of(model.kind, run)(model, str(run), network, networks=networks)
+    return IDENTIFIED.of(model.kind, run)(
+        model, str(run), network, networks=networks, transmissions=transmissions
+    )  # fmt: skip
 
 
 def _network_alone(network: TrainedNetwork, *, declared: bool) -> IdentifiedRobot:

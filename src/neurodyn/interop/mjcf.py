@@ -13,7 +13,8 @@ from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, drive_names, heading, number
+from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, heading, number
+from neurodyn.interop.mjcf_drives import integrator, remarks, smaller_armature, write_drives
 from neurodyn.interop.network_forces import write_plugin
 from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_mjcf
@@ -38,14 +39,18 @@ def write_joint(
     angle = degrees if link.joint.kind == "revolute" else 1.0
     values = {what: getattr(link, what) for what in PASSIVE}
     values |= {"damping": identified.damping(link), "friction": identified.friction(link)}
+    values["armature"] = max(0.0, link.armature - smaller_armature(identified, name))
     for what, attribute in PASSIVE.items():
         given = getattr(declared, what, None) is not None or values[what] != getattr(link, what)
         if every or given or identified.is_free(f"{name}.{what}"):
             joint.set(attribute, number(values[what]))
-    if identified.is_free(f"{name}.rest") or (every and link.stiffness):
-        joint.set("springref", number(angle * link.rest))
+    bias = identified.bias(name)  # qpos is the reading
+    if bias:
+        joint.set("ref", number(float(joint.get("ref", "0")) + angle * bias))
+    if identified.is_free(f"{name}.rest") or (link.stiffness and (every or bias)):
+        joint.set("springref", number(angle * (link.rest + bias)))
     if link.lower is not None and link.upper is not None:
-        joint.set("range", f"{number(angle * link.lower)} {number(angle * link.upper)}")
+        joint.set("range", f"{number(angle * (link.lower + bias))} {number(angle * (link.upper + bias))}")
         joint.set("limited", "true")
     elif not every:
         joint.set("limited", "false")
@@ -103,57 +108,6 @@ def write_options(root: Element, identified: IdentifiedRobot) -> set[str]:
         option.attrib.update(given)
         note(root, option, identified.changes(sorted(names)))
     return names
-
-
-def write_drives(root: Element, identified: IdentifiedRobot) -> set[str]:
-    """Replace the actuators of joints with a drive; an asset without actuators also gets motors."""
-    section = root.find("actuator")
-    if section is None:
-        if not identified.effort_limits:
-            return set()
-        section = Element("actuator")
-        root.append(section)
-        for joint, effort in identified.effort_limits.items():
-            if joint not in identified.drives:
-                limit = f"{number(-effort)} {number(effort)}"
-                section.append(
-                    Element("motor", {"name": joint, "joint": joint, "ctrllimited": "true", "ctrlrange": limit})
-                )
-    placed: set[str] = set()
-    steps = [float(option.get("timestep", _STEP)) for option in root.iter("option")]
-    step = steps[-1] if steps else _STEP
-    for joint in identified.drives:
-        for old in [old for old in section if old.get("joint") == joint]:
-            section.remove(old)
-        element, numbers = _actuator(identified, joint, step)
-        section.append(element)
-        placed |= drive_names(joint, numbers)
-        own = sorted(name for name in placed if name.startswith(f"{ACTUATOR}{joint}."))
-        note(section, element, identified.changes(own))
-    return placed
-
-
-def _actuator(identified: IdentifiedRobot, joint: str, step: float) -> tuple[Element, set[str]]:
-    """Return the actuator of a drive, and the drive parameters it represents; `step` is the time step [s]."""
-    drive, attributes = identified.drives[joint], {"name": joint, "joint": joint}
-    placed = {"gain"}
-    if (gains := drive.pd_gains()) is not None:
-        kp, kd, held = gains
-        attributes |= {"gainprm": number(kp), "biastype": "affine", "biasprm": vector((-kp * drive.bias, -kp, -kd))}
-        placed |= {*held, "bias"}
-    else:
-        attributes |= {"gainprm": number(drive.gain)}
-    if drive.effort_limit is not None:
-        limit = number(drive.effort_limit)
-        attributes |= {"forcelimited": "true", "forcerange": f"-{limit} {limit}"}
-        placed.add("effort_limit")
-    if drive.lag and drive.kind == "torque":  # with a controller, MuJoCo would filter the target instead
-        attributes |= {"dyntype": "filterexact", "dynprm": number(drive.lag)}
-        placed.add("lag")
-    if drive.delay:
-        attributes |= {"delay": number(drive.delay), "nsample": str(math.ceil(2.0 * drive.delay / step) + 2)}
-        placed.add("delay")
-    return Element("general", attributes), placed
 
 
 _TYPES = {"revolute": "hinge", "prismatic": "slide", "ball": "ball"}
@@ -286,8 +240,9 @@ def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
     if abs(before - identified.step) > 1e-9 * before:
         option.insert(0, ElementTree.Comment(f" timestep: {number(before)} -> {number(identified.step)}, the model's "))
     option.set("timestep", repr(identified.step))
+    if (name := integrator(identified)) is not None:
+        option.set("integrator", name)
     if identified.explicit:
-        option.set("integrator", "Euler")
         flags = option.find("flag")
         if flags is None:
             flags = Element("flag")
@@ -310,7 +265,7 @@ def write_mjcf_asset(
     """Write ROBOT.xml after `finish` has edited it; return names of the quantities it represents."""
     robot = identified.require_robot("MJCF")
     path = asset_path(robot)
-    name, title = f"{robot.name}.xml", heading(identified, f"MJCF of robot {robot.name}")
+    name, title = f"{robot.name}.xml", [*heading(identified, f"MJCF of robot {robot.name}"), *remarks(identified)]
     if path.suffix.lower() == ".xml":
         includes = Includes(path)
         root = includes.flat(path, Files(folder, "assets"))
@@ -331,7 +286,17 @@ def _write_asset(root: Element, path: Path, identified: IdentifiedRobot) -> set[
     for link in identified.scalar_links:
         placed |= _write_joint(asset, identified, link)
     placed |= _write_places(asset, identified) | _write_contact(asset, identified) | write_options(root, identified)
+    _shift_tendons(root, identified)
     return placed | identified.rigid_frictions()
+
+
+def _shift_tendons(root: Element, identified: IdentifiedRobot) -> None:
+    """Shift the lengths of fixed tendons, which are sums of readings, by those of their joints' offsets."""
+    for tendon in root.iter("fixed"):
+        shift = sum(float(one.get("coef", "1")) * identified.bias(one.get("joint", "")) for one in tendon.iter("joint"))
+        for key in ("range", "springlength"):
+            if shift and key in tendon.attrib:
+                tendon.set(key, vector(float(x) + shift for x in tendon.attrib[key].split()))
 
 
 def body_names(identified: IdentifiedRobot) -> dict[str, str]:

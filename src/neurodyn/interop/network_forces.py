@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.interop.c_code.networks import NetworkWriter
 from neurodyn.interop.c_code.source import assignments, math_calls, prelude
-from neurodyn.interop.identified import ACTUATOR, IdentifiedRobot, TrainedNetwork, heading, recurrent, replaced_drives
+from neurodyn.interop.identified import IdentifiedRobot, TrainedNetwork, heading, recurrent, replaced_drives
 from neurodyn.interop.texts import template
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.drives.drive import passive_torque
@@ -220,13 +220,11 @@ def write_plugin(identified: IdentifiedRobot, folder: Path) -> tuple[str, ...]:
 
 
 def _joint_row(identified: IdentifiedRobot, index: int) -> str:
-    """Return name, kind, encoder offset and reference point of a joint."""
+    """Return name, kind and reference point of a joint."""
     joint, model = identified.mechanism.links[index].joint, identified.model
     nominal = (identified if model is None else model).mechanism
-    drive = None if model is None else nominal.drives.get(joint.name)
-    bias = identified.free.get(f"{ACTUATOR}{joint.name}.bias", 0.0 if drive is None else drive.bias)
     reference = ", ".join(repr(float(x)) for x in nominal.links[index].com)
-    return f"  {{{json.dumps(joint.name)}, {_KINDS.get(joint.kind, 'SCALAR')}, {float(bias)!r}, {{{reference}}}}},"
+    return f"  {{{json.dumps(joint.name)}, {_KINDS.get(joint.kind, 'SCALAR')}, {{{reference}}}}},"
 
 
 _STEP = (

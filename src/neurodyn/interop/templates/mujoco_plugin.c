@@ -17,8 +17,8 @@ $PRELUDE
 enum { JOINTS = $JOINTS, COMMANDS = $COMMANDS, POSITIONS = $NQ, VELOCITIES = $NV, MEMORY = $MEMORY };
 enum { SCALAR, BALL, FREE };
 
-/* Joints, with the offset of an encoder, and for a free joint the reference point of its velocity. */
-static const struct { const char *name; int kind; double bias; double reference[3]; } joints[] = {
+/* Joints, and for a free joint the reference point of its velocity. */
+static const struct { const char *name; int kind; double reference[3]; } joints[] = {
 $JOINT_TABLE
 };
 
@@ -89,7 +89,7 @@ static void compute(const mjModel *m, mjData *d, int instance, int capability) {
     const int joint = joint_number(m, joints[i].name), kind = joints[i].kind;
     const mjtNum *position = d->qpos + m->jnt_qposadr[joint], *rate = d->qvel + m->jnt_dofadr[joint];
     if (kind == SCALAR) {
-      q[row++] = position[0] + joints[i].bias;
+      q[row++] = position[0];
       qd[dof++] = rate[0];
       continue;
     }

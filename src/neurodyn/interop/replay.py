@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays of a held-out log in the simulator that an export is for: the original's, the exported file's and our errors.
+
+All start from the same logged states and are driven by the same logged commands. The commands before a start fill the
+memories of actuators. A player reads the exported files alone: nothing of the engine, nor of the run, is added to them.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.artifacts import PRETRAINED, resolve_run
+from neurodyn.core.config import Record
+from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
+from neurodyn.data.split import held_out_split
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import truth_of
+from neurodyn.evaluate.run import training_logs
+from neurodyn.identify.ladder import held_out_windows, settle_and_roll_out
+from neurodyn.identify.run import open_logs
+from neurodyn.identify.settings import AdaptationSettings
+from neurodyn.identify.stages import past_frames
+from neurodyn.robots import Robot
+from neurodyn.robots.data import drives_of_log
+
+HORIZONS = (0.5, 0.2, 0.1, 0.05)
+"""Lengths of the roll-outs [s]: the first that the held-out episodes reach."""
+WINDOWS = 100
+"""Largest number of roll-outs."""
+WORSE = 1.02
+"""Error relative to the original's from which a file counts as worse."""
+
+
+class NotReplayedError(Exception):
+    """A target cannot be replayed here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a player needs besides a file.
+
+    Attributes:
+        robot: The declaration, with the drives that it declares for a log of targets.
+        windows: Windows with the past in which actuators settle.
+        step: Time step of the model [s].
+    """
+
+    robot: Robot
+    windows: Windows
+    step: float
+
+
+@dataclass(frozen=True)
+class Played:
+    """Roll-outs of an exported file and of the original, and the simulator that computed them."""
+
+    simulator: str
+    exported: Trajectory
+    original: Trajectory
+
+
+REPLAYS: Registry[Callable[[Path, Scene], Played]] = Registry("target that is replayed")
+"""Players by target: (exported folder, scene) -> roll-outs; they raise `NotReplayedError` for what they cannot play."""
+
+NOT_REPLAYED = {
+    "isaaclab": "Isaac Lab is not installed",
+    "newton": "its files are applied to a builder of your own",
+}
+"""Why other targets are not replayed here."""
+
+
+@REPLAYS.register("mjcf")
+def _mjcf(folder: Path, scene: Scene) -> Played:
+    from neurodyn.interop import replay_mujoco
+
+    return Played(replay_mujoco.version(), replay_mujoco.play_mjcf(folder, scene), replay_mujoco.play_asset(scene))
+
+
+@REPLAYS.register("urdf")
+def _urdf(folder: Path, scene: Scene) -> Played:
+    from neurodyn.interop import replay_mujoco
+
+    return Played(replay_mujoco.version(), replay_mujoco.play_urdf(folder, scene), replay_mujoco.play_asset(scene))
+
+
+class Replay(Record, frozen=True):
+    """Errors of open-loop roll-outs along a held-out log, in a target's own simulator.
+
+    Attributes:
+        target: Name of the target.
+        simulator: Where original and exported file were replayed; empty if they were not.
+        reason: Why nothing was replayed; empty if it was.
+        horizon: Length of the roll-outs [s].
+        windows: Their number.
+        split: Episodes that they are of: "test" or "validation".
+        units: Unit of each error by coordinate, "rad" or "m".
+        original: Root mean square error at the horizon of the robot's own file, by coordinate; None if not finite.
+        exported: That of the exported file.
+        model: That of the model which was exported.
+    """
+
+    target: str
+    simulator: str = ""
+    reason: str = ""
+    horizon: float = 0.0
+    windows: int = 0
+    split: str = ""
+    units: dict[str, str] = msgspec.field(default_factory=dict)
+    original: dict[str, float | None] = msgspec.field(default_factory=dict)
+    exported: dict[str, float | None] = msgspec.field(default_factory=dict)
+    model: dict[str, float | None] = msgspec.field(default_factory=dict)
+
+    @property
+    def worse(self) -> bool:
+        """Whether the exported file predicts the log worse than the original."""
+        before, after = total(self, "original"), total(self, "exported")
+        return any(after[unit] > WORSE * before[unit] for unit in after)
+
+    @property
+    def ratio(self) -> float:
+        """Error of the exported file over that of the model, the largest of the units; NaN without a replay."""
+        pairs = zip(total(self, "exported").values(), total(self, "model").values(), strict=True)
+        return max((exported / model for exported, model in pairs if model > 0.0), default=math.nan)
+
+
+def total(result: Replay, which: str) -> dict[str, float]:
+    """Return the root mean square of `which` ("original", "exported" or "model") by unit; infinite if not finite."""
+    squares: dict[str, list[float]] = {}
+    for name, error in getattr(result, which).items():
+        squares.setdefault(result.units[name], []).append(math.inf if error is None else error * error)
+    return {unit: math.sqrt(sum(each) / len(each)) for unit, each in squares.items()}
+
+
+def worse(result: Replay) -> str:
+    """Return in words how much worse an exported file predicts than the original."""
+    before, after = (total(result, which) for which in ("original", "exported"))
+    unit = max(after, key=lambda unit: after[unit] / max(before[unit], 1e-12))
+    return (
+        f"{result.target} predicts the held-out log worse than the original, {after[unit]:.3g} beside "
+        f"{before[unit]:.3g} {unit} at {result.horizon:g} s"
+    )
+
+
+def replay(
+    run: str | Path | Dynamics, target: str, data: Store | str | Path | None = None, *, without_delay: bool = False
+) -> Replay:
+    """Export a model to a temporary folder, and replay a held-out log there.
+
+    Args:
+        run: A run of `adapt` or `identify`, or a hybrid model.
+        target: Name of the target.
+        data: Log whose test episodes (validation without any) are replayed; None for the run's own.
+        without_delay: See `export_identified`.
+
+    Raises:
+        InputError: See `export_identified`.
+    """
+    import tempfile
+
+    from neurodyn.interop.formats import export_identified
+
+    with tempfile.TemporaryDirectory() as folder:
+        exported = export_identified(
+            run, target, Path(folder) / "exported", data=data, force=True, without_delay=without_delay
+        )
+    return exported.replay
+
+
+def replay_export(
+    run: str | Path | Dynamics, target: str, folder: Path, data: Store | str | Path | None = None
+) -> Replay:
+    """Replay the exported folder of a run; the result says why if it cannot be. Arguments: see `replay`.
+
+    Raises:
+        InputError: The given log is missing, or of another robot.
+    """
+    try:
+        dynamics = _model_of(run)
+        assert dynamics.robot is not None
+        return replay_files(dynamics, _log_of(run, dynamics.robot, data), target, folder)
+    except NotReplayedError as reason:
+        return Replay(target=target, reason=str(reason))
+
+
+def _model_of(run: str | Path | Dynamics) -> HybridDynamics:
+    model = run
+    if isinstance(run, str | Path):
+        if not str(run).startswith(PRETRAINED) and not (Path(run) / "model").is_dir():
+            raise NotReplayedError("an actuator network alone moves nothing")
+        model = load(run)
+    if not isinstance(model, HybridDynamics):
+        raise NotReplayedError("the run holds no identified robot")
+    return model
+
+
+def _log_of(run: str | Path | Dynamics, robot: Robot, data: Store | str | Path | None) -> Store:
+    """Return the given log, or that of a run; raises `NotReplayedError` if there is none."""
+    if data is not None:
+        return open_logs(robot, data)
+    if not isinstance(run, str | Path) or not (resolve_run(run) / "config.yaml").exists():
+        raise NotReplayedError("no log; name one with --data")
+    try:
+        return open_logs(robot, training_logs(run))
+    except InputError as error:
+        raise NotReplayedError(str(error).removeprefix(f"{run}: ")) from None
+
+
+def replay_files(dynamics: HybridDynamics, store: Store, target: str, folder: Path) -> Replay:
+    """Replay an exported folder; without a replay, the result says why.
+
+    Args:
+        dynamics: The model that was exported.
+        store: The log.
+        target: Name of the target.
+        folder: The exported folder.
+    """
+    if target not in REPLAYS:
+        return Replay(target=target, reason=NOT_REPLAYED.get(target, f"nothing replays {target}"))
+    robot = dynamics.robot
+    assert robot is not None
+    split = held_out_split(store)
+    try:
+        windows = _windows(dynamics, store, split)
+        drives = drives_of_log(robot, store.header)
+        scene = Scene(
+            robot.behind(drives) if drives else robot, windows, dynamics.spec.dt / dynamics.config.substeps
+        )  # fmt: skip
+        played = REPLAYS[target](folder, scene)
+    except NotReplayedError as reason:
+        return Replay(target=target, reason=str(reason))
+    ours = settle_and_roll_out(dynamics, store, windows)
+    metres = _metres(dynamics)
+    return Replay(
+        target=target, simulator=played.simulator, horizon=windows.frames * dynamics.spec.dt, windows=windows.count,
+        split=split.name.lower(), original=_errors(dynamics, played.original, windows),
+        exported=_errors(dynamics, played.exported, windows), model=_errors(dynamics, ours, windows),
+        units={name: "m" if name in metres else "rad" for name in dynamics.spec.tangent_names},
+    )  # fmt: skip
+
+
+def _windows(dynamics: HybridDynamics, store: Store, split: int) -> Windows:
+    """Return held-out windows of the longest horizon that the episodes reach, with the past that actuators need."""
+    past = max(past_frames(dynamics, AdaptationSettings()), 1)
+    reason = ""
+    for horizon in HORIZONS:
+        try:
+            windows, _ = held_out_windows(store, split, past, (horizon,), WINDOWS)
+        except InputError as error:
+            reason = str(error)
+            continue
+        rows = torch.linspace(0, windows.count - 1, min(windows.count, WINDOWS)).round().long()
+        return windows.rows(rows)
+    raise NotReplayedError(reason)
+
+
+def _errors(dynamics: HybridDynamics, path: Trajectory, windows: Windows) -> dict[str, float | None]:
+    errors: Tensor = RolloutErrors(dynamics.spec, path, truth_of(windows)).tangents[:, -1]
+    size = errors.square().mean(0).sqrt().tolist()
+    return {
+        name: value if math.isfinite(value) else None
+        for name, value in zip(dynamics.spec.tangent_names, size, strict=True)
+    }
+
+
+def _metres(dynamics: HybridDynamics) -> set[str]:
+    """Return the coordinates of positions that are lengths."""
+    names: set[str] = set()
+    for joint in dynamics.spec.joints:
+        if joint.kind == "prismatic":
+            names |= set(joint.tangent_names)
+        elif joint.kind == "free":
+            names |= set(joint.tangent_names[:3])
+    return names

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays in plain MuJoCo: of an exported MJCF as it stands, of a URDF, and of a robot's own asset.
+
+An MJCF that takes the log's commands is driven by its own actuators. A URDF has none: actuators with the drives of the
+declaration are added, in the exported file and in the original alike.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from msgspec import UNSET
+
+from neurodyn.core.description.drive import Drive
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.interop.replay import NotReplayedError, Scene
+from neurodyn.robots import Robot, asset_path
+from neurodyn.sim.engine import import_mujoco
+from neurodyn.sim.mujoco.asset import read_spec
+from neurodyn.sim.mujoco.build import fixed_floors, joint_name
+
+_TINY = 1e-9
+
+
+def play_mjcf(folder: Path, scene: Scene) -> Trajectory:
+    """Replay ROBOT.xml of an exported folder, read by `mujoco.MjModel.from_xml_path`."""
+    path = folder / f"{scene.robot.name}.xml"
+    mujoco = import_mujoco()
+    floor = _needs_floor(scene)
+    try:
+        model = mujoco.MjModel.from_xml_path(str(path))
+        if floor:
+            spec = mujoco.MjSpec.from_file(str(path))
+            _add_floor(spec)
+            model = spec.compile()
+    except ValueError as error:
+        raise NotReplayedError(f"MuJoCo {mujoco.__version__} refuses the file ({str(error).splitlines()[0]})") from None
+    return _Player(model, scene).play()
+
+
+def play_asset(scene: Scene) -> Trajectory:
+    """Replay the robot's own asset, with its own actuators if these take the log's commands."""
+    robot, mujoco = scene.robot, import_mujoco()
+    path = asset_path(robot)
+    if path.suffix.lower() == ".urdf":
+        return _play_urdf(path, scene, robot.locked)
+    if path.suffix.lower() != ".xml":
+        raise NotReplayedError(f"MuJoCo does not read the original, {path.name}")
+    spec = mujoco.MjSpec.from_file(str(path.resolve()))
+    for joint in [joint for joint in spec.joints if joint.name in robot.locked]:
+        spec.delete(joint)
+    for key in list(spec.keys):
+        spec.delete(key)
+    if robot.command != "command":
+        _drive(spec, robot)
+    if _needs_floor(scene):
+        _add_floor(spec)
+    return _Player(spec.compile(), scene).play()
+
+
+def play_urdf(folder: Path, scene: Scene) -> Trajectory:
+    """Replay ROBOT.urdf of an exported folder, with the declared drives."""
+    return _play_urdf(folder / f"{scene.robot.name}.urdf", scene)
+
+
+def _play_urdf(path: Path, scene: Scene, locked: tuple[str, ...] = ()) -> Trajectory:
+    robot = scene.robot
+    spec = read_spec(path, locked=locked, floating=not robot.fixed_base)
+    spec.option.timestep, spec.option.integrator = scene.step, import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST
+    _drive(spec, robot)
+    if _needs_floor(scene):
+        _add_floor(spec)
+    return _Player(spec.compile(), scene).play()
+
+
+def _drive(spec: Any, robot: Robot) -> None:
+    """Replace the actuators of a `mujoco.MjSpec` by the declared drives of the joints."""
+    mujoco = import_mujoco()
+    for element in [*spec.sensors, *spec.actuators, *spec.keys]:
+        spec.delete(element)
+    for name in robot.actuated:
+        drive = robot.drives.get(name, Drive())
+        if drive.acts_elsewhere or drive.prescribes_motion:
+            raise NotReplayedError(f"the drive {name!r} does not act on one joint")
+        actuator = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        gains = drive.pd_gains()
+        actuator.gainprm[0] = drive.gain if gains is None else gains[0]
+        if gains is not None:
+            actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+            actuator.biasprm[:3] = [-gains[0] * drive.bias, -gains[0], -gains[1]]
+        limit = drive.effort_limit
+        ends = (-limit, limit) if limit is not None else None if drive.force_range is UNSET else drive.force_range
+        if ends is not None:
+            actuator.forcelimited, actuator.forcerange = True, ends
+
+
+def _needs_floor(scene: Scene) -> bool:
+    """Return whether a floating robot moved on flat ground, which its file may lack."""
+    if scene.robot.fixed_base:
+        return False
+    ground = scene.robot.named_ground()
+    if ground is None or not ground.shapes:
+        return False
+    pose = scene.windows.ground
+    flat = len(ground.shapes) == 1 and type(ground.shapes[0]).__name__ == "Plane"
+    if not flat or (pose is not None and bool((pose[:, :6].abs() > _TINY).any())):
+        raise NotReplayedError("the ground of the log is not a level plane")
+    return True
+
+
+def _add_floor(spec: Any) -> None:
+    if not fixed_floors(spec):
+        spec.worldbody.add_geom(type=import_mujoco().mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0])
+
+
+class _Player:
+    """A compiled model that replays windows."""
+
+    def __init__(self, model: Any, scene: Scene) -> None:
+        self._model, self._scene, spec = model, scene, scene.robot.spec
+        self._steps = max(1, round(spec.dt / model.opt.timestep))
+        model.opt.timestep = spec.dt / self._steps
+        known = {joint_name(model, number): number for number in range(model.njnt)}
+        lacking = [joint.name for joint in spec.joints if joint.name not in known]
+        more = [name for name in known if name not in {joint.name for joint in spec.joints}]
+        if lacking or more:
+            raise NotReplayedError(f"the file's joints are not the robot's ({', '.join((*lacking, *more)[:3])})")
+        self._joints = [known[joint.name] for joint in spec.joints]
+        self._com = [
+            np.array(model.body_ipos[model.jnt_bodyid[number]]) for number in self._joints
+        ]  # the velocity of a free joint is that of the centre of mass
+        self._commands, self._gears = self._actuators()
+
+    def _actuators(self) -> tuple[list[int], np.ndarray]:
+        """Return the actuator of each control, and the commands per unit of control."""
+        mujoco, model, robot = import_mujoco(), self._model, self._scene.robot
+        named = {model.actuator(number).name: number for number in range(model.nactuator)}
+        acting = {
+            model.joint(int(model.actuator_trnid[number, 0])).name: number
+            for number in range(model.nactuator)
+            if model.actuator_trntype[number] == mujoco.mjtTrn.mjTRN_JOINT
+        }
+        if robot.command == "command":  # of the asset's actuators
+            acting = acting | named
+        found = []
+        for name in robot.spec.controls:
+            number = acting.get(name, named.get(name))
+            if number is None:
+                raise NotReplayedError(f"the file has no actuator at {name}")
+            found.append(number)
+        gears = np.ones(len(found))
+        if robot.spec.control_kind == "torque" and robot.command == "torque":
+            gears = 1.0 / model.actuator_gear[found, 0]
+        return found, gears
+
+    def play(self) -> Trajectory:
+        """Roll out from the start of every window, after the commands of its past."""
+        mujoco, model, windows = import_mujoco(), self._model, self._scene.windows
+        spec, data = self._scene.robot.spec, import_mujoco().MjData(model)
+        q, qd, control = (x.double().numpy() for x in (windows.q, windows.qd, windows.control))
+        past = windows.past
+        before = None if past is None else tuple(x.double().numpy() for x in (past.q, past.qd, past.control))
+        paths = np.full((windows.count, windows.frames + 1, spec.nq), np.nan)
+        rates = np.full((windows.count, windows.frames + 1, spec.nv), np.nan)
+        for window in range(windows.count):
+            mujoco.mj_resetData(model, data)
+            for frame in range(0 if before is None else before[2].shape[1]):
+                assert before is not None
+                self._write(data, before[0][window, frame], before[1][window, frame])
+                self._step(data, before[2][window, frame])
+            self._write(data, q[window, 0], qd[window, 0])
+            paths[window, 0], rates[window, 0] = q[window, 0], qd[window, 0]
+            for frame in range(windows.frames):
+                self._step(data, control[window, frame])
+                if data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:  # MuJoCo has reset the state
+                    break
+                paths[window, frame + 1], rates[window, frame + 1] = self._read(data)
+        return Trajectory(torch.from_numpy(paths), torch.from_numpy(rates))
+
+    def _step(self, data: Any, control: np.ndarray) -> None:
+        data.ctrl[self._model.actuator_ctrladr[self._commands]] = control * self._gears
+        import_mujoco().mj_step(self._model, data, nstep=self._steps)
+
+    def _write(self, data: Any, q: np.ndarray, qd: np.ndarray) -> None:
+        spec, model = self._scene.robot.spec, self._model
+        for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
+            at, rate = int(model.jnt_qposadr[self._joints[index]]), int(model.jnt_dofadr[self._joints[index]])
+            if joint.scalar:
+                data.qpos[at], data.qvel[rate] = q[place.q.start], qd[place.qd.start]
+                continue
+            turn, spin = q[place.quaternion], qd[place.angular]
+            if joint.kind == "free":
+                data.qpos[at : at + 3] = q[place.q.start : place.q.start + 3]
+                data.qvel[rate : rate + 3] = qd[place.linear] - np.cross(spin, _turned(turn, self._com[index]))
+                at, rate = at + 3, rate + 3
+            data.qpos[at : at + 4] = turn[[3, 0, 1, 2]]
+            data.qvel[rate : rate + 3] = _turned(turn * [-1.0, -1.0, -1.0, 1.0], spin)
+
+    def _read(self, data: Any) -> tuple[np.ndarray, np.ndarray]:
+        spec, model = self._scene.robot.spec, self._model
+        q, qd = np.empty(spec.nq), np.empty(spec.nv)
+        for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
+            at, rate = int(model.jnt_qposadr[self._joints[index]]), int(model.jnt_dofadr[self._joints[index]])
+            if joint.scalar:
+                q[place.q.start], qd[place.qd.start] = data.qpos[at], data.qvel[rate]
+                continue
+            free = 3 * (joint.kind == "free")
+            q[place.q.start : place.q.start + free] = data.qpos[at : at + free]
+            turn = data.qpos[at + free : at + free + 4][[1, 2, 3, 0]]
+            q[place.quaternion] = turn
+            qd[place.angular] = spin = _turned(turn, data.qvel[rate + free : rate + free + 3])
+            if free:
+                qd[place.linear] = data.qvel[rate : rate + 3] + np.cross(spin, _turned(turn, self._com[index]))
+        return q, qd
+
+
+def _turned(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Rotate a vector by a unit quaternion, scalar last."""
+    u, w = quaternion[:3], quaternion[3]
+    twice = 2.0 * np.cross(u, vector)
+    return vector + w * twice + np.cross(u, twice)
+
+
+def version() -> str:
+    """Return the name and version of the simulator."""
+    return f"MuJoCo {import_mujoco().__version__}"

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An export replays the held-out log in its own simulator before it is written."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import mujoco
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from neurodyn import InputError
+from neurodyn.cli.main import run as command
+from neurodyn.core.description.drive import Drive
+from neurodyn.data.header import Split, StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
+from neurodyn.dynamics.artifact import save
+from neurodyn.dynamics.behind_drives import put_behind_drives
+from neurodyn.interop import export_identified, replay
+from neurodyn.sim import declare
+from tests.interop.runs import identified_run, write_arm
+
+SERVOS = """<mujoco model="servos">
+  <compiler angle="radian"/>
+  <option timestep="0.002" integrator="implicitfast"/>
+  <default>
+    <joint damping="0.5" armature="0.05"/><geom contype="0" conaffinity="0"/>
+    <default class="servo"><position kp="100" kv="8" forcerange="-40 40"/></default>
+  </default>
+  <worldbody>
+    <body pos="0 0 1"><joint name="lift" axis="0 1 0" range="-2 2"/>
+      <geom type="capsule" fromto="0 0 0 .4 0 0" size=".03" mass="2"/>
+      <body pos=".4 0 0"><joint name="elbow" axis="0 1 0" range="-2 2"/>
+        <geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass="1"/></body></body>
+  </worldbody>
+  <actuator>
+    <position class="servo" name="elbow" joint="elbow" ctrlrange="-2 2"/>
+    <position class="servo" name="lift" joint="lift" ctrlrange="-2 2"/>
+  </actuator>
+</mujoco>
+"""
+FAULTS = (
+    "lift.friction=1.5", "elbow.damping=1.2", "elbow.armature=.09", "elbow.mass=1.6", "actuator.lift.kp=80",
+    "actuator.elbow.kd=5", "actuator.lift.bias=.03", "actuator.elbow.bias=-.05",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def servos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the declaration of an arm whose servos have delays."""
+    folder = tmp_path_factory.mktemp("servos")
+    (folder / "arm.xml").write_text(SERVOS)
+    declare(folder / "arm.xml", folder / "robot", name="servos", dt=0.01)
+    path = folder / "robot" / "robot.yaml"
+    declared = yaml.safe_load(path.read_text())
+    for drive in declared["drives"].values():
+        drive |= {"longest_delay": 0.03}
+    path.write_text(yaml.safe_dump(declared, sort_keys=False))
+    return folder / "robot"
+
+
+def log_of(model: HybridDynamics, path: Path, drives: dict[str, Drive] | None = None, frames: int = 120) -> Store:
+    """Write a log of a model's motion under smooth commands."""
+    spec, time = model.spec, np.arange(frames) * model.spec.dt
+    generator = np.random.default_rng(0)
+    rates, phases = generator.uniform(2.0, 9.0, (6, 1, spec.nu)), generator.uniform(0.0, 6.0, (6, 1, spec.nu))
+    control = torch.from_numpy(0.6 * np.sin(rates * time[None, :, None] + phases))
+    at = {name: control[:, 0, k] for k, name in enumerate(spec.controls)}
+    targets = spec.control_kind != "torque"
+    q = torch.stack([at.get(name, torch.zeros(6)) if targets else torch.zeros(6) for name in spec.q_names], -1).double()
+    path_ = model.rollout(State(q=q, qd=torch.zeros(6, spec.nv, dtype=torch.float64)), control)
+    split = np.array([Split.TRAIN] * 3 + [Split.VALIDATION] + [Split.TEST] * 2, np.int8)
+    with StoreWriter(path, StoreHeader(spec=spec, source="log", drives=drives or {})) as writer:
+        writer.append(*(x.float().numpy() for x in (path_.q, path_.qd, control)), split=split)
+    return Store.open(path)
+
+
+def run_of(model: HybridDynamics, folder: Path, data: Path) -> Path:
+    """Write a run that names its data."""
+    save(folder, model)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"kind": "hybrid", "data": [str(data)]}))
+    return folder
+
+
+LATE = ("actuator.lift.delay=.0123", "actuator.elbow.delay=.004")
+
+
+@pytest.mark.parametrize(("names", "most"), [((*FAULTS, *LATE), 1e-5), (FAULTS, 3e-4)])
+def test_an_exported_mjcf_replays_the_log_as_the_model(servos, tmp_path, names, most):
+    model = identified_run(tmp_path / "run", str(servos), *names, contact="soft")
+    log_of(model, tmp_path / "log.h5")
+    run_of(model, tmp_path / "run", tmp_path / "log.h5")
+    exported = export_identified(tmp_path / "run", "mjcf", tmp_path / "out")
+    assert exported.left_out == ()
+    errors = exported.replay
+    assert (errors.split, errors.horizon, errors.windows) == ("test", 0.5, 100)
+    assert min(errors.original.values()) > 0.02
+    assert max(errors.exported.values()) < most
+    assert max(errors.model.values()) < 1e-5
+    assert not errors.worse
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "servos.xml"))
+    assert [compiled.actuator(k).name for k in range(2)] == ["elbow", "lift"]  # as in the asset, with its ranges
+    assert compiled.actuator_forcerange.tolist() == [[-40.0, 40.0]] * 2
+    assert compiled.actuator_ctrlrange.tolist() == [[-2.0, 2.0]] * 2
+    assert compiled.joint("lift").range.tolist() == pytest.approx([-1.97, 2.03])
+    assert compiled.joint("lift").qpos0[0] == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(
+    ("more", "share"), [({"updates": 1}, 0.35), ({"lag": 0.006}, 0.5), ({"updates": 1, "delay": 0.011}, 0.35)]
+)
+def test_a_controller_that_trails_is_exported_to_first_order(tmp_path, more, share):
+    pd = {name: Drive(kind="pd", kp=20.0, kd=0.6) for name in ("pan", "lift", "elbow")}
+    late = {name: msgspec.structs.replace(drive, **more) for name, drive in pd.items()}
+    model = put_behind_drives(declared_hybrid(write_arm(tmp_path / "arm")), late)
+    store = log_of(model, tmp_path / "log.h5", pd)
+    exported = export_identified(model, "mjcf", tmp_path / "out", data=store)
+    assert exported.left_out == ()
+    for joint in ("pan", "lift"):
+        assert exported.replay.exported[joint] < share * exported.replay.original[joint]
+
+
+def test_a_servo_with_another_name_than_its_joint_keeps_its_place(tmp_path):
+    text = SERVOS.replace('name="elbow" joint', 'name="second" joint').replace(
+        'name="lift" joint', 'name="first" joint'
+    )
+    (tmp_path / "arm.xml").write_text(text)
+    declare(tmp_path / "arm.xml", tmp_path / "robot", name="servos", dt=0.01)
+    names = ("lift.friction=1.5", "elbow.mass=1.6", "actuator.first.kp=80", "actuator.second.kd=5")
+    model = identified_run(tmp_path / "run", str(tmp_path / "robot"), *names, contact="soft")
+    exported = export_identified(model, "mjcf", tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
+    assert exported.left_out == ()
+    assert max(exported.replay.exported.values()) < 1e-5 < 1e-2 < min(exported.replay.original.values())
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "servos.xml"))
+    assert compiled.actuator("first").trnid[0] == compiled.joint("lift").id
+    with pytest.raises(InputError, match="drive 'second' has a transmission of its own"):
+        export_identified(model, "newton", tmp_path / "newton")
+
+
+def test_the_command_prints_the_errors_and_writes_them(servos, tmp_path, capsys):
+    model = identified_run(tmp_path / "run", str(servos), *FAULTS, *LATE, contact="soft")
+    log_of(model, tmp_path / "log.h5")
+    run_of(model, tmp_path / "run", tmp_path / "log.h5")
+    out, file = tmp_path / "out", tmp_path / "errors.json"
+    assert command(["export", str(tmp_path / "run"), "--to", "mjcf", "--out", str(out), "--json", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 20
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
+    assert lines[0].startswith("replayed in MuJoCo")
+    assert any("needs MuJoCo 3.5 or later" in line for line in lines)
+    assert not any("left out" in line for line in lines)
+    assert json.loads(file.read_text())["horizon"] == 0.5
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_what_predicts_worse_than_the_original_is_written_by_force_alone(servos, tmp_path, capsys, given):
+    worse = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
+    log_of(identified_run(tmp_path / "declared", str(servos), contact="soft"), tmp_path / "log.h5")
+    run_of(worse, tmp_path / "run", tmp_path / ("gone.h5" if given else "log.h5"))
+    out = tmp_path / "out"
+    words = ["export", str(tmp_path / "run"), "--to", "mjcf", "--out", str(out)]
+    words += ["--data", str(tmp_path / "log.h5")] if given else []
+    assert command(words) == 2
+    shown = capsys.readouterr()
+    assert "mjcf predicts the held-out log worse than the original" in shown.err
+    assert "valid: --force" in shown.err
+    assert shown.out.startswith("replayed in MuJoCo")
+    assert not out.exists()
+    assert not list(tmp_path.glob("*.part*"))
+    assert command([*words, "--force"]) == 0
+    assert (out / "servos.xml").is_file()
+
+
+def test_without_a_log_nothing_is_replayed_and_that_is_said(servos, tmp_path, capsys):
+    model = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
+    assert export_identified(model, "mjcf", tmp_path / "one").replay.reason.startswith("no log")
+    assert command(["export", str(tmp_path / "run"), "--to", "mjcf", "--out", str(tmp_path / "two")]) == 0
+    assert capsys.readouterr().out.startswith("not replayed: no log; name one with --data")
+    run_of(model, tmp_path / "run", tmp_path / "gone.h5")
+    assert replay(tmp_path / "run", "mjcf").reason.endswith("gone.h5, which is gone; name one with --data")
+    with pytest.raises(InputError, match=r"gone\.h5"):
+        export_identified(tmp_path / "run", "mjcf", tmp_path / "three", data=tmp_path / "gone.h5")
+
+
+def test_delays_can_be_left_out_for_older_versions(servos, tmp_path):
+    model = identified_run(tmp_path / "run", str(servos), *FAULTS, *LATE, contact="soft")
+    log_of(model, tmp_path / "log.h5")
+    exported = export_identified(model, "mjcf", tmp_path / "out", data=tmp_path / "log.h5", without_delay=True)
+    assert set(exported.left_out) == {"actuator.lift.delay", "actuator.elbow.delay"}
+    assert "delay=" not in (tmp_path / "out" / "servos.xml").read_text()
+    assert 1e-4 < max(exported.replay.exported.values()) < max(exported.replay.original.values())
