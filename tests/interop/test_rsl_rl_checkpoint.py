@@ -10,6 +10,7 @@ import yaml
 pytest.importorskip("rsl_rl")
 
 from rsl_rl.env import VecEnv
+from rsl_rl.models import MLPModel, RNNModel
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
@@ -18,6 +19,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.interop import import_policy
 from neurodyn.interop.policies import export_rsl_rl
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, save_policy
+
+STATE = "actor_state_dict"
 
 
 class Other(VecEnv):
@@ -82,12 +85,56 @@ def test_what_cuts_off_its_observations_is_refused(tmp_path: Path):
         export_rsl_rl(tmp_path / "policy", tmp_path / "out")
 
 
+def recurrent_layer(width: int, gates: int = 3) -> dict[str, torch.Tensor]:
+    shapes = {"weight_ih_l0": (gates * width, 4), "weight_hh_l0": (gates * width, width)}
+    shapes |= dict.fromkeys(("bias_ih_l0", "bias_hh_l0"), (gates * width,))
+    return {f"rnn.rnn.{name}": torch.zeros(shape) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize(("kind", "width"), [("gru", 8), ("gru", 4), ("lstm", 4)])
+def test_a_recurrent_actor_of_rsl_rl_acts_as_it_does_there(kind: str, width: int, tmp_path: Path):
+    seen = TensorDict({"policy": torch.zeros(2, 4)}, batch_size=[2])
+    actor = RNNModel(
+        seen, {"actor": ["policy"]}, "actor", 1, hidden_dims=[16, 8], obs_normalization=True, rnn_type=kind,
+        rnn_hidden_dim=width, distribution_cfg={"class_name": "GaussianDistribution"},
+    ).eval()  # fmt: skip
+    torch.save({"actor_state_dict": actor.state_dict()}, tmp_path / "actor.pt")
+    import_policy(tmp_path / "actor.pt", "cartpole-swingup", tmp_path / "policy")
+    _, network = load_policy(tmp_path / "policy")
+    hidden = None
+    for row in torch.randn(1000, 1, 4):
+        ours, hidden = network.remember(row, hidden)
+        theirs = actor(TensorDict({"policy": row}, batch_size=[1]))
+        torch.testing.assert_close(ours, theirs.clamp(-1.0, 1.0), atol=1e-5, rtol=1e-4)
+
+
+def test_an_actor_that_also_gives_its_deviation_is_read_without_it(tmp_path: Path):
+    seen = TensorDict({"policy": torch.zeros(2, 4)}, batch_size=[2])
+    spread = {"class_name": "HeteroscedasticGaussianDistribution"}
+    actor = MLPModel(seen, {"actor": ["policy"]}, "actor", 1, hidden_dims=[16], distribution_cfg=spread).eval()
+    torch.save({"actor_state_dict": actor.state_dict()}, tmp_path / "actor.pt")
+    import_policy(tmp_path / "actor.pt", "cartpole-swingup", tmp_path / "policy")
+    _, network = load_policy(tmp_path / "policy")
+    rows = torch.randn(32, 4)
+    theirs = actor(TensorDict({"policy": rows}, batch_size=[32]))
+    torch.testing.assert_close(network(rows), theirs.clamp(-1.0, 1.0))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda saved: saved["actor_state_dict"].pop("mlp.2.bias"), r"holds no 'mlp.2.bias'"),
-        (lambda saved: saved["actor_state_dict"].update({"obs_normalizer._std": torch.ones(1, 3)}), "valid: 4"),
-        (lambda saved: saved["actor_state_dict"].clear(), r"holds no 'mlp.0.weight'"),
+        (lambda saved: saved[STATE].pop("mlp.2.bias"), r"holds no 'mlp.2.bias'"),
+        (lambda saved: saved[STATE].update({"obs_normalizer._std": torch.ones(1, 3)}), "valid: 4"),
+        (lambda saved: saved[STATE].clear(), r"holds no 'mlp.0.weight'"),
+        (
+            lambda saved: saved[STATE].update({"cnn.0.weight": torch.ones(2, 2)}),
+            "holds cnn.0.weight, which",
+        ),
+        (lambda saved: saved[STATE].update(recurrent_layer(5)), "mlp.0 does not take what"),
+        (
+            lambda saved: saved[STATE].update(recurrent_layer(2, gates=2)),
+            "4 rows for a state of 2; valid: a",
+        ),
         (lambda saved: saved.update(infos=PolicyNetwork.forward), "nothing is unpickled"),
     ],
 )

@@ -2,8 +2,8 @@
 """Policies of rsl_rl (4 and later): import, and export for Isaac Lab's `play.py --checkpoint`."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,16 +34,29 @@ class Actor:
         layers: Weight and bias of each layer, shapes [out, in] and [out].
         mean: Mean of observations, shape [observations]; None without normalisation.
         deviation: Divisor of observations, shape [observations]; None without normalisation.
+        memory: Arrays of a recurrent network of one layer before them, by torch's names ("weight_ih_l0"); empty for
+            none.
+        spreads: Whether the last layer may also give the actions' deviation, in a second half of its outputs.
     """
 
     layers: tuple[Layer, ...]
     mean: Tensor | None = None
     deviation: Tensor | None = None
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    spreads: bool = False
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Number of observations and of action components."""
-        return self.layers[0][0].shape[1], self.layers[-1][0].shape[0]
+        first = self.memory["weight_ih_l0"] if self.memory else self.layers[0][0]
+        return first.shape[1], self.layers[-1][0].shape[0]
+
+    def for_actions(self, actions: int) -> "Actor":
+        """Return the actor without the outputs for the deviation, if it has as many of them as actions."""
+        weight, bias = self.layers[-1]
+        if not self.spreads or len(bias) != 2 * actions:
+            return self
+        return replace(self, layers=(*self.layers[:-1], (weight[:actions], bias[:actions])))
 
 
 def _layers(arrays: dict[str, Tensor], prefix: str, names: Sequence[str], where: str, of: str) -> tuple[Layer, ...]:
@@ -68,7 +81,12 @@ RSL_RL_RATE = 1e-3
 """Learning rate of the new optimiser in an exported checkpoint."""
 
 _NORMALISER = "obs_normalizer."
-_LAYER = re.compile(r"mlp\.(\d+)\.weight")
+_LAYER = re.compile(r"mlp\.(\d+)\.(weight|bias)")
+_MEMORY = "rnn.rnn."
+_GATES = {3: "gru", 4: "lstm"}
+"""Kinds of recurrent networks by the number of their gates."""
+_EXPLORATION = re.compile(r"distribution\..*|(log_)?std|obs_normalizer\.(_var|count)")
+"""Arrays without an effect on mean actions."""
 _RSL_RL_ACTOR = "the actor of a checkpoint of rsl_rl (4 or later)"
 
 
@@ -76,20 +94,46 @@ def read_rsl_rl(path: str | Path) -> Actor:
     """Read the actor of a checkpoint (.pt), or of its arrays by name (.npz, .safetensors); nothing is executed.
 
     Raises:
-        InputError: The file is missing or not such a checkpoint, or its network is of another kind.
+        InputError: The file is missing or not such a checkpoint, or its network is neither an MLP nor one behind a
+            single layer of a GRU or LSTM.
     """
     where, arrays = str(path), read_arrays(Path(path), "actor_state_dict", "rsl_rl")
-    indexes = sorted(int(match[1]) for match in map(_LAYER.fullmatch, arrays) if match)
+    indexes = sorted({int(match[1]) for match in map(_LAYER.fullmatch, arrays) if match})
     if not indexes:
         raise InputError(f"{where}: holds no 'mlp.0.weight'; expected {_RSL_RL_ACTOR}")
     layers = _layers(arrays, "", [f"mlp.{index}" for index in indexes], where, _RSL_RL_ACTOR)
-    if "obs_normalizer._mean" not in arrays:
-        return Actor(layers)
-    mean, std = (take(arrays, f"obs_normalizer.{name}", where, _RSL_RL_ACTOR).flatten() for name in ("_mean", "_std"))
-    wanted = layers[0][0].shape[1]
+    memory = _memory(arrays, where)
+    mean = std = None
+    if "obs_normalizer._mean" in arrays:
+        mean, std = (take(arrays, f"{_NORMALISER}{name}", where, _RSL_RL_ACTOR).flatten() for name in ("_mean", "_std"))
+    read = {f"{_MEMORY}{name}" for name in memory} | {f"{_NORMALISER}{name}" for name in ("_mean", "_std")}
+    unread = [name for name in arrays if not (name in read or _LAYER.fullmatch(name) or _EXPLORATION.fullmatch(name))]
+    if unread:
+        raise InputError(
+            f"{where}: holds {choices(unread)}, which nothing here reads; valid: an MLP, alone or behind one layer "
+            "of a GRU or LSTM"
+        )
+    actor = Actor(layers, memory=memory, spreads=not any(name.endswith(("std", "std_param")) for name in arrays))
+    wanted, _ = actor.sizes
+    if memory and layers[0][0].shape[1] != memory["weight_hh_l0"].shape[1]:
+        raise InputError(f"{where}: mlp.{indexes[0]} does not take what its recurrent network gives")
+    if mean is None or std is None:
+        return actor
     if mean.shape != std.shape or len(mean) != wanted:
         raise InputError(f"{where}: obs_normalizer has {len(mean)} and {len(std)} numbers; valid: {wanted}")
-    return Actor(layers, mean, std + RSL_RL_EPSILON)
+    return replace(actor, mean=mean, deviation=std + RSL_RL_EPSILON)
+
+
+def _memory(arrays: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Return the arrays of the recurrent network by torch's names; empty for none."""
+    names = [f"{what}_{side}h_l0" for what in ("weight", "bias") for side in "ih"]
+    if f"{_MEMORY}{names[0]}" not in arrays:
+        return {}
+    memory = {name: take(arrays, f"{_MEMORY}{name}", where, _RSL_RL_ACTOR) for name in names}
+    rows, width = memory["weight_hh_l0"].shape
+    if rows not in [gates * width for gates in _GATES]:
+        raise InputError(f"{where}: its recurrent network has {rows} rows for a state of {width}; valid: a GRU or LSTM")
+    return memory
 
 
 def export_rsl_rl(folder: str | Path, out: Path) -> Path:
@@ -175,16 +219,16 @@ def import_policy(
     with exclusive(folder):
         if (folder / "config.json").exists() or folder.is_file():
             raise InputError(f"{folder}: is there already; give another --out")
-        actor = POLICY_LAYOUTS[layout](file)
+        actor = POLICY_LAYOUTS[layout](file).for_actions(len(wanted.actions))
         _require_fit(actor, wanted, str(file))
-        settings = msgspec.convert(
-            {
-                "hidden": [len(bias) for _, bias in actor.layers[:-1]],
-                "activation": activation,
-                "normalise": actor.mean is not None,
-            },
-            NetworkSettings,
-        )
+        given: dict[str, Any] = {
+            "hidden": [len(bias) for _, bias in actor.layers[:-1]], "activation": activation,
+            "normalise": actor.mean is not None,
+        }  # fmt: skip
+        if actor.memory:
+            rows, width = actor.memory["weight_hh_l0"].shape
+            given |= {"recurrent": _GATES[rows // width], "memory": width}
+        settings = msgspec.convert(given, NetworkSettings)
         config = policy_config(wanted, settings)
         save_policy(folder, config, _network(config, actor))
     return config
@@ -196,6 +240,8 @@ def _network(config: PolicyConfig, actor: Actor) -> PolicyNetwork:
     if actor.mean is not None and actor.deviation is not None:
         network.mean.copy_(actor.mean)
         network.deviation.copy_(actor.deviation)
+    if network.memory is not None:
+        network.memory.load_state_dict(dict(actor.memory))
     layers = (layer for layer in network.layers if isinstance(layer, torch.nn.Linear))
     for layer, (weight, bias) in zip(layers, actor.layers, strict=True):
         layer.weight.copy_(weight)
