@@ -154,7 +154,7 @@ def identify(
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
         neurodyn identify arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.terminal.results import print_identification
+    from neurodyn.cli.terminal.adaptation import print_identification, print_next
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
 
@@ -175,6 +175,9 @@ def identify(
     print_identification(result)
     write_figures(json, result.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
+    print_next(result, out)
+    if result.verdict:
+        print(f"verdict: {result.verdict}")
 
 
 def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> None:
@@ -230,7 +233,7 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
         neurodyn adapt examples/own_logs --data log.h5 --mechanism --out runs/pole
         neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
-    from neurodyn.cli.terminal.results import print_adaptation, print_conditions
+    from neurodyn.cli.terminal.adaptation import print_adaptation, print_conditions, print_next
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
     from neurodyn.identify.run import adapt as adapt_robot
     from neurodyn.report.adaptation import write_conditions
@@ -248,4 +251,6 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
         print_adaptation(result.figures)
     write_figures(json, result.figures.plain())
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
+    if not isinstance(result, IdentifiedConditions):
+        print_next(result.figures, out)
     print(f"verdict: {result.figures.verdict}")

@@ -26,7 +26,7 @@ from neurodyn.identify.result import UnexplainedCoordinate
 FILE = "forecasts.json"
 _POINTS = 160
 """Most points of a curve."""
-_COORDINATES, _ROWS = 6, 200
+_COORDINATES, _ROWS = 4, 120
 """Coordinates whose errors are kept beside a signal, and most windows of each."""
 
 Row = list[float | None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html of an adaptation: differences, errors of each rung, unexplained parts, what to log next."""
+"""Tables of an adaptation: quantities, held-out errors, what is unexplained, logs; and the page of conditions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,27 +10,12 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.identify.conditions import ConditionFigures
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, LogCheck, UnexplainedCoordinate
 from neurodyn.identify.structures import SPRINGS
-from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, facts, header, page, paragraph, section
+from neurodyn.report.held_out import title_of
+from neurodyn.report.numbers import MISSING, share
+from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict
+from neurodyn.report.sentences import held_out
 
-_NAMES = {"declared": "declared", "identified": "identified", "networks": "identified + networks"}
 _SHOWN = 8
-
-
-def ladder_sections(result: IdentificationFigures) -> list[str]:
-    """Return the parts of a page on models compared on held-out episodes: errors, differences, what is unexplained."""
-    assert result.log is not UNSET
-    return [
-        paragraph(lead(result)),
-        paragraph(f"Verdict: {result.verdict}"),
-        _headline(result),
-        *(paragraph(f"Warning: {text}") for text in result.log.warnings),
-        section("Open-loop error on held-out episodes", *(table.html() for table in errors(result)), lead=_ERRORS),
-        section("What differs from the declaration", quantities(result.parameters).html(), lead=_differs(result)),
-        section("What remains unexplained", *(table.html() for table in left(result)), lead=_LEFT),
-        section("The logs", log(result.log).html(), lead=log_lead(result.log)),
-        section("What to log next", following(result).html(), lead=next_lead(result)),
-    ]
 
 
 def write_conditions(run: Path, result: ConditionFigures) -> Path:
@@ -38,7 +23,7 @@ def write_conditions(run: Path, result: ConditionFigures) -> Path:
     body = [
         header(f"{result.robot}: conditions of a network, found in logs"),
         paragraph(conditions_lead(result)),
-        paragraph(f"Verdict: {result.verdict}"),
+        verdict(result.verdict),
         section("Conditions", quantities(result.quantities).html()),
         section("Open-loop error on held-out episodes", condition_errors(result).html()),
         facts([("CPU time", f"{result.cpu_seconds:.0f} s")]),
@@ -66,58 +51,38 @@ def condition_errors(result: ConditionFigures) -> Table:
     return Table(title, ["Coordinate", "Own values", "Found"], rows)
 
 
-_ERRORS = (
-    "Roll-outs from logged states of validation episodes, on which each step was judged, and of test episodes, on "
-    "which nothing was chosen. The truth is the log."
-)
-_LEFT = (
-    "Errors of roll-outs of three frames beside what the sensors' noise explains of them, the least explained first, "
-    "in the air and in contact, and the signals that they go with (correlation)."
-)
-
-
-def lead(result: IdentificationFigures) -> str:
-    """Describe the model in a sentence."""
-    assert result.log is not UNSET
-    determined = sum(one.determined for one in result.parameters)
-    form = f" It has {result.structure}." if result.structure else ""
-    return (
-        f"The model is {_chosen(result)}: {determined} of {len(result.parameters)} quantities are told by "
-        f"{result.log.minutes:.1f} minutes of logs.{form}"
-    )
-
-
-def _chosen(result: IdentificationFigures) -> str:
-    assert result.chosen is not UNSET
-    return _NAMES[result.chosen]
-
-
-def _headline(result: IdentificationFigures) -> str:
-    declared = result.rungs[0]
-    chosen = next(rung for rung in result.rungs if rung.name == result.chosen)
-    last = -1
-    return cards(
-        [
-            (_number(now[last]), f"{group} after {result.horizons[last]:.2g} s",
-             f"declared {_number(declared.errors[group][last])}")
-            for group, now in chosen.errors.items()
-        ]
-    )  # fmt: skip
+_TEST = "on episodes for test, which nothing was fitted to or chosen by"
+_VALIDATION = "on episodes for validation, by which each step was judged; there are none for test"
 
 
 def errors(result: IdentificationFigures) -> list[Table]:
-    """Return the errors of all rungs, one table per group."""
-    head = ["Model", *(f"{s:.2g} s" for s in result.horizons), "Kept"]
+    """Return the errors of all models on held-out episodes by horizon, one table per group."""
+    head = ["Model", *(f"{s:.3g} s" for s in result.horizons)]
+    where = _TEST if result.rungs[0].test else _VALIDATION
     found = []
-    for group in result.rungs[0].errors:
-        rows = []
-        for rung in result.rungs:
-            kept = rung.reason if rung.kept else f"no: {rung.reason}"
-            rows.append([_NAMES[rung.name], *map(_number, rung.errors[group]), kept])
-            if rung.test:
-                rows.append([f"{_NAMES[rung.name]}, test", *map(_number, rung.test[group]), ""])
-        found.append(Table(f"Mean error of {group}", head, rows))
+    for group in held_out(result.rungs[0]):
+        rows = [[title_of(rung.name), *map(_number, held_out(rung)[group])] for rung in result.rungs]
+        rows += [
+            [title_of(name), *map(_number, groups[group])]
+            for name, groups in reference_errors(result).items()
+            if group in groups
+        ]
+        found.append(Table(f"Mean error of {group} after each horizon, {where}", head, rows))
     return found
+
+
+def steps(result: IdentificationFigures) -> Table:
+    """Return why each step from the declaration up is kept or not, judged on validation episodes."""
+    rows = [
+        [title_of(rung.name), "yes" if rung.kept else "no", rung.reason, share(rung.finite_fraction)]
+        for rung in result.rungs
+    ]
+    return Table("Steps, each judged on episodes for validation", ["Model", "Kept", "Why", "Stay finite"], rows)
+
+
+def reference_errors(result: IdentificationFigures) -> dict[str, dict[str, list[float | None]]]:
+    """Return the held-out errors of models beside the ladder, by name and group, at its horizons."""
+    return {}
 
 
 def _number(value: float | None) -> str:
@@ -126,32 +91,45 @@ def _number(value: float | None) -> str:
 
 def quantities(parameters: Sequence[IdentifiedParameter]) -> Table:
     """Return the differences: declared, found, and the interval, or that the logs do not determine it."""
-    rows = [[one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING] for one in parameters]
-    return Table("Quantities", ["Quantity", "Declared", "Found", "90 % interval", "Unit"], rows, strong=2)
+    rows = [
+        [one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING, _remark(one)]
+        for one in parameters
+    ]
+    head = ["Quantity", "Declared", "Found", "90 % interval", "Unit", "Remark"]
+    return Table("Quantities", head, rows, strong=2)
 
 
 def _found(one: IdentifiedParameter) -> str:
-    return f"{one.value:.4g}" if one.determined else "the logs do not say"
+    return f"{one.value:.4g}" if one.determined else "as declared"
 
 
 def _interval(one: IdentifiedParameter) -> str:
     if not one.determined or one.interval is None:
         return MISSING
-    return f"at its bound {one.value:.3g}" if one.bound else f"{one.interval[0]:.4g} – {one.interval[1]:.4g}"
+    return f"{one.interval[0]:.4g} – {one.interval[1]:.4g}"
 
 
-def _differs(result: IdentificationFigures) -> str:
-    silent = sum(not one.determined for one in result.parameters)
-    return f"{silent} quantities keep their declared values: the logs do not say." if silent else ""
+def _remark(one: IdentifiedParameter) -> str:
+    if not one.determined:
+        return "the logs do not tell"
+    return f"at its bound {one.value:.3g}" if one.bound else ""
 
 
 def left(result: IdentificationFigures) -> list[Table]:
     """Return what the model leaves unexplained, with and without springs and networks."""
-    found = [_unexplained(f"Unexplained by the {_chosen(result)} model", result.unexplained)]
+    chosen = "" if result.chosen is UNSET else title_of(result.chosen)
+    found = [_unexplained(f"Unexplained by the {chosen} model", result.unexplained)]
     if result.unexplained_before:
         without = "with rigid links" if SPRINGS in result.structure else "without networks"
         found.append(_unexplained(f"Unexplained {without}", result.unexplained_before))
     return found
+
+
+LEFT = (
+    "Errors of roll-outs of three frames beside what the sensors' noise explains of them, the least explained first, "
+    "in the air and in contact, and the signals that they go with (correlation). An error far above its noise is a "
+    "part that the model lacks: friction goes with the sign of a speed, a spring with a position."
+)
 
 
 def _unexplained(title: str, entries: Sequence[UnexplainedCoordinate]) -> Table:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html of an identification: parameters with intervals, errors by horizon, and unidentified directions."""
+"""RUN/report.html of an identification or adaptation: sentences, curves of held-out motion, quantities, then tables."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,12 +7,28 @@ from pathlib import Path
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import write_text
+from neurodyn.identify.forecasts import Forecasts, read_forecasts
 from neurodyn.identify.priors import NORMAL, PRIORS
 from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit
-from neurodyn.report.adaptation import ladder_sections
-from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, facts, grid, header, page, paragraph, section, tables
+from neurodyn.report import adaptation
+from neurodyn.report.forest import forest_section
+from neurodyn.report.held_out import GLOSSES, growth_lead, growth_plots, rest_plots, title_of, windows_section
+from neurodyn.report.numbers import MISSING, count
+from neurodyn.report.page import (
+    Table,
+    facts,
+    glossary,
+    grid,
+    header,
+    page,
+    paragraph,
+    section,
+    sentences,
+    tables,
+    verdict,
+)
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
+from neurodyn.report.sentences import sentences as said
 
 _POINTS = 2400  # points per whole run, enough for zooming in
 _ENDS = (
@@ -25,21 +41,19 @@ _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 def write_identification(run: Path, result: IdentificationFigures, runs: Sequence[RunFit] = ()) -> Path:
     """Write the page of an identification or adaptation to its run, atomically, and return its path.
 
-    `runs` has the fits of whole runs.
+    Curves come from RUN/forecasts.json; `runs` has the fits of whole runs.
     """
-    if result.rungs:
-        title, parts = f"{result.robot}: adapted", [header(f"{result.robot}: adapted to its logs")]
-        parts += ladder_sections(result)
-    else:
-        title, parts = (
-            f"{result.robot}: identified", [header(f"{'Hybrid' if result.weights else 'Identified'} dynamics")]
-        )  # fmt: skip
-        parts += [paragraph(lead(result)), _headline(result)]
-        parts += [paragraph(f"Warning: {text}") for text in result.warnings]
-        parts += [section("Parameters", parameters(result).html(), lead=convergence(result))]
+    verb = "adapted to" if result.rungs else "identified from"
+    path = run / "report.html"
+    curves = read_forecasts(run)
     body = [
-        *parts,
-        section("Logs", by_log(result).html()),
+        header(f"{result.robot}: {verb} its logs", source(result), eyebrow=f"neurodyn · {run}"),
+        *opening(result),
+        *evidence(result, curves),
+        section("What remains unexplained", *_rest(result, curves), lead=adaptation.LEFT),
+        section("What to log next", adaptation.following(result).html(titled=True), lead=adaptation.next_lead(result)),
+        section("Quantities", *tables(_quantities(result)), lead="" if result.rungs else convergence(result)),
+        section("The logs", *tables(_logs(result)), lead=adaptation.log_lead(result.log) if result.log else ""),
         section("Where searches ended", ends(result).html(), lead=_ENDS),
         _profiles(result),
         section("Sensors", sensors(result).html()),
@@ -49,29 +63,66 @@ def write_identification(run: Path, result: IdentificationFigures, runs: Sequenc
         _sight(result),
         _facts(result),
     ]
-    path = run / "report.html"
-    write_text(path, page(title, body))
+    write_text(path, page(f"{result.robot}: {verb} its logs", body))
     return path
 
 
-def lead(result: IdentificationFigures) -> str:
-    """Describe in a sentence what was identified, and from what data."""
+def opening(result: IdentificationFigures) -> list[str]:
+    """Return what a reader needs first: sentences, verdict, and warnings."""
+    warnings = [*(result.log.warnings if result.log else ()), *result.warnings]
+    return [
+        sentences(said(result)),
+        "" if result.verdict is UNSET else verdict(result.verdict),
+        *(paragraph(f"Warning: {text}", "note") for text in warnings),
+    ]
+
+
+def evidence(result: IdentificationFigures, curves: Forecasts | None) -> list[str]:
+    """Return what the sentences rest on: the log beside the models, errors over the horizon, and quantities."""
+    confidence = "90 %" if any(one.in_prior is not UNSET for one in result.parameters) else "95 %"
+    return [
+        "" if curves is None else windows_section(curves),
+        _growth(result, curves),
+        forest_section(result.parameters, confidence),
+    ]
+
+
+def source(result: IdentificationFigures) -> str:
+    """Say what was identified from what data."""
     networks = f", and networks of {result.weights:,} weights" if result.weights else ""
+    number = len(result.parameters)
+    of = "1 quantity" if number == 1 else f"{number} quantities"
+    length = f", {result.log.minutes:.1f} minutes at {result.log.rate:.0f} Hz" if result.log else ""
     return (
-        f"{result.robot}: {len(result.parameters)} parameters{networks}, from {result.windows} windows of "
-        f"{result.horizon_s:g} s out of {result.logs} logs."
+        f"{of}{networks}, from {count(result.windows, 'window')} of {result.horizon_s:g} s out of "
+        f"{count(result.logs, 'log')}{length}."
     )
 
 
-def _headline(result: IdentificationFigures) -> str:
-    last = "hybrid" if "hybrid" in result.errors else "identified"
-    entries = []
-    for mark, entry in result.errors.get(last, {}).items():
-        before, now = result.errors["nominal"][mark].errors.q_mean, entry.errors.q_mean
-        if now is not None and before:
-            remark = f"nominal {before:.3g}; {now / before:.2f} of it"
-            entries.append((f"{now:.3g}", f"mean position error at {mark} s", remark))
-    return cards(entries) if entries else ""
+def _growth(result: IdentificationFigures, curves: Forecasts | None) -> str:
+    """Return errors over the horizon, with tables of a ladder, and what the names of its models mean."""
+    beside = adaptation.reference_errors(result)
+    plots = "" if curves is None else growth_plots(curves, beside, result.horizons)
+    found = tables([*adaptation.errors(result), adaptation.steps(result)]) if result.rungs else []
+    names = [*(rung.name for rung in result.rungs), *beside] or (list(result.errors) if curves else [])
+    names += ["hold-last", "constant-velocity"] if curves is not None else []
+    known = dict.fromkeys(title_of(name) for name in names)
+    words = [(title, GLOSSES[title]) for title in known if title in GLOSSES]
+    return section("Error over the horizon", plots, *found, glossary(words) if words else "", lead=growth_lead(curves))
+
+
+def _rest(result: IdentificationFigures, curves: Forecasts | None) -> list[str]:
+    if not result.unexplained:
+        return []
+    return [*([] if curves is None else [rest_plots(curves)]), *tables(adaptation.left(result))]
+
+
+def _quantities(result: IdentificationFigures) -> list[Table]:
+    return [adaptation.quantities(result.parameters) if result.rungs else parameters(result), by_log(result)]
+
+
+def _logs(result: IdentificationFigures) -> list[Table]:
+    return [adaptation.log(result.log)] if result.log else []
 
 
 def convergence(result: IdentificationFigures) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
+_LINE = 32
+"""Most characters of a cell that does not wrap."""
 _FOLDER = Path(__file__).resolve().parent
 _TEMPLATES = Environment(
     loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -82,6 +84,11 @@ class Table:
         """Title, column names and rows, for experiment trackers."""
         return self.title, self.head, self.rows
 
+    @property
+    def prose(self) -> frozenset[int]:
+        """Columns with texts that wrap."""
+        return frozenset(k for row in self.rows for k, text in enumerate(row) if k and len(text) > _LINE)
+
     def html(self, *, titled: bool = False) -> str:
         """Return the table in a horizontally scrolling element; empty without rows."""
         return element("table", self, titled) if self.rows else ""
@@ -101,6 +108,54 @@ def grid(parts: Iterable[str]) -> str:
     """Return figures side by side where they fit."""
     content = list(filter(None, parts))
     return element("grid", content) if content else ""
+
+
+def sentences(lines: Iterable[str]) -> str:
+    """Return the sentences that a page begins with."""
+    return element("sentences", lines)
+
+
+def verdict(written: str, findings: Iterable[tuple[str, str]] = ()) -> str:
+    """Return a written verdict, and its findings with their advice in place of its text if there are any."""
+    grade, _, text = written.partition(":")
+    known = list(findings)
+    return element("verdict", grade, "" if known else text.strip(), known)
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """A quantity on an axis of a forest plot.
+
+    Attributes:
+        name: Its name.
+        words: Its value in words.
+        value: Its place.
+        low: Lower end of its interval; None for none.
+        high: Upper end.
+        bounds: Bounds on the axis.
+        declared: Place of its declared value; 0 is always marked.
+        state: "changed", "same", "silent" (not determined) or "bound".
+    """
+
+    name: str
+    words: str
+    value: float
+    low: float | None
+    high: float | None
+    bounds: tuple[float, ...]
+    declared: float
+    state: str
+
+
+def forest(rows: Iterable[ForestRow], reach: float, *, band: bool) -> str:
+    """Return quantities on a common axis from -reach to reach, with a band of ± 1 if asked; empty without any."""
+    shown = list(rows)
+    return element("forest", shown, reach, band) if shown else ""
+
+
+def glossary(entries: Iterable[tuple[str, str]]) -> str:
+    """Return what names mean, below the part that uses them."""
+    return element("glossary", entries)
 
 
 def cards(entries: Iterable[tuple[str, str, str]]) -> str:
@@ -123,8 +178,8 @@ def folded(summary: str, *parts: str) -> str:
     return element("folded", summary, parts)
 
 
-def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Return a legend shared by several plots: (name, variable of style.css)."""
+def legend(entries: Iterable[tuple[str, str, str]]) -> str:
+    """Return a legend shared by several plots: (name, variable of style.css, border style)."""
     return element("legend", entries)
 
 

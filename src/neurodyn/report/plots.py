@@ -32,6 +32,10 @@ _MOST_POINTS = 600
 _BESIDE, _BELOW, _ABOVE, _PAD, _LETTER = 11.0, 31.0, 15.0, 6.0, 5.1  # margins; letter width of a tick [points]
 
 
+DOTS = "."
+"""Style of a curve of single points; a plot with one is a picture without interaction."""
+
+
 @dataclass(frozen=True)
 class PlotCurve:
     """One line of a plot."""
@@ -40,7 +44,7 @@ class PlotCurve:
     x: Sequence[float]
     y: Sequence[float]  # non-finite values are left out
     colour: str = PREDICTED  # one of this module's
-    style: str = "-"  # matplotlib line style
+    style: str = "-"  # matplotlib line style, or DOTS
     width: float = 1.5  # [points]
     opacity: float = 1.0
     name: str | None = None  # for hovering and hiding; None for the label
@@ -101,8 +105,11 @@ def plot(
         axes = figure.subplots()
         for number, (curve, x, y) in enumerate(drawn):
             marker: dict[str, Any] = {"marker": "o", "markersize": 3.5} if bars or len(x) == 1 else {}
+            if curve.style == DOTS:
+                marker = {"marker": "o", "markersize": 2.5, "markeredgewidth": 0}
             look: dict[str, Any] = {"color": curve.colour, "linewidth": curve.width, "alpha": curve.opacity}
-            axes.plot(x, y, curve.style, label=curve.label, gid=f"curve-{number}", **look, **marker)
+            line = "None" if curve.style == DOTS else curve.style
+            axes.plot(x, y, linestyle=line, label=curve.label, gid=f"curve-{number}", **look, **marker)
         _axes(axes, x_label, unit, log)
         for k, mark in enumerate(spans):
             if k % 2:
@@ -117,14 +124,19 @@ def plot(
         _make_room(axes, above=bool(spans))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        contract = _contract(axes, [curve for curve, _, _ in drawn], x_label, unit, log)
+        dots = any(curve.style == DOTS for curve, _, _ in drawn)
+        contract = "" if dots else _contract(axes, [curve for curve, _, _ in drawn], x_label, unit, log)
     svg = _inline(buffer.getvalue(), description or caption or name, contract)
     return with_caption(svg, caption) if caption else svg
 
 
-def legend_list(entries: Sequence[tuple[str, str]]) -> str:
-    """Return a legend shared by several plots: (name, colour)."""
-    return legend((name, VARIABLES[colour]) for name, colour in entries)
+_BORDERS = {"--": "dashed", "-.": "dashed", ":": "dotted"}
+
+
+def legend_list(entries: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:
+    """Return a legend shared by several plots: (name, colour), or (name, colour, line style)."""
+    looks = ((name, VARIABLES[colour], _BORDERS.get("".join(style), "solid")) for name, colour, *style in entries)
+    return legend(looks)
 
 
 def _legend(axes: "Axes", numbers: Sequence[int]) -> None:
@@ -253,5 +265,5 @@ def _inline(svg: str, description: str, contract: str) -> str:
         svg = svg.replace(stand_in, f"var({variable})")
     view = re.search(r'viewBox="[^"]*"', svg)
     opening = f'<svg {view[0] if view else ""} role="img" aria-label="{escape(description)}"'
-    opening += f' data-plot="{escape(contract)}">'
+    opening += f' data-plot="{escape(contract)}">' if contract else ">"
     return re.sub(r"\n\s*", "\n", re.sub(r"^<svg[^>]*>", lambda _: opening, svg))

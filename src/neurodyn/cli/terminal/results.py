@@ -18,9 +18,7 @@ from neurodyn.report.overview import in_a_sentence
 from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
-    from neurodyn.identify.conditions import ConditionFigures
     from neurodyn.identify.drives import DriveNetworkResult
-    from neurodyn.identify.result import IdentificationFigures
     from neurodyn.policy.evaluation import PolicyEvaluation
 
 
@@ -33,39 +31,6 @@ def print_evaluation(result: Evaluation) -> None:
     """Print an `evaluate.evaluate` result."""
     remarks = accuracy.horizon_sentences(result) if isinstance(result, Simulated) else []
     print_tables(in_a_sentence(result), evaluation_tables(result), *remarks)
-
-
-def print_identification(result: "IdentificationFigures") -> None:
-    """Print parameters with intervals and errors on held-out windows, or the rungs of a ladder."""
-    from neurodyn.report import identification
-
-    if result.rungs:
-        print_adaptation(result)
-        return
-    tables = [identification.parameters(result), identification.by_log(result), identification.torques(result)]
-    tables += [identification.ends(result), identification.runs(result)]
-    tables += [*identification.errors(result), identification.sensors(result)]
-    warnings = [f"warning: {text}" for text in result.warnings]
-    remarks = identification.convergence(result), identification.errors_lead(result)
-    print_tables(identification.lead(result), tables, *remarks, *warnings)
-
-
-def print_adaptation(result: "IdentificationFigures") -> None:
-    """Print the differences from the declaration, each rung's errors, and what remains unexplained."""
-    from neurodyn.report import adaptation
-
-    assert result.log
-    tables = [adaptation.quantities(result.parameters), *adaptation.errors(result), *adaptation.left(result)]
-    remarks = [adaptation.log_lead(result.log), *(f"warning: {text}" for text in result.log.warnings)]
-    print_tables(adaptation.lead(result), tables, *remarks, adaptation.next_lead(result))
-
-
-def print_conditions(result: "ConditionFigures") -> None:
-    """Print the conditions tables in logs, and errors before and after."""
-    from neurodyn.report import adaptation
-
-    tables = [adaptation.quantities(result.quantities), adaptation.condition_errors(result)]
-    print_tables(adaptation.conditions_lead(result), tables)
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:

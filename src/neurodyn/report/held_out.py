@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts on held-out motion: the log beside roll-outs, errors over the horizon, and what remains unexplained."""
+
+from collections.abc import Mapping, Sequence
+
+from neurodyn.identify.forecasts import Forecasts, Row, WindowCurves
+from neurodyn.identify.ladder import DECLARED, IDENTIFIED, NETWORKS
+from neurodyn.report.numbers import count
+from neurodyn.report.page import grid, heading, section
+from neurodyn.report.plots import DOTS, INK, PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
+
+_BEYOND = 1.0
+"""How far a forecast may leave the plot of a log, in ranges of the log; beyond it is cut."""
+
+TITLES = {
+    "nominal": DECLARED,
+    "hybrid": "identified + networks",
+    NETWORKS: "identified + networks",
+    "hold-last": "persistence",
+    "hold_last": "persistence",
+    "constant-velocity": "constant velocity",
+    "constant_velocity": "constant velocity",
+    "gru": "plain network (GRU)",
+}
+"""Names of models on pages, where they differ from those in results."""
+GLOSSES = {
+    DECLARED: "the robot's file as it is",
+    IDENTIFIED: "the same with the quantities that were found",
+    "identified + networks": "with networks for what the quantities leave of the joint torques",
+    "persistence": "nothing moves: each coordinate stays where it is",
+    "constant velocity": "each coordinate goes on at its speed",
+    "plain network (GRU)": "a recurrent network without any mechanics, trained beside on the same logs",
+}
+"""What the names of models mean, for those who meet them for the first time."""
+
+
+def title_of(model: str) -> str:
+    """Return the name of a model on pages."""
+    return TITLES.get(model, model)
+
+
+def looks(models: Sequence[str], chosen: str) -> dict[str, tuple[str, str]]:
+    """Return colour and line style of each model: the chosen one stands out, baselines recede."""
+    fixed = {
+        DECLARED: (THIRD, "--"), "nominal": (THIRD, "--"), IDENTIFIED: (SECOND, "-"), NETWORKS: (SECOND, "-."),
+        "hybrid": (SECOND, "-."), "hold-last": (QUIET, ":"), "constant-velocity": (QUIET, "-."), "gru": (INK, "--"),
+    }  # fmt: skip
+    return {name: (PREDICTED, "-") if name == chosen else fixed.get(name, (INK, ":")) for name in models}
+
+
+def windows_section(curves: Forecasts) -> str:
+    """Return the log beside the forecasts of each model, for every coordinate, in a typical and the worst window."""
+    shown = _shown(curves)
+    style = looks(shown, curves.chosen)
+    parts: list[str] = [legend_list([("logged", TRUTH, "-"), *((title_of(name), *style[name]) for name in shown)])]
+    for window in curves.windows:
+        words = {"typical": "A typical window (median error)", "worst": "The worst window (largest error)"}
+        plots = [_coordinate(curves, window, row, style) for row in range(len(curves.names))]
+        parts += [heading(words.get(window.which, window.which)), grid(plots)]
+    moved = " Positions of a base are since the window's start." if any(".x" in name for name in curves.names) else ""
+    lead = (
+        f"Each model starts from one logged state and gets the logged commands alone for {curves.seconds[-1]:g} s. "
+        f"Of {count(curves.starts, 'window')} of {curves.split} episodes, which nothing was fitted to, the one with "
+        f"the median and the one with the largest error of the {title_of(curves.chosen)} model.{moved} Forecasts that "
+        "leave the plot are cut."
+    )
+    return section("The log beside the models", *parts, lead=lead)
+
+
+def _shown(curves: Forecasts) -> list[str]:
+    """Return the models in windows: the declared and the chosen one, or the last one if that is the declared."""
+    models = list(curves.windows[0].paths)
+    return list(dict.fromkeys([models[0], curves.chosen if curves.chosen != models[0] else models[-1]]))
+
+
+def _coordinate(curves: Forecasts, window: WindowCurves, row: int, style: Mapping[str, tuple[str, str]]) -> str:
+    name, logged, seconds = curves.names[row], window.logged[row], curves.seconds
+    lines = [PlotCurve("logged", seconds, _numbers(logged), TRUTH, "-", 2.6, 0.55)]
+    lines += [
+        PlotCurve(title_of(model), seconds, _cut(window.paths[model][row], logged), *look, 1.3)
+        for model, look in style.items()
+    ]
+    words = f"Position of {name}, {window.which} window"
+    return plot(
+        f"window-{window.which}-{row}", lines, unit=curves.units[row], caption=name, legend=False, description=words
+    )
+
+
+def _cut(path: Row, logged: Row) -> list[float]:
+    """Return a forecast until it leaves the plot of its log."""
+    known = [value for value in logged if value is not None]
+    low, high = min(known), max(known)
+    room = _BEYOND * max(high - low, 1e-3)
+    kept: list[float] = []
+    for value in path:
+        if value is None or not low - room <= value <= high + room:
+            break
+        kept.append(value)
+    return kept
+
+
+def growth_plots(curves: Forecasts, points: Mapping[str, Mapping[str, Row]], seconds: Sequence[float]) -> str:
+    """Return errors over the horizon by group, with baselines.
+
+    Args:
+        curves: The curves.
+        points: Errors of other models by name and group, at horizons.
+        seconds: These horizons [s].
+    """
+    plots = []
+    for number, (group, models) in enumerate(curves.growth.items()):
+        what, _, unit = group.removesuffix("]").partition(" [")
+        style = looks([*models, *points], curves.chosen)
+        lines = [
+            PlotCurve(
+                title_of(name), curves.horizons, _numbers(row), *style[name], 2.2 if name == curves.chosen else 1.4
+            )
+            for name, row in models.items()
+        ]
+        lines += [
+            PlotCurve(title_of(name), seconds, _numbers(groups[group]), *style[name], 1.4)
+            for name, groups in points.items()
+            if group in groups
+        ]
+        shown, label = (unit, "") if " or " not in unit else _one_unit(curves, unit)
+        caption = f"Mean error of {what}{label}"
+        plots.append(
+            plot(f"growth-{number}", lines, x_label="horizon [s]", unit=shown, log=True, caption=caption, legend=False)
+        )
+    names = [*next(iter(curves.growth.values()), {}), *points]
+    style = looks(names, curves.chosen)
+    return legend_list([(title_of(name), style[name][0], style[name][1]) for name in names]) + grid(plots)
+
+
+def growth_lead(curves: Forecasts | None) -> str:
+    """Say what the errors over the horizon are."""
+    if curves is None:
+        return ""
+    return (
+        f"Mean error of roll-outs that long, over {count(curves.starts, 'window')} of {curves.split} episodes; "
+        "logarithmic. A model is of use while it is below persistence and constant velocity."
+    )
+
+
+def _one_unit(curves: Forecasts, unit: str) -> tuple[str, str]:
+    """Return the unit of a robot's joints if they share one, or none and a label with both."""
+    units = {unit for name, unit in zip(curves.names, curves.units, strict=True) if "." not in name}
+    return (units.pop(), "") if len(units) == 1 else ("", f" [{unit}]")
+
+
+def rest_plots(curves: Forecasts) -> str:
+    """Return unexplained errors beside the signals that go with them most."""
+    plots = []
+    for number, one in enumerate(curves.rest):
+        pairs = [(x, y) for x, y in zip(one.x, one.y, strict=True) if x is not None and y is not None]
+        dots = PlotCurve(None, [x for x, _ in pairs], [y for _, y in pairs], PREDICTED, DOTS)
+        caption = f"Error of {one.name} beside {one.signal} (correlation {one.correlation:+.2f})"
+        plots.append(plot(f"rest-{number}", [dots], x_label=one.signal, unit=one.unit, caption=caption))
+    return grid(plots)
+
+
+def _numbers(row: Row) -> list[float]:
+    return [float("nan") if value is None else value for value in row]

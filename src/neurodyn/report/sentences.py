@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An adaptation or identification in a few sentences, as an engineer would say them: for the terminal and the page.
+
+They hold what the logs determine, largest changes first, with as many digits as its interval supports; how much better
+the model predicts; and what stays unknown.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from msgspec import UNSET
+
+from neurodyn.core.verdict import grade_of
+from neurodyn.identify.ladder import DECLARED
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.report.numbers import capital, share, times
+
+_KINDS = 3
+"""Most kinds of quantities with a sentence of their own."""
+_EACH = 2
+"""Most quantities of a kind that are named."""
+_EQUAL = 0.05
+"""Relative difference of two errors below which they count as equal."""
+
+
+@dataclass(frozen=True)
+class QuantityKind:
+    """A kind of quantity and how it is called.
+
+    Attributes:
+        pattern: Pattern of the names.
+        noun: What it is.
+        link: Word before the part that it belongs to.
+        say: Sentence about one quantity, from its part, value and declared value; None for "NOUN LINK PART is VALUE".
+        unit: Replaces the quantity's unit; None to keep it.
+    """
+
+    pattern: str
+    noun: str
+    link: str = "of"
+    say: Callable[[str, str, str], str] | None = None
+    unit: str | None = None
+
+    def part(self, name: str) -> str:
+        """Return the part of the robot in the name of a quantity."""
+        begin, _, end = self.pattern.partition("*")
+        return name.removeprefix(begin).removesuffix(end.replace("*", ""))
+
+
+def _carries(part: str, value: str, _: str) -> str:
+    return f"It carries {value} on {part}" if part else f"It carries {value}"
+
+
+def _late(_part: str, value: str, declared: str) -> str:
+    return f"Commands act {value} late, declared {declared}"
+
+
+KINDS: tuple[QuantityKind, ...] = (
+    QuantityKind("payload.mass", "payload", say=lambda _, value, __: _carries("", value, "")),
+    QuantityKind("payload.*.mass", "payload", "on", _carries),
+    QuantityKind("payload.*", "place of the payload", ""),
+    QuantityKind("motors.delay", "delay of commands", "", _late),
+    QuantityKind("actuator.*.delay", "delay of commands", "to"),
+    QuantityKind("contact.friction", "friction of the floor", ""),
+    QuantityKind("contact.*", "softness of the floor", ""),
+    QuantityKind("actuator.*.gain", "torque per command", "of", unit="times"),
+    QuantityKind("actuator.*.kp", "servo stiffness (kp)"),
+    QuantityKind("actuator.*.kd", "servo damping (kd)"),
+    QuantityKind("actuator.*.lag", "motor lag"),
+    QuantityKind("actuator.*.bias", "encoder offset"),
+    QuantityKind("*.mass_scale", "mass", unit="times"),
+    QuantityKind("*.mass", "mass"),
+    QuantityKind("*.com.?", "centre of mass"),
+    QuantityKind("*.friction", "friction", "at"),
+    QuantityKind("*.damping", "damping", "at"),
+    QuantityKind("*.armature", "rotor inertia", "at"),
+    QuantityKind("*.stiffness", "stiffness", "at"),
+    QuantityKind("*.lower", "lower limit"),
+    QuantityKind("*.upper", "upper limit"),
+    QuantityKind("*", "", ""),
+)
+"""Kinds of quantities; the first that fits counts."""
+
+
+def kind_of(name: str) -> QuantityKind:
+    """Return the kind of a quantity."""
+    return next(kind for kind in KINDS if fnmatchcase(name, kind.pattern))
+
+
+def sentences(result: IdentificationFigures) -> list[str]:
+    """Return three to six sentences on what was found, how well it predicts, and what is not known."""
+    found = [*_changes(result), *_structure(result)] if _kept(result) else [_nothing_kept(result)]
+    return [*found, *_prediction(result), *_silent(result)]
+
+
+def stated(one: IdentifiedParameter) -> str:
+    """Return a value with its 90 % interval and unit, with as many digits as the interval supports.
+
+    "5.7 N m (5.5 to 5.9)"; without an interval "about 5.7 N m".
+    """
+    factor, unit = _scale(one)
+    if one.interval is None:
+        return f"about {one.value * factor:.2g} {unit}".strip()
+    low, high = (end * factor for end in one.interval)
+    value, digits = one.value * factor, _decimals(one.value * factor, high - low)
+    return f"{_fixed(value, digits)} {unit}".strip() + f" ({_fixed(low, digits)} to {_fixed(high, digits)})"
+
+
+def declared(one: IdentifiedParameter) -> str:
+    """Return the declared value in the unit of `stated`."""
+    return f"{one.nominal * _scale(one)[0]:.3g}"
+
+
+def changed(one: IdentifiedParameter) -> bool:
+    """Return whether the logs determine a quantity, within its bounds, and its declared value is not in the interval.
+
+    Without an interval, a value counts as changed if it is not the declared one.
+    """
+    if not one.determined or at_bound(one):
+        return False
+    if one.interval is None:
+        return abs(one.value - one.nominal) > _EQUAL * max(abs(one.nominal), 1e-12)
+    return not one.interval[0] <= one.nominal <= one.interval[1]
+
+
+def at_bound(one: IdentifiedParameter) -> bool:
+    """Return whether a quantity was fitted to a bound other than its declared value."""
+    return one.determined and one.bound and one.value != one.nominal
+
+
+def change(one: IdentifiedParameter) -> float:
+    """Return how far a quantity is from its declared value, in standard deviations of its prior.
+
+    Without a prior it is the change over the declared value, or in lengths of the interval if that is zero.
+    """
+    away = abs(one.value - one.nominal)
+    if one.in_prior is not UNSET:
+        return abs(one.in_prior.value - one.in_prior.declared)
+    if one.prior is not UNSET and one.prior > 0:
+        return away / one.prior
+    low, high = one.interval or (one.value, one.value)
+    return away / max(abs(one.nominal) or high - low, 1e-12)
+
+
+def _kept(result: IdentificationFigures) -> bool:
+    return result.chosen != DECLARED
+
+
+def _nothing_kept(result: IdentificationFigures) -> str:
+    return f"The model of {result.robot} stays as declared: nothing that was fitted predicts kept-back motion better."
+
+
+def _changes(result: IdentificationFigures) -> list[str]:
+    """Return a sentence for each kind with the largest changes, and one that names the other kinds."""
+    kinds: dict[QuantityKind, list[IdentifiedParameter]] = {}
+    for one in sorted(filter(changed, result.parameters), key=change, reverse=True):
+        if not fnmatchcase(one.name, "payload.*") or one.name.endswith(".mass"):
+            kinds.setdefault(kind_of(one.name), []).append(one)
+    told = list(kinds.items())
+    said = [f"{_about(kind, found)}." for kind, found in told[:_KINDS]]
+    if told[_KINDS:]:
+        said.append(f"Also changed: {_listed(told[_KINDS:])}.")
+    bounds = [one for one in result.parameters if at_bound(one)]
+    if bounds:
+        ends = _and(f"{one.name} ({one.value * _scale(one)[0]:.3g} {_scale(one)[1]})" for one in bounds[:_EACH])
+        more = f", and {len(bounds) - _EACH} more" if len(bounds) > _EACH else ""
+        verb = "ends at its bound" if len(bounds) == 1 else "end at their bounds"
+        said.append(f"{ends}{more} {verb}: what moved the robot may be something else.")
+    if not said:
+        said.append("No quantity clearly differs from its declared value.")
+    if not result.converged:
+        said.append(f"The search did not converge ({result.reason}): take all values as rough.")
+    return said
+
+
+def _about(kind: QuantityKind, found: Sequence[IdentifiedParameter]) -> str:
+    first = found[0]
+    if kind.say is not None and len(found) == 1:
+        return kind.say(kind.part(first.name), stated(first), declared(first))
+    noun = capital(kind.noun) or first.name
+    named = found[:_EACH] if kind.noun else found[:1]
+    if len(found) == 1:
+        return f"{_joined(noun, kind, first)} is {stated(first)}, declared {declared(first)}"
+    clauses = [f"{kind.part(one.name)} {stated(one)}" for one in named]
+    more = f", and {len(found) - len(named)} more differ" if len(found) > len(named) else ""
+    return f"{noun}: {', '.join(clauses)}; declared {' and '.join(dict.fromkeys(map(declared, named)))}{more}"
+
+
+def _joined(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
+    part = kind.part(one.name) if kind.noun and kind.link else ""
+    return f"{noun} {kind.link} {part}" if part else noun
+
+
+def _structure(result: IdentificationFigures) -> list[str]:
+    return [f"The logs ask for {result.structure}, which the declaration lacks."] if result.structure else []
+
+
+def _prediction(result: IdentificationFigures) -> list[str]:
+    """Return how errors on kept-back motion compare with the declaration's."""
+    pair = _errors(result)
+    if pair is None:
+        return []
+    before, now, seconds, finite, what = pair
+    if now is None:
+        return [f"None of its roll-outs over {seconds:g} s of kept-back motion stays finite."]
+    ends = "" if finite >= 1 else f"; {share(1.0 - finite)} of its roll-outs diverge"
+    if not _kept(result) or before is None:
+        return [f"{capital(what)}, its error is {now:.3g}{ends}."] if before is None else []
+    if now > 0 and before / now > 1 + _EQUAL:
+        return [f"It predicts {what} {times(before / now).removesuffix('×')} times better than the declaration{ends}."]
+    if now > before * (1 + _EQUAL):
+        worse = times(now / max(before, 1e-12)).removesuffix("×")
+        return [f"It predicts {what} {worse} times worse than the declaration{ends}."]
+    return [f"It predicts {what} as well as the declaration, not better{ends}."]
+
+
+def _errors(result: IdentificationFigures) -> tuple[float | None, float | None, float, float, str] | None:
+    """Return the last errors of the declaration and the model, their horizon, the finite share, and a description."""
+    if result.rungs:
+        first, rung = result.rungs[0], next(one for one in result.rungs if one.name == result.chosen)
+        shown = [held_out(one) for one in (first, rung)]
+        groups = list(shown[0])
+        group = next((name for name in groups if name.startswith("joints")), groups[0])
+        seconds = result.horizons[-1]
+        return shown[0][group][-1], shown[1][group][-1], seconds, rung.finite_fraction, _ahead(seconds, group, groups)
+    last = "hybrid" if "hybrid" in result.errors else "identified"
+    marks = list(result.errors.get(last, {}))
+    if not marks or "nominal" not in result.errors:
+        return None
+    before, now = (result.errors[name][marks[-1]] for name in ("nominal", last))
+    seconds = float(marks[-1])
+    return before.errors.q_mean, now.errors.q_mean, seconds, now.finite_fraction, _ahead(seconds, "", [""])
+
+
+def held_out(rung: Rung) -> dict[str, list[float | None]]:
+    """Return a rung's errors on test episodes, or on those for validation if there are none."""
+    return rung.test or rung.errors
+
+
+def _ahead(seconds: float, group: str, groups: Sequence[str]) -> str:
+    length = "a kept-back second" if seconds == 1 else f"kept-back motion {seconds:g} s ahead"
+    return f"{group.partition(' [')[0]} in {length}" if len(groups) > 1 else length
+
+
+def _silent(result: IdentificationFigures) -> list[str]:
+    """Return what the logs do not tell, by kind."""
+    silent = [one for one in result.parameters if not one.determined]
+    if not silent:
+        return []
+    kinds: dict[QuantityKind, list[IdentifiedParameter]] = {}
+    for one in silent:
+        kinds.setdefault(kind_of(one.name), []).append(one)
+    ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
+    verb = "stays as declared" if len(silent) == 1 else "stay as declared"
+    return [
+        f"The logs do not tell {len(silent)} of {len(result.parameters)} quantities, which {verb}: {_listed(ordered)}."
+    ]
+
+
+def _listed(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]]) -> str:
+    """Return kinds with the number of their quantities: "damping at 5 joints, motor lag (3), elbow.bias"."""
+    words = []
+    for kind, found in kinds:
+        if len(found) == 1 or not kind.noun:
+            words += [_joined(kind.noun, kind, one) if kind.noun else one.name for one in found]
+        else:
+            words.append(f"{kind.noun} ({len(found)})" if kind.link else kind.noun)
+    return ", ".join(words)
+
+
+def _and(words: Iterable[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+_SMALL = {"s": ("ms", 1.0), "rad": ("mrad", 0.1), "m": ("mm", 0.1)}
+"""Unit of small values, and the size below which they are small."""
+
+
+def _scale(one: IdentifiedParameter) -> tuple[float, str]:
+    """Return factor and unit in which a quantity is stated."""
+    unit = kind_of(one.name).unit
+    unit = one.unit if unit is None else unit
+    if unit in _SMALL and max(abs(one.value), abs(one.nominal)) < _SMALL[unit][1]:
+        return 1e3, _SMALL[unit][0]
+    return 1.0, "" if unit == "1" else unit
+
+
+def _decimals(value: float, width: float) -> int:
+    """Return the decimals that an interval supports: one digit of its half width, two if that begins with 1 or 2."""
+    half, size = 0.5 * abs(width), abs(value)
+    if not 0 < half < math.inf:
+        return 2 - math.floor(math.log10(size)) if size > 0 else 0
+    place = math.floor(math.log10(half))
+    decimals = -place + (half < 3 * 10.0**place)
+    return min(decimals, 3 - math.floor(math.log10(size))) if size > 0 else decimals
+
+
+def _fixed(value: float, decimals: int) -> str:
+    text = f"{round(value, decimals):.{max(decimals, 0)}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def usable(result: IdentificationFigures) -> bool:
+    """Return whether suggestions to use the result are in place: its verdict does not fail."""
+    return result.verdict is UNSET or grade_of(result.verdict) != "fails"
