@@ -114,8 +114,8 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.policy.report import measure_gap, write_gap
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.training import train as train_policy
-    from neurodyn.report.adaptation import lead
     from neurodyn.report.identification import write_identification
+    from neurodyn.report.sentences import sentences
     from neurodyn.tasks import load
 
     robot = f"{example('worn_ant.py')}:WornAnt"
@@ -135,7 +135,8 @@ def show_gap(out: Path, seed: int) -> None:
             if figures is None:
                 figures = adapt(GAP_ROBOT, log, run, seed=seed, resume=(run / "config.yaml").exists()).figures
                 write_identification(run, figures)
-        bar.say(f"     {lead(figures)}")
+        for line in sentences(figures):
+            bar.say(f"     {line}")
         said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"
         with stage(0.45, 0.8, "training"):
 
@@ -151,7 +152,7 @@ def show_gap(out: Path, seed: int) -> None:
                 adaptation=figures, episodes=(GAP_EPISODES, GAP_PROMISES), seed=seed,
             )  # fmt: skip
             result, report = _measure(
-                bar, out, measure, "5/5  report", lambda gap: write_gap(out, figures, gap, played)
+                bar, out, measure, "5/5  report", lambda gap: write_gap(out, figures, run, gap, played)
             )
     print_tables("", [result.table()])
     print(f"report: {report}")

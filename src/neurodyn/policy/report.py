@@ -20,19 +20,34 @@ from neurodyn.core.config import Record
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.verdict import Verdict
 from neurodyn.data.store import Store
-from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter
+from neurodyn.identify.forecasts import read_forecasts
+from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns
 from neurodyn.policy.evaluation import evaluate as evaluate_policy
 from neurodyn.policy.logs import log_policies
 from neurodyn.policy.play import record_policy
-from neurodyn.report.adaptation import errors as adaptation_errors
-from neurodyn.report.adaptation import quantities
+from neurodyn.report.identification import evidence
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, facts, figure, folded, grid, header, page, paragraph, section
+from neurodyn.report.page import (
+    Table,
+    cards,
+    code,
+    facts,
+    figure,
+    folded,
+    grid,
+    header,
+    page,
+    paragraph,
+    section,
+    sentence_list,
+    verdict_box,
+)
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 from neurodyn.report.recording import Recording, film_of
 from neurodyn.report.recording_files import DRAWN, drawn_motions
+from neurodyn.report.sentences import sentences
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load as load_task
 
@@ -409,12 +424,13 @@ def _error(measured: Returns) -> float:
     return measured.std / max(measured.episodes, 1) ** 0.5
 
 
-def write_gap(out: Path, adaptation: IdentificationFigures, gap: PolicyGap, played: Path) -> Path:
+def write_gap(out: Path, adaptation: IdentificationFigures, model: Path, gap: PolicyGap, played: Path) -> Path:
     """Write OUT/report.html, the page of a closed gap, atomically, and return its path.
 
     Args:
         out: Folder to write.
         adaptation: Results of adapting the model to the logs.
+        model: Run of the adaptation.
         gap: Measured returns.
         played: Store of the episodes on the robot.
 
@@ -424,7 +440,6 @@ def write_gap(out: Path, adaptation: IdentificationFigures, gap: PolicyGap, play
     store = Store.open(played)
     robot, dt = store.header.spec.robot, store.header.spec.dt
     before, _ = gap.reached
-    kept = quantities(adaptation.parameters)
     first = {
         name: store.episode(int(np.flatnonzero(store.group == k)[0]))[0][::_DRAWN]
         for k, name in enumerate(("before", "after"))
@@ -434,8 +449,7 @@ def write_gap(out: Path, adaptation: IdentificationFigures, gap: PolicyGap, play
         "drawn as declared, without its faults."
     )
     seen = gap.robot.rpartition(":")[2]
-    known = [(_away(one), row) for one, row in zip(adaptation.parameters, kept.rows, strict=True) if one.determined]
-    determined = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
+    determined = sum(one.determined for one in adaptation.parameters)
     minutes = f"{gap.minutes:.1f} minutes of noisy logs"
     body = [
         header(
@@ -445,6 +459,8 @@ def write_gap(out: Path, adaptation: IdentificationFigures, gap: PolicyGap, play
             "model was adapted, and in that model a policy trained.",
             eyebrow="neurodyn demo",
         ),
+        sentence_list(sentences(adaptation)),
+        verdict_box(gap.verdict),
         cards(
             [
                 *(
@@ -454,8 +470,8 @@ def write_gap(out: Path, adaptation: IdentificationFigures, gap: PolicyGap, play
                         ("before", "after"), gap.promised, gap.reached, gap.speeds, strict=True
                     )
                 ),
-                (str(len(determined)), "quantities identified",
-                 f"of {len(kept.rows)}; the logs do not tell the others"),
+                (str(determined), "quantities identified",
+                 f"of {len(adaptation.parameters)}; the logs do not tell the others"),
                 (f"{sum(gap.cpu_seconds.values()):.0f} s", "of CPU time", "identification and training, in this run"),
             ]
         ),
@@ -465,27 +481,14 @@ def write_gap(out: Path, adaptation: IdentificationFigures, gap: PolicyGap, play
             lead=f"{before.episodes} episodes of each policy in the robot and {gap.promised[0].episodes} in its model, "
             "without exploration noise; ± is the standard error of the mean.",
         ),
-        section(
-            "What the logs told",
-            Table(kept.title, kept.head, determined[:_MOST_SHOWN], strong=2).html(),
-            folded("All of them", Table(kept.title, kept.head, determined, strong=2).html()),
-            *(table.html() for table in adaptation_errors(adaptation)),
-            lead="Values with 90 % intervals, those that differ most clearly from the declaration first, and open-loop "
-            "errors on held-out episodes, which no value was fitted to.",
-        ),
+        *evidence(adaptation, read_forecasts(model)),
         _training(read_metrics(Path(gap.policies[1]))),
-        section("What is compiled, what is learned, what was seen", facts(_origins(gap, len(determined), minutes))),
+        section("What is compiled, what is learned, what was seen", facts(_origins(gap, determined, minutes))),
         section("The same with your robot", code(_COMMANDS)),
     ]  # fmt: skip
     path = out / "report.html"
     write_text(path, page(f"{seen}: adapted", body, DRAWN.read_text(encoding="utf-8")))
     return path
-
-
-def _away(quantity: IdentifiedParameter) -> float:
-    """Return the distance of a value from its declared one, in lengths of its interval."""
-    low, high = quantity.interval or (quantity.value, quantity.value)
-    return abs(quantity.value - quantity.nominal) / max(high - low, 1e-12)
 
 
 def _origins(gap: PolicyGap, determined: int, minutes: str) -> list[tuple[str, str]]:
@@ -501,8 +504,6 @@ def _origins(gap: PolicyGap, determined: int, minutes: str) -> list[tuple[str, s
     ]
 
 
-_MOST_SHOWN = 14
-"""Most quantities shown at once."""
 _DRAWN = 2
 """Number of frames between drawn positions."""
 _COMMANDS = """\

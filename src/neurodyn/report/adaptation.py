@@ -12,7 +12,7 @@ from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter,
 from neurodyn.identify.structures import SPRINGS
 from neurodyn.report.held_out import title_of
 from neurodyn.report.numbers import MISSING, share
-from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict
+from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict_box
 from neurodyn.report.sentences import held_out
 
 _SHOWN = 8
@@ -23,7 +23,7 @@ def write_conditions(run: Path, result: ConditionFigures) -> Path:
     body = [
         header(f"{result.robot}: conditions of a network, found in logs"),
         paragraph(conditions_lead(result)),
-        verdict(result.verdict),
+        verdict_box(result.verdict),
         section("Conditions", quantities(result.quantities).html()),
         section("Open-loop error on held-out episodes", condition_errors(result).html()),
         facts([("CPU time", f"{result.cpu_seconds:.0f} s")]),

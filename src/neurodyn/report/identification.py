@@ -23,12 +23,12 @@ from neurodyn.report.page import (
     page,
     paragraph,
     section,
-    sentences,
+    sentence_list,
     tables,
-    verdict,
+    verdict_box,
 )
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
-from neurodyn.report.sentences import sentences as said
+from neurodyn.report.sentences import sentences
 
 _POINTS = 2400  # points per whole run, enough for zooming in
 _ENDS = (
@@ -71,8 +71,8 @@ def opening(result: IdentificationFigures) -> list[str]:
     """Return what a reader needs first: sentences, verdict, and warnings."""
     warnings = [*(result.log.warnings if result.log else ()), *result.warnings]
     return [
-        sentences(said(result)),
-        "" if result.verdict is UNSET else verdict(result.verdict),
+        sentence_list(sentences(result)),
+        "" if result.verdict is UNSET else verdict_box(result.verdict),
         *(paragraph(f"Warning: {text}", "note") for text in warnings),
     ]
 

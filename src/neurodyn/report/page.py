@@ -14,6 +14,8 @@ from jinja2 import Environment, FileSystemLoader
 
 _LINE = 32
 """Most characters of a cell that does not wrap."""
+_MANY = 4
+"""Most figures of the usual size side by side."""
 _FOLDER = Path(__file__).resolve().parent
 _TEMPLATES = Environment(
     loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -105,17 +107,17 @@ def figure(svg: str, caption: str) -> str:
 
 
 def grid(parts: Iterable[str]) -> str:
-    """Return figures side by side where they fit."""
+    """Return figures side by side where they fit, smaller ones if there are many."""
     content = list(filter(None, parts))
-    return element("grid", content) if content else ""
+    return element("grid", content, len(content) > _MANY) if content else ""
 
 
-def sentences(lines: Iterable[str]) -> str:
+def sentence_list(lines: Iterable[str]) -> str:
     """Return the sentences that a page begins with."""
     return element("sentences", lines)
 
 
-def verdict(written: str, findings: Iterable[tuple[str, str]] = ()) -> str:
+def verdict_box(written: str, findings: Iterable[tuple[str, str]] = ()) -> str:
     """Return a written verdict, and its findings with their advice in place of its text if there are any."""
     grade, _, text = written.partition(":")
     known = list(findings)

@@ -17,10 +17,12 @@ from neurodyn.identify.ladder import DECLARED
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
 from neurodyn.report.numbers import capital, share, times
 
-_KINDS = 3
-"""Most kinds of quantities with a sentence of their own."""
+_MOST = 6
+"""Most sentences."""
 _EACH = 2
 """Most quantities of a kind that are named."""
+_NAMED = 5
+"""Most kinds of undetermined quantities that are named."""
 _EQUAL = 0.05
 """Relative difference of two errors below which they count as equal."""
 
@@ -90,9 +92,14 @@ def kind_of(name: str) -> QuantityKind:
 
 
 def sentences(result: IdentificationFigures) -> list[str]:
-    """Return three to six sentences on what was found, how well it predicts, and what is not known."""
-    found = [*_changes(result), *_structure(result)] if _kept(result) else [_nothing_kept(result)]
-    return [*found, *_prediction(result), *_silent(result)]
+    """Return up to six sentences on what was found, how well it predicts, and what is not known."""
+    others = [*_bounds(result), *_structure(result), *_convergence(result), *_prediction(result), *_silent(result)]
+    if result.chosen == DECLARED:
+        first = (
+            f"The model of {result.robot} stays as declared: nothing that was fitted predicts kept-back motion better."
+        )
+        return [first, *_prediction(result)]
+    return [*_changes(result, max(_MOST - len(others), 2)), *others]
 
 
 def stated(one: IdentifiedParameter) -> str:
@@ -144,35 +151,37 @@ def change(one: IdentifiedParameter) -> float:
     return away / max(abs(one.nominal) or high - low, 1e-12)
 
 
-def _kept(result: IdentificationFigures) -> bool:
-    return result.chosen != DECLARED
-
-
-def _nothing_kept(result: IdentificationFigures) -> str:
-    return f"The model of {result.robot} stays as declared: nothing that was fitted predicts kept-back motion better."
-
-
-def _changes(result: IdentificationFigures) -> list[str]:
+def _changes(result: IdentificationFigures, most: int) -> list[str]:
     """Return a sentence for each kind with the largest changes, and one that names the other kinds."""
     kinds: dict[QuantityKind, list[IdentifiedParameter]] = {}
     for one in sorted(filter(changed, result.parameters), key=change, reverse=True):
         if not fnmatchcase(one.name, "payload.*") or one.name.endswith(".mass"):
             kinds.setdefault(kind_of(one.name), []).append(one)
     told = list(kinds.items())
-    said = [f"{_about(kind, found)}." for kind, found in told[:_KINDS]]
-    if told[_KINDS:]:
-        said.append(f"Also changed: {_listed(told[_KINDS:])}.")
+    if not told:
+        return ["No quantity clearly differs from its declared value."]
+    own = told if len(told) <= most else told[: most - 1]
+    said = [f"{_about(kind, found)}." for kind, found in own]
+    return said if own is told else [*said, f"Also changed: {_listed(told[most - 1 :])}."]
+
+
+def _bounds(result: IdentificationFigures) -> list[str]:
+    """Return which quantities were fitted to a bound."""
     bounds = [one for one in result.parameters if at_bound(one)]
-    if bounds:
-        ends = _and(f"{one.name} ({one.value * _scale(one)[0]:.3g} {_scale(one)[1]})" for one in bounds[:_EACH])
-        more = f", and {len(bounds) - _EACH} more" if len(bounds) > _EACH else ""
-        verb = "ends at its bound" if len(bounds) == 1 else "end at their bounds"
-        said.append(f"{ends}{more} {verb}: what moved the robot may be something else.")
-    if not said:
-        said.append("No quantity clearly differs from its declared value.")
-    if not result.converged:
-        said.append(f"The search did not converge ({result.reason}): take all values as rough.")
-    return said
+    if not bounds:
+        return []
+    ends = [
+        f"{one.name} ({one.value * _scale(one)[0]:.3g} {_scale(one)[1]}, declared {declared(one)})"
+        for one in bounds[:_EACH]
+    ]
+    if len(bounds) > _EACH:
+        ends.append(f"{len(bounds) - _EACH} more")
+    verb = "ends at its bound" if len(bounds) == 1 else "end at their bounds"
+    return [f"{_and(ends)} {verb}: something else may differ."]
+
+
+def _convergence(result: IdentificationFigures) -> list[str]:
+    return [] if result.converged else [f"The search did not converge ({result.reason}): take all values as rough."]
 
 
 def _about(kind: QuantityKind, found: Sequence[IdentifiedParameter]) -> str:
@@ -206,8 +215,10 @@ def _prediction(result: IdentificationFigures) -> list[str]:
     if now is None:
         return [f"None of its roll-outs over {seconds:g} s of kept-back motion stays finite."]
     ends = "" if finite >= 1 else f"; {share(1.0 - finite)} of its roll-outs diverge"
-    if not _kept(result) or before is None:
-        return [f"{capital(what)}, its error is {now:.3g}{ends}."] if before is None else []
+    if before is None:
+        return [f"It predicts {what}, where the roll-outs of the declaration diverge{ends}."]
+    if result.chosen == DECLARED:
+        return []
     if now > 0 and before / now > 1 + _EQUAL:
         return [f"It predicts {what} {times(before / now).removesuffix('×')} times better than the declaration{ends}."]
     if now > before * (1 + _EQUAL):
@@ -255,18 +266,20 @@ def _silent(result: IdentificationFigures) -> list[str]:
     ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
     verb = "stays as declared" if len(silent) == 1 else "stay as declared"
     return [
-        f"The logs do not tell {len(silent)} of {len(result.parameters)} quantities, which {verb}: {_listed(ordered)}."
+        f"The logs do not tell {len(silent)} of {len(result.parameters)} quantities, which {verb}: {_listed(ordered, _NAMED)}."
     ]
 
 
-def _listed(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]]) -> str:
-    """Return kinds with the number of their quantities: "damping at 5 joints, motor lag (3), elbow.bias"."""
+def _listed(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]], most: int | None = None) -> str:
+    """Return kinds with the number of their quantities: "damping (5), encoder offset of elbow, gravity.z"."""
     words = []
-    for kind, found in kinds:
+    for kind, found in kinds[:most]:
         if len(found) == 1 or not kind.noun:
             words += [_joined(kind.noun, kind, one) if kind.noun else one.name for one in found]
         else:
             words.append(f"{kind.noun} ({len(found)})" if kind.link else kind.noun)
+    if most is not None and kinds[most:]:
+        words.append(f"{sum(len(found) for _, found in kinds[most:])} others")
     return ", ".join(words)
 
 
