@@ -22,7 +22,7 @@ def forest_section(parameters: Sequence[IdentifiedParameter], confidence: str) -
     rows = {one.name: _row(one) for one in parameters}
     scaled = any(_prior_scaled(one) for one in parameters)
     ends = (_LEAST, _MOST) if scaled else (_SHARE, _SHARES)
-    reach = min(max([1.15 * abs(row.value) for row in rows.values()] + [ends[0]]), ends[1])
+    reach = round(min(max([1.15 * abs(row.value) for row in rows.values()] + [ends[0]]), ends[1]), 2)
     shown = [_within(rows[one.name], reach) for one in told]
     folds = []
     if silent:

@@ -117,7 +117,7 @@ def stated(one: IdentifiedParameter) -> str:
 
 def declared(one: IdentifiedParameter) -> str:
     """Return the declared value in the unit of `stated`."""
-    return f"{one.nominal * _scale(one)[0]:.3g}"
+    return f"{one.nominal * _scale(one)[0]:.4g}"
 
 
 def changed(one: IdentifiedParameter) -> bool:
@@ -171,8 +171,9 @@ def _bounds(result: IdentificationFigures) -> list[str]:
     if not bounds:
         return []
     ends = [
-        f"{one.name} ({one.value * _scale(one)[0]:.3g} {_scale(one)[1]}, declared {declared(one)})"
+        f"{one.name} ({f'{one.value * factor:.4g} {unit}'.strip()}, declared {declared(one)})"
         for one in bounds[:_EACH]
+        for factor, unit in (_scale(one),)
     ]
     if len(bounds) > _EACH:
         ends.append(f"{len(bounds) - _EACH} more")
@@ -265,9 +266,8 @@ def _silent(result: IdentificationFigures) -> list[str]:
         kinds.setdefault(kind_of(one.name), []).append(one)
     ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
     verb = "stays as declared" if len(silent) == 1 else "stay as declared"
-    return [
-        f"The logs do not tell {len(silent)} of {len(result.parameters)} quantities, which {verb}: {_listed(ordered, _NAMED)}."
-    ]
+    number = f"{len(silent)} of {len(result.parameters)} quantities"
+    return [f"The logs do not tell {number}, which {verb}: {_listed(ordered, _NAMED)}."]
 
 
 def _listed(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]], most: int | None = None) -> str:
