@@ -69,8 +69,8 @@ def test_springs_explain_the_ankles(found: Identification):
     assert {one.name for one in figures.unexplained_before[:6]} >= ANKLES
     assert all(after[name] < 0.6 * before[name] for name in ANKLES)
     assert [one.title for one in left(figures)] == [
-        "Unexplained by the identified model",
-        "Unexplained with rigid links",
+        "Unexplained by the identified model [rad or m]",
+        "Unexplained with rigid links [rad or m]",
     ]
 
 

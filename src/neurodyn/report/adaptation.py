@@ -51,14 +51,10 @@ def condition_errors(result: ConditionFigures) -> Table:
     return Table(title, ["Coordinate", "Own values", "Found"], rows)
 
 
-_TEST = "on episodes for test, which nothing was fitted to or chosen by"
-_VALIDATION = "on episodes for validation, by which each step was judged; there are none for test"
-
-
 def errors(result: IdentificationFigures) -> list[Table]:
     """Return the errors of all models on held-out episodes by horizon, one table per group."""
     head = ["Model", *(f"{s:.3g} s" for s in result.horizons)]
-    where = _TEST if result.rungs[0].test else _VALIDATION
+    where = "test" if result.rungs[0].test else "validation"
     found = []
     for group in held_out(result.rungs[0]):
         rows = [[title_of(rung.name), *map(_number, held_out(rung)[group])] for rung in result.rungs]
@@ -67,7 +63,7 @@ def errors(result: IdentificationFigures) -> list[Table]:
             for name, groups in reference_errors(result).items()
             if group in groups
         ]
-        found.append(Table(f"Mean error of {group} after each horizon, {where}", head, rows))
+        found.append(Table(f"Mean error of {group}, {where} episodes", head, rows))
     return found
 
 
@@ -118,10 +114,10 @@ def _remark(one: IdentifiedParameter) -> str:
 def left(result: IdentificationFigures) -> list[Table]:
     """Return what the model leaves unexplained, with and without springs and networks."""
     chosen = "" if result.chosen is UNSET else title_of(result.chosen)
-    found = [_unexplained(f"Unexplained by the {chosen} model", result.unexplained)]
+    found = [_unexplained(f"Unexplained by the {chosen} model [rad or m]", result.unexplained)]
     if result.unexplained_before:
         without = "with rigid links" if SPRINGS in result.structure else "without networks"
-        found.append(_unexplained(f"Unexplained {without}", result.unexplained_before))
+        found.append(_unexplained(f"Unexplained {without} [rad or m]", result.unexplained_before))
     return found
 
 

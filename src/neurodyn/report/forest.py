@@ -30,10 +30,10 @@ def forest_section(parameters: Sequence[IdentifiedParameter], confidence: str) -
         title = f"{len(silent)} {verb} as declared: the logs do not tell"
         folds = [folded(title, forest((_within(rows[one.name], reach) for one in silent), reach, band=scaled))]
     lead = (
-        f"The axis is in standard deviations of what was known before the logs, from -{reach:.2g} to {reach:.2g}: the "
-        "dashed line is the declared value, the shaded band one standard deviation. "
+        "The axis is in standard deviations of what was known before the logs (the prior): the dashed line is its "
+        "centre, the declared value, and the shaded band one standard deviation. "
         if scaled
-        else f"The axis is the change relative to the declared value, from -{reach:.0%} to {reach:.0%}. "
+        else "The axis is the change relative to the declared value, the dashed line. "
     )
     lead += (
         f"Dots are values, bars {confidence} intervals, upright strokes bounds of the search. Orange: the declared "

@@ -61,8 +61,9 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
     if not usable(result):
         return
     if result.next is not UNSET:
-        print(f"to learn more: log {out / result.next.file} ({result.next.seconds:g} s of commands)")
-    print(f"next: neurodyn export {out}, or neurodyn policy train TASK --dynamics {out}")
+        print(f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s)")
+    print(f"next: neurodyn export {out}")
+    print(f"or: neurodyn policy train TASK --dynamics {out}")
 
 
 def print_conditions(result: "ConditionFigures") -> None:
