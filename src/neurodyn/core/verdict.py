@@ -7,7 +7,7 @@ the findings that are not ok beside it under `findings`. A training whose verdic
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -291,3 +291,31 @@ def of_fallbacks(times: int, of: int, what: str, advice: str) -> Finding:
         f"{times:,} of {of:,} decisions ({times / of:.1%}) found no {what}, and the last went on",
         advice,
     )
+
+
+_LOSES = 1.05
+"""Ratio of errors above which a model loses to a rival at a horizon."""
+
+
+def of_horizons(
+    mine: Sequence[float | None], theirs: Sequence[float | None], seconds: Sequence[float], *, rival: str, what: str
+) -> Finding:
+    """Judge mean errors at some horizons [s] beside those of a rival; one of no finite roll-out loses."""
+    name = rival.removeprefix("the ").replace(" ", "-")
+    lost = [
+        (s, a, b)
+        for s, a, b in zip(seconds, mine, theirs, strict=True)
+        if b is not None and (a is None or a > _LOSES * b)
+    ]
+    if not lost:
+        return Finding(name)
+    everywhere = len(lost) == len(seconds)
+    (s, a, b), when = (
+        lost[-1],
+        "at all horizons" if everywhere else f"{', '.join(f'{s:.2g}' for s, *_ in lost)} s ahead",
+    )
+    return Finding(
+        name, "fails" if everywhere else "warning",
+        f"{rival} is better {when}: {what} {b:.3g} beside {'none finite' if a is None else f'{a:.3g}'} at {s:.2g} s",
+        "trust the horizons at which it is not, and see what is unexplained there",
+    )  # fmt: skip

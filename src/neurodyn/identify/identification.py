@@ -33,7 +33,7 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.agreement import LogComparison, let_differ, of_differences
+from neurodyn.identify.agreement import LogComparison, let_differ
 from neurodyn.identify.certainty import (
     Certainty,
     certainty,
@@ -42,6 +42,7 @@ from neurodyn.identify.certainty import (
     posterior_sample,
     values_by_log,
 )
+from neurodyn.identify.doubts import Evidence, doubts_about
 from neurodyn.identify.forecasts import beside_signals, forecasts_of, write_forecasts
 from neurodyn.identify.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
 from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
@@ -54,7 +55,6 @@ from neurodyn.identify.ladder import (
     NETWORKS_FROM,
     Ladder,
     beyond_noise,
-    verdict_of,
     with_networks,
 )
 from neurodyn.identify.logs import check_log, next_motion
@@ -64,6 +64,7 @@ from neurodyn.identify.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.problem import Identification, IdentificationProblem
 from neurodyn.identify.quantities import is_coupled
 from neurodyn.identify.readings import Noise, noise_of
+from neurodyn.identify.references import TrainedReference, train_gru
 from neurodyn.identify.refits import refit, write_refits
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
@@ -487,8 +488,11 @@ class _Identification:
                     model, fit.dynamics, store, past, settings, threads=self.threads, out=self.out,
                     metrics=metrics,
                 )  # fmt: skip
-        with stage(0.85, 0.95, "held-out episodes"):
-            entries, seconds, shown = ladder.climb(rungs)
+        with stage(0.85, 0.88, "reference"):
+            trained = self._references()
+        with stage(0.88, 0.95, "held-out episodes"):
+            climb = ladder.climb(rungs, trained)
+        entries = climb.rungs
         if settings.networks and NETWORKS not in rungs:
             entries[-1] = msgspec.structs.replace(
                 entries[-1], reason=f"{entries[-1].reason}; the rest may be noise of the sensors: no networks"
@@ -503,7 +507,7 @@ class _Identification:
             before = remaining if chosen == NETWORKS and self.rigid is None else []
             if self.rigid is not None and chosen != DECLARED:
                 before = ladder.unexplained(self.rigid, fit.noise)
-            curves = forecasts_of(shown, chosen, ladder.split.name.lower())
+            curves = forecasts_of(climb.shown, chosen, ladder.split.name.lower())
             write_forecasts(self.out, curves, beside_signals(spec, *ladder.rest(dynamics), after))
             motion = None
             if isinstance(fit.searched.residuals.space, CoordinateSpace):
@@ -518,12 +522,20 @@ class _Identification:
                     write_refits(self.out, space.quantities, values)
             if self.fitting is not None and settings.proposals:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis.information, self.out)
-        findings = of_differences(figures.differences)
-        return msgspec.structs.replace(
-            figures, horizons=list(seconds), rungs=entries, chosen=chosen, unexplained=after, unexplained_before=before,
-            log=log, next=UNSET if motion is None else motion, findings=findings,
-            verdict=str(combine_verdicts([verdict_of(entries, chosen), *findings])),
-        ), dynamics  # fmt: skip
+        figures = msgspec.structs.replace(
+            figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after,
+            unexplained_before=before, log=log, next=UNSET if motion is None else motion, references=climb.references,
+        )  # fmt: skip
+        findings = doubts_about(Evidence(figures, climb, fit.model, rungs[DECLARED], dynamics, store, past, fit.noise))
+        return msgspec.structs.replace(figures, findings=findings, verdict=str(combine_verdicts(findings))), dynamics
+
+    def _references(self) -> list[TrainedReference]:
+        """Return the models beside the ladder that are trained."""
+        if not self.settings.reference_steps:
+            return []
+        problem, settings = self.problem, self.settings
+        gru = train_gru(self.declared, problem.name, problem.store, settings.reference_steps, settings.seed)
+        return [] if gru is None else [gru]
 
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
         if not self.inverse:

@@ -7,9 +7,8 @@ more than chance, given the spread over episodes. The errors of the last rung ar
 The last rung has networks for unmodelled effects on top of a fitted mechanism: a torque at each joint, with memory.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,18 +19,20 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import present_work, tracked
-from neurodyn.core.verdict import Verdict
+from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, blocks_of, select_windows
 from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors, judge
 from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.identify.quantities import effort
 from neurodyn.identify.readings import Noise
-from neurodyn.identify.result import Rung, UnexplainedCoordinate
+from neurodyn.identify.references import TrainedReference, baseline_errors
+from neurodyn.identify.result import Reference, Rung, UnexplainedCoordinate
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.structures import FitModel
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
@@ -42,8 +43,6 @@ from neurodyn.learn.plan import TrainingBudget
 DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
 FRAMES = 3
 """Frames of the roll-outs whose errors are reported as unexplained."""
-_POOR = 0.5
-"""Error of the last rung, relative to the declared model's, above which the verdict is a warning."""
 
 
 def held_out_windows(
@@ -66,6 +65,17 @@ def held_out_windows(
     return windows.after(past), list(dict.fromkeys(fitting))
 
 
+def reaching_past(store: Store, past: int, wished: int, seconds: Sequence[float]) -> int:
+    """Return the number of frames before held-out windows, `wished` or fewer, if the episodes reach all horizons."""
+    dt = store.header.spec.dt
+    room = min(
+        int(store.lengths[episodes_of(store, split)].max()) - max(1, round(max(seconds) / dt))
+        for split in (Split.VALIDATION, Split.TEST)
+        if len(episodes_of(store, split))
+    )
+    return max(past, min(wished, room))
+
+
 @torch.no_grad()
 def held_out_errors(dynamics: HybridDynamics, store: Store, windows: Windows) -> RolloutErrors:
     """Roll out a model along held-out windows, with motors settled by the commands before."""
@@ -77,6 +87,33 @@ def settle_and_roll_out(dynamics: HybridDynamics, store: Store, windows: Windows
     context = context_of(windows, None if dynamics.memory else 0)
     where = environments_of(store, dynamics).of(windows)
     return dynamics.simulate(context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where)
+
+
+@torch.no_grad()
+def noise_errors(
+    dynamics: HybridDynamics, store: Store, windows: Windows, past: int, noise: Noise, seed: int = 0
+) -> RolloutErrors:
+    """Return the errors that a perfect model would have along windows, because first and last states are measured.
+
+    It is the difference of roll-outs from the logged states and from those with noise, and the noise at its end.
+    """
+    windows = settling(windows, past)
+    random = torch.Generator().manual_seed(derive_seed(seed, "noise"))
+    drawn = noise.joined * torch.randn(windows.count, 2 * dynamics.spec.nv, generator=random, dtype=torch.float64)
+    offset, faster = drawn.chunk(2, -1)
+    q, qd = windows.q.clone(), windows.qd.clone()
+    q[:, 0], qd[:, 0] = displace(dynamics.spec, q[:, 0], offset), qd[:, 0] + faster
+    path, moved = (settle_and_roll_out(dynamics, store, one) for one in (windows, replace(windows, q=q, qd=qd)))
+    shift = noise.q * torch.randn(moved.qd.shape, generator=random, dtype=torch.float64)
+    return RolloutErrors(dynamics.spec, replace(moved, q=displace(dynamics.spec, moved.q, shift)), path)
+
+
+def settling(windows: Windows, past: int) -> Windows:
+    """Return windows with no more than `past` frames before them."""
+    before = windows.past
+    if before is None or before.frames <= past:
+        return windows
+    return replace(windows, past=before.cut(before.frames - past) if past else None)
 
 
 def group_errors(errors: RolloutErrors, frames: Sequence[int]) -> dict[str, list[float | None]]:
@@ -102,6 +139,29 @@ def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironme
 
 
 @dataclass(frozen=True)
+class Climb:
+    """Models compared on held-out episodes.
+
+    Attributes:
+        rungs: The ladder.
+        references: Models beside it.
+        seconds: Horizons [s].
+        frames: Horizons [frames].
+        errors: Roll-outs along validation windows by model, of the ladder and trained references.
+        shown: The same along test windows; along those for validation if there are none.
+        windows: The validation windows.
+    """
+
+    rungs: list[Rung]
+    references: list[Reference]
+    seconds: tuple[float, ...]
+    frames: list[int]
+    errors: dict[str, RolloutErrors]
+    shown: dict[str, RolloutErrors]
+    windows: Windows
+
+
+@dataclass(frozen=True)
 class Ladder:
     """Models of a robot compared on held-out episodes of a log.
 
@@ -115,40 +175,54 @@ class Ladder:
     past: int
     settings: IdentificationSettings
 
-    def climb(
-        self, rungs: Mapping[str, HybridDynamics]
-    ) -> tuple[list[Rung], tuple[float, ...], dict[str, RolloutErrors]]:
+    def climb(self, rungs: Mapping[str, HybridDynamics], beside: Sequence[TrainedReference] = ()) -> Climb:
         """Judge models, from the declaration up, on validation episodes; also report test episodes.
 
-        Returns:
-            The rungs, the horizons [s] of their errors, and the roll-outs of each on test episodes, or on those for
-                validation if there are none.
+        Args:
+            rungs: The models by name.
+            beside: Models that are compared, and never chosen.
         """
         store, spec, each = self.store, self.store.header.spec, self.settings.rollouts_each
-        windows, frames = held_out_windows(store, Split.VALIDATION, self.past, self.settings.seconds, each)
+        wished = max([self.past, *(one.context for one in beside)])
+        past = reaching_past(store, self.past, wished, self.settings.seconds)
+        windows, frames = held_out_windows(store, Split.VALIDATION, past, self.settings.seconds, each)
         seconds = tuple(frame * spec.dt for frame in frames)
         tests = None
         if self.split is Split.TEST:
-            tests = held_out_windows(store, Split.TEST, self.past, seconds, each)
+            tests = held_out_windows(store, Split.TEST, past, seconds, each)
         entries: list[Rung] = []
+        errors: dict[str, RolloutErrors] = {}
         shown: dict[str, RolloutErrors] = {}
         best: RolloutErrors | None = None
         for name, dynamics in tracked(rungs.items(), "held-out episodes"):
-            errors = held_out_errors(dynamics, store, windows)
-            shown[name] = errors if tests is None else held_out_errors(dynamics, store, tests[0])
-            test = {} if tests is None else group_errors(shown[name], tests[1])
+            errors[name] = own = held_out_errors(dynamics, store, settling(windows, self.past))
+            shown[name] = own if tests is None else held_out_errors(dynamics, store, settling(tests[0], self.past))
             judgement = Judgement(True, 1.0, "as declared")
             if best is not None:
-                judgement = judge(best, errors, frames, blocks_of(windows))
+                judgement = judge(best, own, frames, blocks_of(windows))
             entries.append(
                 Rung(
-                    name=name, kept=judgement.kept, reason=judgement.reason, errors=group_errors(errors, frames),
-                    test=test, share=UNSET if best is None else judgement.share,
-                    finite_fraction=errors.finite_fraction,
+                    name=name, kept=judgement.kept, reason=judgement.reason, errors=group_errors(own, frames),
+                    test={} if tests is None else group_errors(shown[name], tests[1]),
+                    share=UNSET if best is None else judgement.share, finite_fraction=own.finite_fraction,
                 )
             )  # fmt: skip
-            best = errors if judgement.kept else best
-        return entries, seconds, shown
+            best = own if judgement.kept else best
+        for one in beside:
+            errors[one.name] = own = one.errors(store, windows)
+            shown[one.name] = own if tests is None else one.errors(store, tests[0])
+        others = {name: one for name, one in errors.items() if name not in rungs} | baseline_errors(errors[DECLARED])
+        tested = shown | baseline_errors(shown[DECLARED])
+        spent = {one.name: one.cpu_seconds for one in beside}
+        references = [
+            Reference(
+                name=name, errors=group_errors(one, frames),
+                test={} if tests is None else group_errors(tested[name], tests[1]),
+                finite_fraction=one.finite_fraction, cpu_seconds=spent.get(name, 0.0),
+            )
+            for name, one in others.items()
+        ]  # fmt: skip
+        return Climb(entries, references, seconds, frames, errors, shown, windows)
 
     @property
     def split(self) -> Split:
@@ -166,22 +240,6 @@ class Ladder:
         """Return the errors of roll-outs of a few frames by coordinate, the least explained first."""
         (windows, errors), spec = self.rest(dynamics), self.store.header.spec
         return unexplained_coordinates(spec, windows, errors, _touching(dynamics, self.store, windows), noise)
-
-
-def verdict_of(rungs: Sequence[Rung], chosen: str) -> Verdict:
-    """Return whether the chosen model is reliable."""
-    if chosen == DECLARED:
-        return Verdict(
-            "warning", "nothing that was tried is better than the declaration on held-out episodes",
-            "log motion that the policy will need (the page proposes one), or declare what differs",
-        )  # fmt: skip
-    share = math.prod(rung.share for rung in rungs if rung.kept and isinstance(rung.share, float))
-    if share > _POOR:
-        return Verdict(
-            "warning", f"held-out errors are still {share:.2f} of the declaration's",
-            "see what is unexplained: a part that the declaration does not have may be missing",
-        )  # fmt: skip
-    return Verdict()
 
 
 _LEAST = 0.3

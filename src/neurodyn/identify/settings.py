@@ -183,6 +183,8 @@ class IdentificationSettings(Config, frozen=True):
     """Most held-out windows of each episode in this comparison."""
     refits: int = 0
     """Fits to resampled episodes that judge policies, one Gauss-Newton step each; 0 for none."""
+    reference_steps: int = 0
+    """Optimiser steps of a recurrent network that is trained beside the ladder, for comparison alone; 0 for none."""
     proposals: int = 0
     """Candidates for the next motion to log; 0 for none."""
     proposal_seconds: float = 4.0
@@ -286,6 +288,7 @@ class AdaptationSettings(IdentificationSettings, frozen=True):
     networks: bool = True
     ladder: bool = True
     refits: int = 24
+    reference_steps: int = 300
     proposals: int = 12
     seconds: tuple[float, ...] = (0.05, 1 / 6, 0.5, 1.0)
     rollouts: int = 0

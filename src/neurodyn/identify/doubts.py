@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doubts about an adaptation: checks, each of which yields findings with a measured reason and a next step."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from msgspec import UNSET
+
+from neurodyn.core.registry import Registry
+from neurodyn.core.verdict import Finding, doubts, of_horizons, percent
+from neurodyn.data.windows import blocks_of
+from neurodyn.dynamics.measures import PERSISTENCE
+from neurodyn.dynamics.rollout_errors import RolloutErrors, judge
+from neurodyn.identify.agreement import of_differences
+from neurodyn.identify.evidence import Evidence
+from neurodyn.identify.ladder import DECLARED, noise_errors
+from neurodyn.identify.log_columns import fits_with_other_columns
+from neurodyn.identify.log_doubts import LOG_DOUBTS, LoggedColumns
+from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
+from neurodyn.identify.references import GRU
+from neurodyn.identify.result import Reference, Rung
+
+Check = Callable[[Evidence], Iterable[Finding]]
+
+_POOR = 0.5
+"""Error of the chosen model, relative to the declared one's, above which little is explained."""
+_STILL = 0.5
+"""Error of the best model, relative to persistence, above which hardly anything is predicted."""
+_MORE = 0.15
+"""Share of the error that a network must explain in addition."""
+_RESTS: tuple[float, float] = (4.0, 12.0)
+"""Ratios of the held-out error to that of a perfect model under the sensors' noise: one for a remark, one to worry."""
+
+
+def doubts_about(evidence: Evidence) -> list[Finding]:
+    """Return the findings of all checks that are not ok, worst first."""
+    return doubts(finding for check in DOUBTS.values() for finding in check(evidence))
+
+
+def nothing_is_better(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt an adaptation whose model is hardly better than the declaration on held-out episodes."""
+    chosen, rungs = evidence.chosen, evidence.figures.rungs
+    if chosen.name == DECLARED:
+        yield Finding(
+            "declared", "warning", "nothing that was tried is better than the declaration on held-out episodes",
+            "log motion that the policy will need (the page proposes one), or declare what differs",
+        )  # fmt: skip
+        return
+    share = math.prod(rung.share for rung in rungs if rung.kept and isinstance(rung.share, float))
+    if share > _POOR:
+        yield Finding(
+            "poor", "warning", f"held-out errors are still {share:.2f} of the declaration's",
+            "see what is unexplained: a part that the declaration does not have may be missing",
+        )  # fmt: skip
+
+
+def hardly_predicts(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt whether the log is of this robot: neither declaration nor adaptation beats persistence by much."""
+    errors, frames = evidence.errors, evidence.climb.frames
+    still = errors.baseline(PERSISTENCE)
+    shares = [_mean(errors, frame) / max(_mean(still, frame), 1e-12) for frame in frames]
+    if min(shares) > _STILL:
+        yield Finding(
+            "wrong-robot", "fails", f"nothing fits: the best model's held-out error is {percent(min(shares))} of that "
+            "of nothing moving",
+            "check that the log is of this robot, with its joint order, units and signs (neurodyn inspect)",
+        )  # fmt: skip
+
+
+def loses_to_a_baseline(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt a model that is worse than persistence, constant velocity or the declaration at any horizon."""
+    chosen, figures = evidence.chosen, evidence.figures
+    rivals: list[tuple[str, Reference | Rung]] = [(one.name, one) for one in figures.references if one.name != GRU]
+    if chosen.name != DECLARED:
+        rivals.append(("the declaration", figures.rungs[0]))
+    for name, rival in rivals:
+        for group, mine in (chosen.test or chosen.errors).items():
+            theirs = (rival.test or rival.errors)[group]
+            yield of_horizons(mine, theirs, figures.horizons, rival=name, what=f"error of {group}")
+
+
+def a_network_explains_more(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt a mechanism that a plain recurrent network, trained for seconds on the same episodes, beats clearly."""
+    gru = evidence.climb.errors.get(GRU)
+    if gru is None:
+        return
+    blocks = blocks_of(evidence.climb.windows)
+    best: tuple[float, float] | None = None
+    for frame, seconds in zip(evidence.climb.frames, evidence.figures.horizons, strict=True):
+        judged = judge(evidence.errors, gru, [frame], blocks)
+        if judged.kept and judged.share is not None and judged.share < 1.0 - _MORE:
+            best = min(best or (1.0, 0.0), (judged.share, seconds))
+    if best is not None:
+        networks = "give more steps to the networks, or" if evidence.chosen.name == "networks" else "let networks"
+        yield Finding(
+            GRU, "warning",
+            f"a plain GRU, trained for seconds, explains {percent(1.0 - best[0])} more at {best[1]:.2g} s: something "
+            "is missing in the mechanism",
+            f"{networks} learn it (without --mechanism), or declare the part that is missing; the page shows where",
+        )  # fmt: skip
+
+
+def much_remains(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt a model whose held-out error is far above that of a perfect one under the noise of the sensors."""
+    floor = noise_errors(evidence.model, evidence.store, evidence.climb.windows, evidence.past, evidence.noise)
+    mine, names = evidence.errors, evidence.errors.names
+    both = mine.finite & floor.finite
+    worst: tuple[float, str, float] | None = None
+    for frame, seconds in zip(evidence.climb.frames, evidence.figures.horizons, strict=True):
+        ratios = mine.errors[both, frame - 1].mean(0) / floor.errors[both, frame - 1].mean(0).clamp_min(1e-12)
+        ratio, k = torch.max(torch.nan_to_num(ratios), 0)
+        worst = max(worst or (0.0, "", 0.0), (float(ratio), names[int(k)], seconds))
+    if worst is not None and worst[0] > _RESTS[0]:
+        yield Finding(
+            "rest", "warning",
+            f"the error of {worst[1]} after {worst[2]:.2g} s is {worst[0]:.2g} times what the sensors' noise explains",
+            "see with what it goes on the page; networks may learn it (without --mechanism)",
+        )  # fmt: skip
+
+
+def the_log_is_strange(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt the log itself; see `log_doubts`."""
+    if evidence.figures.log is UNSET:
+        return
+    columns = LoggedColumns.of(evidence.store, evidence.figures.log, evidence.fitted)
+    for check in LOG_DOUBTS.values():
+        yield from check(columns)
+
+
+def logs_disagree(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt one model of logs that differ from one another."""
+    yield from of_differences(evidence.figures.differences)
+
+
+def _mean(errors: RolloutErrors, frame: int) -> float:
+    finite = errors.errors[errors.finite]
+    return float(finite[:, frame - 1].mean()) if len(finite) else math.inf
+
+
+DOUBTS: Registry[Check] = Registry(
+    "doubt",
+    columns=fits_with_other_columns,
+    log=the_log_is_strange,
+    robot=hardly_predicts,
+    agreement=logs_disagree,
+    limit=beyond_the_robot,
+    bound=at_a_bound,
+    far=far_from_the_declaration,
+    baselines=loses_to_a_baseline,
+    declared=nothing_is_better,
+    gru=a_network_explains_more,
+    rest=much_remains,
+)
+"""Checks of an adaptation, in the order of their findings within a grade: causes first."""

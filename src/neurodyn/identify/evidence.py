@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known after an adaptation, for the checks that doubt it."""
+
+from dataclasses import dataclass
+
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.identify.ladder import Climb
+from neurodyn.identify.readings import Noise
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.identify.structures import FitModel
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An adaptation and its log.
+
+    Attributes:
+        figures: Results so far.
+        climb: Roll-outs along held-out windows.
+        fitted: The structure that was fitted, with its declared mechanism.
+        declared: The robot as declared.
+        model: The chosen model.
+        store: The log.
+        past: Frames before a window in which motors settle.
+        noise: Noise of the log's states.
+    """
+
+    figures: IdentificationFigures
+    climb: Climb
+    fitted: FitModel
+    declared: HybridDynamics
+    model: HybridDynamics
+    store: Store
+    past: int
+    noise: Noise
+
+    @property
+    def chosen(self) -> Rung:
+        """The rung of the chosen model."""
+        return next(one for one in self.figures.rungs if one.name == self.figures.chosen)
+
+    @property
+    def errors(self) -> RolloutErrors:
+        """Roll-outs of the chosen model along validation windows."""
+        return self.climb.errors[self.chosen.name]
+
+    @property
+    def determined(self) -> list[IdentifiedParameter]:
+        """The quantities that the logs determine, if the chosen model has them."""
+        kept = self.chosen.name != self.figures.rungs[0].name
+        return [one for one in self.figures.parameters if one.determined] if kept else []

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doubts about a log, from its columns alone: clocks, velocities, noise, order of rows, encoders, ranges, motion."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.registry import Registry
+from neurodyn.core.verdict import Finding, percent
+from neurodyn.data.store import Store
+from neurodyn.identify.result import JointLog, LogCheck
+from neurodyn.identify.structures import FitModel
+
+_SLOPES = (0.8, 1.25)
+"""Positions' rates relative to the logged velocities between which a joint is fine."""
+_ALIKE, _CLOCK = 0.03, 0.05
+"""Spread of these slopes over joints below which they are one, and its distance from 1 that a clock is off by."""
+_NOISY = 0.01
+"""Noise of positions above which a log is noisy [rad or m]."""
+_JUMPS = 0.1
+"""Noise relative to the span of a joint above which consecutive rows do not belong together."""
+_FROZEN, _MOVED = 0.5, 0.2
+"""Time without any change of a reading [s], and motion of its command meanwhile, as a share of the command's span."""
+_OUTSIDE, _BEYOND = 0.02, 0.1
+"""Share of the rows beyond a joint's limits, and the least excess that counts, as a share of its range."""
+_STILL = 2.0
+_COMMAND = 0.3
+"""Least correlation of position targets and positions at the best delay."""
+
+
+@dataclass(frozen=True)
+class LoggedColumns:
+    """Columns of a log, and what is known of its robot.
+
+    Attributes:
+        spec: Names of the columns.
+        rows: All rows, shape [rows, columns].
+        offsets: First row of each episode, and the number of rows, shape [episodes + 1].
+        check: Statistics of the joints.
+        model: The robot as declared.
+    """
+
+    spec: StateSpec
+    rows: np.ndarray
+    offsets: np.ndarray
+    check: LogCheck
+    model: FitModel
+
+    @classmethod
+    def of(cls, store: Store, check: LogCheck, model: FitModel) -> Self:
+        """Return the columns of a store."""
+        rows = np.asarray(store.frames[0 : len(store.frames)])
+        return cls(store.header.spec, rows, np.asarray(store.offsets), check, model)
+
+    def position(self, joint: str) -> np.ndarray:
+        """Return the positions of a scalar joint [rad or m], shape [rows]."""
+        return self.rows[:, self.spec.q_names.index(joint)]
+
+    def command(self, joint: str) -> np.ndarray:
+        """Return the commands of a joint, shape [rows]."""
+        return self.rows[:, self.spec.nq + self.spec.nv + self.spec.controls.index(joint)]
+
+
+LogDoubt = Callable[[LoggedColumns], Iterable[Finding]]
+
+
+def odd_velocities(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt velocities that are not the rates of positions: another clock, unit or joint."""
+    moving = [one for one in log.check.joints if one.slope is not None and one.motion > _STILL * one.noise]
+    slopes = [one.slope for one in moving if one.slope is not None]
+    if not slopes:
+        return
+    middle = float(np.median(slopes))
+    if len(slopes) > 1 and np.ptp(slopes) < _ALIKE * middle and abs(middle - 1.0) > _CLOCK:
+        yield Finding(
+            "clock", "fails",
+            f"all joints' positions change {middle:.3g} times as fast as the logged velocities say: the log's clock is "
+            f"off by {percent(abs(1.0 - 1.0 / middle))}, or a unit",
+            "mend the time column or the units of the velocities",
+        )  # fmt: skip
+        return
+    odd = [one for one in moving if one.slope is not None and not _SLOPES[0] < one.slope < _SLOPES[1]]
+    if odd:
+        yield Finding(
+            "velocity", "warning", f"velocities of {_names(odd)} are not the rates of the positions (their ratio is "
+            f"{', '.join(f'{one.slope:.2g}' for one in odd[:3])} instead of 1)",
+            "mend their columns, signs or units in the map, or leave them out (qd: differentiate)",
+        )  # fmt: skip
+
+
+def much_noise(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt readings whose noise is large, or whose rows do not follow one another."""
+    jumping = [one for one in log.check.joints if one.noise > _JUMPS * max(one.span, 1e-12) and one.motion > one.noise]
+    if jumping and len(jumping) == len(log.check.joints):
+        yield Finding(
+            "order", "fails", f"consecutive rows do not follow one another: {_names(jumping)} jump by "
+            f"{max(one.noise for one in jumping):.2g} from row to row",
+            "sort the rows of the log by its clock, and check how runs were joined",
+        )  # fmt: skip
+        return
+    noisy = [one for one in log.check.joints if one.noise > _NOISY]
+    if noisy:
+        yield Finding(
+            "noise", "warning",
+            f"readings of {_names(noisy)} are noisy: {max(one.noise for one in noisy):.2g} rad or m",
+            "log encoders themselves, or expect wide intervals",
+        )  # fmt: skip
+
+
+def frozen_encoders(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt readings that stay the same to the last bit while the joint's command moves."""
+    spec, frozen = log.spec, {}
+    frames = max(3, round(_FROZEN / spec.dt))
+    for joint in spec.joints:
+        if not joint.scalar or joint.name not in spec.controls:
+            continue
+        q, u = log.position(joint.name), log.command(joint.name)
+        span = float(np.ptp(u))
+        for begin, end in _constant_runs(q, log.offsets):
+            if end - begin >= frames and np.ptp(u[begin:end]) > _MOVED * span > 0.0:
+                frozen[joint.name] = max(frozen.get(joint.name, 0.0), (end - begin) * spec.dt)
+    if frozen:
+        worst = max(frozen, key=frozen.__getitem__)
+        yield Finding(
+            "frozen", "fails",
+            f"the reading of {', '.join(frozen)} does not change for {frozen[worst]:.2g} s while its command does: the "
+            "encoder froze",
+            "leave that part of the log out",
+        )  # fmt: skip
+
+
+def _constant_runs(values: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield first row and end of each stretch of equal values within an episode."""
+    new = np.ones(len(values) + 1, bool)
+    new[1:-1] = values[1:] != values[:-1]
+    new[np.asarray(offsets)] = True
+    edges = np.flatnonzero(new)
+    yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+
+
+def beyond_limits(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt positions that lie beyond the declared limits of joints."""
+    outside: dict[str, tuple[float, float]] = {}
+    for link in log.model.mechanism.links:
+        name, low, high = link.joint.name, link.lower, link.upper
+        if name not in log.spec.q_names or low is None or high is None or not 0.0 < high - low < np.inf:
+            continue
+        q = log.position(name)
+        share = float(((q < low - _BEYOND * (high - low)) | (q > high + _BEYOND * (high - low))).mean())
+        if share > _OUTSIDE:
+            outside[name] = (share, float(np.abs(q).max()))
+    if outside:
+        name = max(outside, key=lambda one: outside[one][0])
+        share, most = outside[name]
+        yield Finding(
+            "range", "warning",
+            f"{name} is beyond its declared limits in {percent(share)} of the rows (up to {most:.3g})",
+            "check units (degrees?), sign and offset of the column, or declare the limits that the joint has",
+        )  # fmt: skip
+
+
+def commands_of_something_else(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt position targets that the joints do not follow at any delay."""
+    robot, spec = log.model.robot, log.spec
+    if spec.control_kind == "torque":
+        return
+    apart = []
+    for name in spec.controls:
+        drive = robot.drives.get(name)
+        if name not in spec.q_names or drive is None or not getattr(drive, "kp", 0.0):
+            continue
+        q, u = log.position(name), log.command(name)
+        if np.ptp(q) > 0.0 and np.ptp(u) > 0.0 and _best_correlation(u, q, round(0.3 / spec.dt)) < _COMMAND:
+            apart.append(name)
+    if apart:
+        yield Finding(
+            "commands", "fails", f"{', '.join(apart[:3])} {'does' if len(apart) == 1 else 'do'} not follow the logged "
+            "targets at any delay: another column, torques, or another run",
+            "mend the columns of the commands in the map; targets are positions",
+        )  # fmt: skip
+
+
+def _best_correlation(command: np.ndarray, position: np.ndarray, most: int) -> float:
+    """Return the largest correlation of a command with the position up to `most` rows later."""
+    shifts = range(0, max(1, most + 1), max(1, most // 10))
+    return max(float(np.corrcoef(command[: len(command) - k], position[k:])[0, 1]) for k in shifts)
+
+
+def little_motion(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt what is said of joints that hardly move."""
+    still = [one for one in log.check.joints if one.motion < _STILL * one.noise]
+    if still:
+        yield Finding(
+            "motion", "warning",
+            f"{_names(still)} hardly {'moves' if len(still) == 1 else 'move'}: the log says nothing of it",
+            "log motion of every joint (the page proposes one)",
+        )  # fmt: skip
+
+
+def _names(joints: list[JointLog]) -> str:
+    more = f" and {len(joints) - 3} more" if len(joints) > 3 else ""
+    return ", ".join(one.name for one in joints[:3]) + more
+
+
+LOG_DOUBTS: Registry[LogDoubt] = Registry(
+    "doubt about a log",
+    order=much_noise,
+    clock=odd_velocities,
+    frozen=frozen_encoders,
+    commands=commands_of_something_else,
+    range=beyond_limits,
+    motion=little_motion,
+)
+"""Checks of a log's columns."""
