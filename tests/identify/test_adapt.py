@@ -37,6 +37,7 @@ pytest.importorskip("newton")
 SETTINGS = AdaptationSettings(
     stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, network_steps=20, hidden=(4,), memory=1,
     rollouts_each=20, proposals=3, proposal_seconds=1.0, networks_from=0.1,
+    reference_steps=10,
 )  # fmt: skip
 
 

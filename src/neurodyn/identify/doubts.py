@@ -29,13 +29,14 @@ _STILL = 0.5
 """Error of the best model, relative to persistence, above which hardly anything is predicted."""
 _MORE = 0.15
 """Share of the error that a network must explain in addition."""
-_RESTS: tuple[float, float] = (4.0, 12.0)
-"""Ratios of the held-out error to that of a perfect model under the sensors' noise: one for a remark, one to worry."""
+_REST = 6.0
+"""Held-out error, relative to that of a perfect model under the sensors' noise, above which much remains."""
 
 
 def doubts_about(evidence: Evidence) -> list[Finding]:
-    """Return the findings of all checks that are not ok, worst first."""
-    return doubts(finding for check in DOUBTS.values() for finding in check(evidence))
+    """Return the findings of all checks that are not ok, worst first, and one of each name."""
+    findings = doubts(finding for check in DOUBTS.values() for finding in check(evidence))
+    return list({one.name: one for one in reversed(findings)}.values())[::-1]
 
 
 def nothing_is_better(evidence: Evidence) -> Iterator[Finding]:
@@ -111,7 +112,7 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
         ratios = mine.errors[both, frame - 1].mean(0) / floor.errors[both, frame - 1].mean(0).clamp_min(1e-12)
         ratio, k = torch.max(torch.nan_to_num(ratios), 0)
         worst = max(worst or (0.0, "", 0.0), (float(ratio), names[int(k)], seconds))
-    if worst is not None and worst[0] > _RESTS[0]:
+    if worst is not None and worst[0] > _REST:
         yield Finding(
             "rest", "warning",
             f"the error of {worst[1]} after {worst[2]:.2g} s is {worst[0]:.2g} times what the sensors' noise explains",

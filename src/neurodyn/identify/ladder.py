@@ -69,9 +69,9 @@ def reaching_past(store: Store, past: int, wished: int, seconds: Sequence[float]
     """Return the number of frames before held-out windows, `wished` or fewer, if the episodes reach all horizons."""
     dt = store.header.spec.dt
     room = min(
-        int(store.lengths[episodes_of(store, split)].max()) - max(1, round(max(seconds) / dt))
+        int(store.lengths[store.episodes(split)].max()) - max(1, round(max(seconds) / dt))
         for split in (Split.VALIDATION, Split.TEST)
-        if len(episodes_of(store, split))
+        if len(store.episodes(split))
     )
     return max(past, min(wished, room))
 

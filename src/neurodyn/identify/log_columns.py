@@ -24,8 +24,8 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.evidence import Evidence
 from neurodyn.identify.ladder import settle_and_roll_out
 
-_SECONDS, _WINDOWS = 0.1, 60
-"""Length [s] and number of the windows."""
+_SECONDS, _WINDOWS = (0.1, 0.25, 0.5), 60
+"""Horizons [s], of which one suffices, and number of the windows."""
 _SHIFTS = (0.03, 0.06, 0.1, 0.15, 0.2)
 """Shifts of the commands [s], either way."""
 _BETTER = 0.7
@@ -85,20 +85,20 @@ def fits_with_other_columns(evidence: Evidence) -> Iterator[Finding]:
     if margin is None:
         return
     plain = {name: _shares(model, evidence, margin.cut()) for name, model in _models(evidence).items()}
-    before = min(float(shares.mean()) for shares in plain.values())
-    if before < _EXPLAINED:
-        return
-    best: tuple[float, Change] | None = None
-    for change in _changes(spec, plain["declared"], margin.margin):
+    before = torch.stack([shares.mean(1) for shares in plain.values()]).amin(0)
+    best: tuple[float, float, Change] | None = None
+    for change in _changes(spec, plain["declared"].amax(0), margin.margin):
         windows = change.apply(margin)
-        share = min(float(_shares(model, evidence, windows).mean()) for model in _models(evidence).values())
-        if best is None or share < best[0]:
-            best = share, change
-    if best is not None and best[0] < _BETTER * before:
+        after = [_shares(model, evidence, windows).mean(1) for model in _models(evidence).values()]
+        shares = torch.where(before > _EXPLAINED, torch.stack(after).amin(0) / before, 1.0)
+        share, k = torch.min(shares, 0)
+        if best is None or float(share) < best[0]:
+            best = float(share), _SECONDS[int(k)], change
+    if best is not None and best[0] < _BETTER:
         yield Finding(
-            best[1].name, "fails", f"the log fits better with {best[1].what}: the error over {_SECONDS:g} s falls to "
-            f"{best[0] / before:.2f} of it",
-            best[1].advice,
+            best[2].name, "fails",
+            f"the log fits better with {best[2].what}: the error after {best[1]:g} s falls to {best[0]:.2f} of it",
+            best[2].advice,
         )  # fmt: skip
 
 
@@ -109,11 +109,9 @@ def _models(evidence: Evidence) -> dict[str, HybridDynamics]:
 def _windows(evidence: Evidence) -> _Margin | None:
     """Return the windows with margins that episodes have room for; None without any."""
     store, dt = evidence.store, evidence.store.header.spec.dt
-    frames = max(3, round(_SECONDS / dt))
-    room = int(store.lengths[store.episodes(Split.TRAIN)].max()) - frames - evidence.past
-    margin = min(round(_SHIFTS[-1] / dt), room // 2)
-    if margin < 0:
-        return None
+    longest = int(store.lengths[store.episodes(Split.TRAIN)].max()) - evidence.past
+    frames = min(max(3, round(_SECONDS[-1] / dt)), longest)
+    margin = min(round(_SHIFTS[-1] / dt), (longest - frames) // 2)
     try:
         windows = select_windows(store, Split.TRAIN, evidence.past + frames + 2 * margin, most=_WINDOWS)
     except InputError:
@@ -122,14 +120,17 @@ def _windows(evidence: Evidence) -> _Margin | None:
 
 
 def _shares(model: HybridDynamics, evidence: Evidence, windows: Windows) -> Tensor:
-    """Return the error of each coordinate relative to its motion in the windows, shape [nv]."""
+    """Return the error of each coordinate relative to its motion in the windows, by horizon, shape [horizons, nv]."""
     spec = evidence.store.header.spec
-    predicted = settle_and_roll_out(model, evidence.store, windows).q[:, 1:]
-    error = position_difference(spec, predicted, windows.q[:, 1:]).abs().mean(1)
-    motion = position_difference(spec, windows.q[:, 1:], windows.q[:, :1]).abs().mean(1)
-    size = motion.mean(0) + evidence.noise.q
-    share = (error / size).clamp(max=_CLIP)
-    return torch.nan_to_num(share, nan=_CLIP).mean(0)
+    predicted = settle_and_roll_out(model, evidence.store, windows).q
+    rows = []
+    for seconds in _SECONDS:
+        frame = min(max(3, round(seconds / spec.dt)), windows.frames)
+        error = position_difference(spec, predicted[:, frame], windows.q[:, frame]).abs()
+        motion = position_difference(spec, windows.q[:, frame], windows.q[:, 0]).abs()
+        share = (error / (motion.mean(0) + evidence.noise.q)).clamp(max=_CLIP)
+        rows.append(torch.nan_to_num(share, nan=_CLIP).mean(0))
+    return torch.stack(rows)
 
 
 def _changes(spec: StateSpec, shares: Tensor, margin: int) -> Iterator[Change]:

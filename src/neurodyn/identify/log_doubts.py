@@ -10,13 +10,14 @@ import numpy as np
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Finding, percent
+from neurodyn.data.header import CONTROL, Delay
 from neurodyn.data.store import Store
 from neurodyn.identify.result import JointLog, LogCheck
 from neurodyn.identify.structures import FitModel
 
 _SLOPES = (0.8, 1.25)
 """Positions' rates relative to the logged velocities between which a joint is fine."""
-_ALIKE, _CLOCK = 0.03, 0.05
+_EQUAL, _CLOCK = 0.03, 0.05
 """Spread of these slopes over joints below which they are one, and its distance from 1 that a clock is off by."""
 _NOISY = 0.01
 """Noise of positions above which a log is noisy [rad or m]."""
@@ -27,8 +28,11 @@ _FROZEN, _MOVED = 0.5, 0.2
 _OUTSIDE, _BEYOND = 0.02, 0.1
 """Share of the rows beyond a joint's limits, and the least excess that counts, as a share of its range."""
 _STILL = 2.0
-_COMMAND = 0.3
-"""Least correlation of position targets and positions at the best delay."""
+_FOLLOWS, _ALIKE, _LATEST = 0.3, 0.9, 0.3
+"""Least correlation of targets and positions, that of one joint's targets with another's positions, at delays up to
+the last [s]."""
+_LATE, _SURE = 0.06, 2.0
+"""Longest delay of robots [s], and standard errors of a measured one that count as sure."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class LoggedColumns:
         offsets: First row of each episode, and the number of rows, shape [episodes + 1].
         check: Statistics of the joints.
         model: The robot as declared.
+        delay: Measured delay of motion after commands; None if it was not measured.
     """
 
     spec: StateSpec
@@ -48,12 +53,14 @@ class LoggedColumns:
     offsets: np.ndarray
     check: LogCheck
     model: FitModel
+    delay: Delay | None = None
 
     @classmethod
     def of(cls, store: Store, check: LogCheck, model: FitModel) -> Self:
         """Return the columns of a store."""
         rows = np.asarray(store.frames[0 : len(store.frames)])
-        return cls(store.header.spec, rows, np.asarray(store.offsets), check, model)
+        delay = (store.header.delays or {}).get(CONTROL)
+        return cls(store.header.spec, rows, np.asarray(store.offsets), check, model, delay)
 
     def position(self, joint: str) -> np.ndarray:
         """Return the positions of a scalar joint [rad or m], shape [rows]."""
@@ -74,7 +81,7 @@ def odd_velocities(log: LoggedColumns) -> Iterator[Finding]:
     if not slopes:
         return
     middle = float(np.median(slopes))
-    if len(slopes) > 1 and np.ptp(slopes) < _ALIKE * middle and abs(middle - 1.0) > _CLOCK:
+    if len(slopes) > 1 and np.ptp(slopes) < _EQUAL * middle and abs(middle - 1.0) > _CLOCK:
         yield Finding(
             "clock", "fails",
             f"all joints' positions change {middle:.3g} times as fast as the logged velocities say: the log's clock is "
@@ -163,30 +170,70 @@ def beyond_limits(log: LoggedColumns) -> Iterator[Finding]:
 
 
 def commands_of_something_else(log: LoggedColumns) -> Iterator[Finding]:
-    """Doubt position targets that the joints do not follow at any delay."""
-    robot, spec = log.model.robot, log.spec
-    if spec.control_kind == "torque":
+    """Doubt position targets that their joints do not follow at any delay."""
+    names = [name for name in log.spec.controls if _follows_targets(log, name)]
+    table = {name: {joint: _best_correlation(log, name, joint) for joint in names} for name in names}
+    astray = [name for name in names if table[name][name] < _FOLLOWS]
+    if not astray:
         return
-    apart = []
-    for name in spec.controls:
-        drive = robot.drives.get(name)
-        if name not in spec.q_names or drive is None or not getattr(drive, "kp", 0.0):
-            continue
-        q, u = log.position(name), log.command(name)
-        if np.ptp(q) > 0.0 and np.ptp(u) > 0.0 and _best_correlation(u, q, round(0.3 / spec.dt)) < _COMMAND:
-            apart.append(name)
-    if apart:
+    what = f"{', '.join(astray[:3])} {'does' if len(astray) == 1 else 'do'} not follow the logged targets at any delay"
+    for name in astray:
+        other = max(names, key=table[name].__getitem__)
+        if table[name][name] < -_ALIKE:
+            yield Finding(
+                "sign", "fails", f"{name} moves opposite to its targets (correlation {table[name][name]:.2f}): a sign",
+                "mend the sign of the reading or of the command in the map (`scale: -1`), or the joint's axis",
+            )  # fmt: skip
+            return
+        if table[name][other] > _ALIKE and other in astray:
+            yield Finding(
+                "swapped", "fails",
+                f"{other} follows the targets of {name} (correlation {table[name][other]:.2f}), {name} does not: the "
+                "columns of their readings or of their commands are swapped",
+                "mend the order of the columns in the map, and import the log again",
+            )  # fmt: skip
+            return
+    yield Finding(
+        "commands", "fails", f"{what}: another column, torques, or another run",
+        "mend the columns of the commands in the map; targets are positions",
+    )  # fmt: skip
+
+
+def _follows_targets(log: LoggedColumns, name: str) -> bool:
+    """Return whether a joint's commands are declared as positions that it follows, and both move."""
+    drive = log.model.robot.drives.get(name)
+    gains = None if drive is None else drive.pd_gains()
+    if log.spec.control_kind == "torque" or name not in log.spec.q_names or gains is None or gains[0] <= 0.0:
+        return False
+    return bool(np.ptp(log.position(name)) > 0.0 and np.ptp(log.command(name)) > 0.0)
+
+
+def _best_correlation(log: LoggedColumns, command: str, joint: str) -> float:
+    """Return the correlation of a command with a joint's position at the delay at which it is largest in size."""
+    u, q, most = log.command(command), log.position(joint), round(_LATEST / log.spec.dt)
+    shifts = range(0, most + 1, max(1, most // 10))
+    return max((float(np.corrcoef(u[: len(u) - k], q[k:])[0, 1]) for k in shifts), key=abs)
+
+
+def strange_delay(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt clocks if motion precedes its commands, or follows them later than robots do."""
+    delay = log.delay
+    if delay is None or delay.error is None:
+        return
+    advice = "check the clocks of commands and readings, and declare the shift in the map (`alignment`)"
+    if delay.seconds < -_SURE * delay.error:
         yield Finding(
-            "commands", "fails", f"{', '.join(apart[:3])} {'does' if len(apart) == 1 else 'do'} not follow the logged "
-            "targets at any delay: another column, torques, or another run",
-            "mend the columns of the commands in the map; targets are positions",
+            "clock", "fails",
+            f"motion begins {-1e3 * delay.seconds:.3g} ms before its commands: these are late, or of another clock",
+            advice,
         )  # fmt: skip
-
-
-def _best_correlation(command: np.ndarray, position: np.ndarray, most: int) -> float:
-    """Return the largest correlation of a command with the position up to `most` rows later."""
-    shifts = range(0, max(1, most + 1), max(1, most // 10))
-    return max(float(np.corrcoef(command[: len(command) - k], position[k:])[0, 1]) for k in shifts)
+    elif delay.seconds - _SURE * delay.error > _LATE:
+        yield Finding(
+            "late", "warning",
+            f"motion follows its commands {1e3 * delay.seconds:.3g} ms late, more than robots take: these are early, "
+            "or of another clock",
+            advice,
+        )  # fmt: skip
 
 
 def little_motion(log: LoggedColumns) -> Iterator[Finding]:
@@ -210,6 +257,7 @@ LOG_DOUBTS: Registry[LogDoubt] = Registry(
     order=much_noise,
     clock=odd_velocities,
     frozen=frozen_encoders,
+    delay=strange_delay,
     commands=commands_of_something_else,
     range=beyond_limits,
     motion=little_motion,

@@ -73,47 +73,44 @@ def beyond_the_robot(evidence: Evidence) -> Iterator[Finding]:
     motion, mechanism = _Motion.of(evidence), evidence.fitted.mechanism
     limits = {name: drive.effort_limit for name, drive in evidence.fitted.robot.drives.items()}
     limits |= {name: most for name, most in evidence.fitted.robot.actuated.items() if most is not None}
-    stalled: list[tuple[float, IdentifiedParameter]] = []
+    stalled: list[tuple[float, str]] = []
+    large: list[str] = []
     for one in evidence.determined:
         joint, _, what = one.name.rpartition(".")
-        most = limits.get(joint)
-        if most is not None and 0.0 < most < math.inf and (signal := _signal(motion, joint, what)) is not None:
-            stalled.append((one.value * signal / most, one))
-        yield from _too_large(one, mechanism)
-    stalled = sorted(((s, one) for s, one in stalled if s > _STALLS[0]), key=lambda pair: -pair[0])
-    if stalled:
-        share, one = stalled[0]
-        others = f", and {len(stalled) - 1} more like it" if len(stalled) > 1 else ""
-        yield Finding(
-            "limit", "fails" if share > _STALLS[1] else "warning",
-            f"{_valued(one)} takes up {share:.0%} of the motor's torque in the logged motion{others}",
-            _CHECK,
-        )  # fmt: skip
+        most, signal = limits.get(joint), _signal(motion, joint, what)
+        share = 0.0 if most is None or not 0.0 < most < math.inf or signal is None else one.value * signal / most
+        if share > _STALLS[0]:
+            told = f"{_valued(one)} takes up {share:.0%} of the motor's torque in the logged motion"
+            stalled.append((share, told))
+        elif (told := _too_large(one, mechanism)) is not None:
+            large.append(told)
+    told = [text for _, text in sorted(stalled, key=lambda pair: -pair[0])] + large
+    if told:
+        others = f", and {len(told) - 1} more like it" if len(told) > 1 else ""
+        fails = any(share > _STALLS[1] for share, _ in stalled)
+        yield Finding("limit", "fails" if fails else "warning", f"{told[0]}{others}", _CHECK)
 
 
 def _signal(motion: _Motion, joint: str, what: str) -> float | None:
     return {"friction": 1.0, "damping": motion.speed.get(joint), "armature": motion.acceleration.get(joint)}.get(what)
 
 
-def _too_large(one: IdentifiedParameter, mechanism: Mechanism) -> Iterator[Finding]:
-    """Doubt one value by the robot's own size."""
+def _too_large(one: IdentifiedParameter, mechanism: Mechanism) -> str | None:
+    """Return why a value is larger than the robot; None if it is not."""
     owner, _, what = one.name.rpartition(".")
     if what == "armature" and owner in mechanism.names:
         moved = _moved_inertia(mechanism, mechanism.names.index(owner))
         if one.value > _ROTOR * max(moved, one.nominal):
-            yield Finding(
-                "limit", "warning", f"{_valued(one)} is {one.value / moved:.0f} times the inertia that the joint moves",
-                _CHECK,
-            )  # fmt: skip
-    elif what == "mass_scale" and not 1.0 / _MASS < one.value < _MASS:
-        yield Finding("limit", "warning", f"{_valued(one)}: the declared masses are far off", _CHECK)
-    elif owner.endswith("payload") and what in ("x", "y", "z", "radius"):
-        reach = _reach(mechanism)
-        if abs(one.value) > reach:
-            yield Finding(
-                "limit", "warning", f"{_valued(one)} lies beyond the robot, which reaches {reach:.2g} m",
-                "what is fitted is no payload: see what is unexplained",
-            )  # fmt: skip
+            return f"{_valued(one)} is {one.value / moved:.0f} times the inertia that the joint moves"
+    if what == "mass_scale" and not 1.0 / _MASS < one.value < _MASS:
+        return f"{_valued(one)}: the declared masses are far off"
+    if (
+        owner.endswith("payload")
+        and what in ("x", "y", "z", "radius")
+        and abs(one.value) > (reach := _reach(mechanism))
+    ):
+        return f"{_valued(one)} lies beyond the robot, which reaches {reach:.2g} m"
+    return None
 
 
 def _moved_inertia(mechanism: Mechanism, index: int) -> float:
