@@ -109,8 +109,9 @@ def import_(
     from neurodyn.cli.terminal.tables import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
-    from neurodyn.data.readers.column_map import with_alignment
+    from neurodyn.data.readers.column_map import with_alignment, with_centers
     from neurodyn.robots.data import declared_commands, find_map, find_reader, find_rows
+    from neurodyn.sim.simulators import articulation
 
     if reader is None and robot is None:
         raise InputError(
@@ -131,6 +132,7 @@ def import_(
         columns, own = find_map(files[0], robot or "") if reader is None else find_reader(reader, robot)
         if alignment is not None:
             columns = with_alignment(columns, alignment)
+        columns = with_centers(columns, lambda: articulation(own).centers_of_mass)
         commands = declared_commands(own)
         store = import_logs(files, columns, own.spec, out, split=split, seed=seed, declared=commands)
     print_import(store, out)
@@ -207,12 +209,18 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
     from neurodyn.cli.terminal.tables import print_log
     from neurodyn.data.inspection import inspect_log
     from neurodyn.robots import load
+    from neurodyn.sim.simulators import articulation
 
     path = column_map or Path(f"{log.resolve().name}.map.yaml")
     require_writable(json, text=True)
     require_writable(None if path.exists() else path)
     with ProgressBar(f"inspecting {log.name}"):
-        report = inspect_log(log, None if robot is None else load(robot).spec, robot)
+        known = None if robot is None else load(robot)
+        if known is None:
+            report = inspect_log(log)
+        else:
+            free = any(joint.kind == "free" for joint in known.joints)
+            report = inspect_log(log, known.spec, robot, articulation(known).centers_of_mass if free else {})
     print_log(report.found)
     if path.exists():
         print(f"column map: {path} is there already and kept; --map FILE writes another")

@@ -2,13 +2,16 @@
 """Summary of a store or a raw log: counts, ranges, coverage, rates, gaps, likely units, and a plot of a store."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from neurodyn.core.artifacts import atomic
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
@@ -240,10 +243,14 @@ class LogReport:
     map_text: str
 
 
-def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = None) -> LogReport:
+def inspect_log(
+    path: Path, spec: StateSpec | None = None, robot: str | None = None,
+    centers: Mapping[str, Vector3] = MappingProxyType({}),
+) -> LogReport:  # fmt: skip
     """Read a raw log once and report its topics, columns, rates and likely units, with a draft column map.
 
-    The draft maps the joints of `spec`, if given, and names the robot by name or path.
+    The draft maps the joints of `spec`, if given, and names the robot by name or path; `centers` are centres of mass of
+    its free joints' bodies in their frames [m], by joint.
 
     Raises:
         InputError: The log's format is unknown, or it is damaged.
@@ -264,14 +271,13 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
     for part in source.parts(columns):
         seen.add(part)
     unit, factor = seen.time_unit()
-    draft = draft_map(source, name, topics, spec)
+    draft = draft_map(source, name, topics, spec, centers)
     _add_units(draft, seen, name)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
     if source.delimiter != ",":
         draft.tree = {"format": name, "delimiter": source.delimiter} | draft.tree
     if (source.stamp() is None and name in {"csv", "npz"}) or source.step is None:
-        draft.tree = {"format": name, "period": 0.01} | draft.tree
         draft.doubts.insert(0, "the log has no time stamps: give the time between two rows as `period` [s]")
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]
     figures = {"log": str(path), "format": name, "what": reader.what, "runs": len(seen.runs), "topics": entries}

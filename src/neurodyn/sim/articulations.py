@@ -107,6 +107,12 @@ class Articulation:
         """Total mass [kg]."""
         return sum(link.mass for link in self.links)
 
+    @property
+    def centers_of_mass(self) -> dict[str, Vector3]:
+        """Points of free joints' bodies, in their frames, whose velocities are those of the joints [m], by joint."""
+        free = [link for link in self.links if link.joint.kind == "free"]
+        return {link.joint.name: link.com if index else self.base_com for index, link in enumerate(free)}
+
     def kinematics(self, q: np.ndarray) -> LinkKinematics:
         """Return the poses of the links at positions, shape [n, nq]."""
         return LinkKinematics(self.links, q, self.base_com)

@@ -49,10 +49,10 @@ TRACKED = messages("/camera.pose")
 @pytest.mark.parametrize(
     ("name", "columns", "axes", "order", "doubt"),
     [
-        ("mujoco", SIMULATED, "body", "wxyz", "give `center_of_mass`, because MuJoCo's"),
+        ("mujoco", SIMULATED, "body", "wxyz", "give `center_of_mass`"),
         ("robomimic", [*ISAAC, *KNEE], "world", "wxyz", ""),
         ("mcap", [*messages("/body/pose.pose", "/body/twist.twist"), *KNEE], "world", "xyzw", ""),
-        ("mcap", [*messages("/odom.pose.pose", "/odom.twist.twist"), *KNEE], "body", "xyzw", "because an odometry's"),
+        ("mcap", [*messages("/odom.pose.pose", "/odom.twist.twist"), *KNEE], "body", "xyzw", "give `center_of_mass`"),
         ("mcap", [*TRACKED, *KNEE], None, "xyzw", "velocities are differentiated from its poses"),
     ],
 )  # fmt: skip
@@ -70,6 +70,15 @@ def test_the_pose_of_a_floating_base_is_found(name, columns, axes, order, doubt)
     assert set(draft.tree["q"]) == {"knee"}
     assert draft.tree["q"]["knee"]["column"] == ("qpos[7]" if name == "mujoco" else KNEE[0])
     from_dict(draft.tree, ColumnMap, "draft")  # which is read as a map
+
+
+def test_a_known_centre_of_mass_is_drafted_where_velocities_are_those_of_the_origin():
+    def drafted(name: str, *columns: str) -> dict:
+        source = Columns(*columns)
+        return draft_map(source, name, source.topics(), spec(), {"body": (0.1, 0.0, -0.2)}).tree["floating"]["body"]
+
+    assert drafted("mujoco", *SIMULATED)["center_of_mass"] == [0.1, 0.0, -0.2]
+    assert "center_of_mass" not in drafted("robomimic", *ISAAC, *KNEE)
 
 
 def test_a_ball_joint_has_no_position():

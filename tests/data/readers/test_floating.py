@@ -3,14 +3,17 @@
 
 import re
 
+import msgspec
 import numpy as np
 import pytest
+from msgspec import UNSET
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.readers import ColumnMap, import_logs, read_column_map, read_logs
+from neurodyn.data.readers.column_map import with_centers
 from neurodyn.data.readers.floating import continuous_signs, rotate, rotation_between
 from neurodyn.data.store import Store
 
@@ -101,7 +104,7 @@ def test_a_wrong_order_or_axes_is_noticed_and_the_right_one_named(tmp_path, true
 def test_velocities_that_fit_under_no_reading_are_refused(tmp_path):
     arrays = recorded(tumbling(), "xyzw", "world", "origin")
     arrays["w"] = np.rad2deg(arrays["w"])
-    with pytest.raises(InputError, match="nor does another order or axes; check `angular_unit`"):
+    with pytest.raises(InputError, match="nor does another order, axes or point; check `angular_unit`"):
         read_logs(save(tmp_path / "log.npz", arrays), body_map(episodes=None), SPEC)
     columns = body_map(root={"angular_unit": "deg/s"}, episodes=None)
     assert read_logs([tmp_path / "log.npz"], columns, SPEC, split="test").transitions == 59
@@ -110,8 +113,22 @@ def test_velocities_that_fit_under_no_reading_are_refused(tmp_path):
 def test_linear_velocities_are_checked_too(tmp_path):
     arrays = recorded(tumbling(), "xyzw", "body", "center_of_mass")
     root = {"angular_axes": "body", "linear_of": "center_of_mass"}
-    with pytest.raises(InputError, match="'linear_axes: body' would fit"):
+    with pytest.raises(InputError, match="'linear_axes: body, linear_of: center_of_mass' would fit"):
         read_logs(save(tmp_path / "log.npz", arrays), body_map(root=root, episodes=None), SPEC)
+
+
+def test_the_point_of_a_linear_velocity_is_checked(tmp_path):
+    files = save(tmp_path / "log.npz", recorded(tumbling(), "xyzw", "world", "origin"))
+    with pytest.raises(InputError, match="'linear_axes: world, linear_of: origin' would fit"):
+        read_logs(files, body_map(root={"linear_of": "center_of_mass"}, episodes=None), SPEC)
+
+
+def test_a_centre_of_mass_that_a_map_leaves_open_is_the_assets():
+    given = body_map()
+    root = msgspec.structs.replace(given.floating["root"], center_of_mass=UNSET)
+    unset = msgspec.structs.replace(given, floating={"root": root})
+    assert with_centers(unset, lambda: {"root": (1.0, 2.0, 3.0)}).floating["root"].center == (1.0, 2.0, 3.0)
+    assert with_centers(given, lambda: pytest.fail("not needed")) == given
 
 
 def test_a_body_at_rest_passes_under_any_reading(tmp_path):

@@ -171,6 +171,16 @@ def test_a_step_that_nobody_says_is_asked_for(tmp_path):
         read_logs([path], columns, SPEC)
 
 
+@pytest.mark.parametrize(
+    ("clock", "drafted"), [({"time": 0.004 * np.arange(9)}, True), ({"timestep": 0.004}, True), ({}, False)]
+)
+def test_the_draft_of_mujocos_npz_follows_its_clock(clock: dict, drafted: bool, tmp_path):
+    np.savez(tmp_path / "states.npz", qpos=np.zeros((9, 1)), qvel=np.zeros((9, 1)), ctrl=np.zeros((8, 1)), **clock)
+    report = inspect_log(tmp_path / "states.npz", PENDULUM, "pendulum")
+    assert "period:" not in report.map_text
+    assert any("give the time between two rows" in doubt for doubt in report.found["doubts"]) != bool(clock)
+
+
 @pytest.mark.parametrize("episodes", [None, 3])
 def test_npz_of_mujoco(tmp_path, episodes):
     path = foreign.write_mujoco(tmp_path / "states.npz", episodes)

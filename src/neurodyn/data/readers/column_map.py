@@ -16,18 +16,19 @@ file's reader is found in `READERS` from the file's contents.
 """
 
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET
 
 from neurodyn.core.config import Aliases, Config, from_dict, read_config, read_plain, rename_keys, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Drive, drives_of_controller, read_drive_table
-from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.scene import Scene, Vector3
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, require, suggestion, unreadable
 from neurodyn.core.registry import Registry
@@ -420,6 +421,23 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if base.resolve() in seen:
         raise InputError(f"{path}: extends itself through {base}; remove `extends`")
     return _read_tree(base, (*seen, base.resolve())) | tree
+
+
+def with_centers(columns: ColumnMap, find: Callable[[], Mapping[str, Vector3]]) -> ColumnMap:
+    """Return the map with centres of mass of free joints' bodies where it names none.
+
+    `find` returns them by joint, in the bodies' frames [m]; it is called if any is needed.
+    """
+    needed = [name for name, joint in columns.floating.items() if joint.position and joint.center_of_mass is UNSET]
+    if not needed:
+        return columns
+    centers = find()
+    floating = {
+        name: msgspec.structs.replace(columns.floating[name], center_of_mass=centers[name])
+        for name in needed
+        if name in centers
+    }
+    return msgspec.structs.replace(columns, floating=columns.floating | floating)
 
 
 def with_alignment(columns: ColumnMap, alignment: Literal["auto"] | float) -> ColumnMap:

@@ -4,11 +4,13 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 import yaml
 
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
@@ -133,8 +135,14 @@ def meaning(column: str) -> ColumnMeaning | None:
     return ColumnMeaning(quantity_, "_".join(rest), array, False) if rest else None
 
 
-def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> ColumnMapDraft:
-    """Draft a column map for a log of format `name`; without a robot, joints are named as in the log."""
+def draft_map(
+    source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None,
+    centers: Mapping[str, Vector3] = MappingProxyType({}),
+) -> ColumnMapDraft:  # fmt: skip
+    """Draft a column map for a log of format `name`; without a robot, joints are named as in the log.
+
+    `centers` are centres of mass of free joints' bodies in their frames [m], by joint.
+    """
     columns = [column for topic in topics for column in topic.columns]
     known = {column: own for column in columns if (own := meaning(column)) is not None}
     draft = ColumnMapDraft({"format": name})
@@ -145,6 +153,7 @@ def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpe
     floating = [joint for joint in spec.joints if not joint.scalar] if spec is not None else []
     for joint in floating:
         _add_floating(draft, joint, columns, name)
+        _add_center(draft, joint.name, centers.get(joint.name))
     skip = sum(joint.nq for joint in floating) if name == "mujoco" else 0, sum(j.nv for j in floating)
     q = _coordinates(draft, known, "position", joints, skip[0])
     draft.tree["q"] = q
@@ -253,7 +262,6 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
             "linear_velocity": _by_number("qvel", 0, 3), "linear_of": "origin",
             "angular_velocity": _by_number("qvel", 3, 3), "angular_axes": "body",
         }  # fmt: skip
-        draft.doubts.append(f"{joint.name}: give `center_of_mass`, because MuJoCo's velocity is that of the origin")
     for root in sorted({c.rpartition("/root_pose[")[0] for c in columns if "/root_pose[" in c}):
         tree = tree or {
             "position": _by_number(f"{root}/root_pose", 0, 3), "quaternion": _by_number(f"{root}/root_pose", 3, 4),
@@ -269,13 +277,10 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
     if tree is None and odometry and joint.kind == "free":
         tree = _of_messages(f"{odometry}.pose.pose", f"{odometry}.twist.twist")
         tree |= {"angular_axes": "body", "linear_axes": "body", "linear_of": "origin"}
-        draft.doubts.append(
-            f"{joint.name}: give `center_of_mass`, because an odometry's velocity is that of the origin"
-        )
     tracked = next((c.removesuffix(".orientation.w") for c in columns if c.endswith(".pose.orientation.w")), "")
     if tree is None and tracked:
         tree = {key: value for key, value in _of_messages(tracked, "").items() if not key.endswith("velocity")}
-        draft.doubts.append(f"{joint.name}: velocities are differentiated from its poses; give `center_of_mass`")
+        draft.doubts.append(f"{joint.name}: velocities are differentiated from its poses")
     used = [c for key, value in (tree or {}).items() if isinstance(value, list) for c in value]
     if tree is None or not set(used) <= there:
         draft.absent.append(f"the pose and velocity of {joint.name!r}")
@@ -283,6 +288,17 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
     if joint.kind == "ball":
         tree = {k: v for k, v in tree.items() if not k.startswith(("position", "linear"))}
     draft.tree.setdefault("floating", {})[joint.name] = tree
+
+
+def _add_center(draft: ColumnMapDraft, joint: str, center: Vector3 | None) -> None:
+    """Add the centre of mass of a free joint's body, where velocities are those of another point."""
+    tree = draft.tree.get("floating", {}).get(joint)
+    if tree is None or "position" not in tree or ("linear_velocity" in tree and tree.get("linear_of") != "origin"):
+        return
+    if center is None:
+        draft.doubts.append(f"{joint}: give `center_of_mass` [m], because its velocity is that of the origin")
+    else:
+        tree["center_of_mass"] = [round(value, 9) for value in center]
 
 
 def _of_messages(pose: str, twist: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Literal
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.scene import Vector3
@@ -42,7 +43,8 @@ class FloatingColumns(Config, frozen=True):
         linear_velocity: Linear velocity; empty for a ball joint, and without an angular velocity.
         linear_axes: Axes of the linear velocity.
         linear_of: Point whose linear velocity is logged.
-        center_of_mass: Centre of mass in the body's frame [m].
+        center_of_mass: Point in the body's frame that a linear velocity becomes that of [m], the centre of mass; unset
+            for the asset's (`with_centers`), or the origin where no asset is read.
         position_unit: Unit of the position; empty for m.
         linear_unit: Unit of the linear velocity; empty for m/s.
         angular_unit: Unit of the angular velocity; empty for rad/s.
@@ -56,7 +58,7 @@ class FloatingColumns(Config, frozen=True):
     linear_velocity: Names = ()
     linear_axes: Axes = "world"
     linear_of: Literal["center_of_mass", "origin"] = "center_of_mass"
-    center_of_mass: Vector3 = (0.0, 0.0, 0.0)
+    center_of_mass: Vector3 | UnsetType = UNSET
     position_unit: str = ""
     linear_unit: str = ""
     angular_unit: str = ""
@@ -79,6 +81,11 @@ class FloatingColumns(Config, frozen=True):
         """Number of columns of each array that is referenced as a whole."""
         widths = ((self.position, 3), (self.quaternion, 4), (self.linear_velocity, 3), (self.angular_velocity, 3))
         return {names: width for names, width in widths if isinstance(names, str)}
+
+    @property
+    def center(self) -> Vector3:
+        """The centre of mass, or the origin if it is unset [m]."""
+        return (0.0, 0.0, 0.0) if self.center_of_mass is UNSET else self.center_of_mass
 
     def q_columns(self) -> list[tuple[str, str]]:
         """Return column and unit of each position coordinate, in Newton's order (scalar last)."""
@@ -182,11 +189,10 @@ def check_readings(
         if joint.kind == "free":
             rate = (q[rows + 1, :3] - q[rows, :3]) / steps[rows, None]
             quaternion, turning = q[rows, place.quaternion], mean[:, place.angular]
-            if declared.linear_of == "center_of_mass":
-                turning = turning if declared.angular_axes == "world" else rotate(quaternion, turning)
-                rate += np.cross(turning, _arm(declared, quaternion))
-            linear = _linear_misfits(quaternion, mean[:, place.linear], rate)
-            words = f"linear_axes: {declared.linear_axes}"
+            turning = turning if declared.angular_axes == "world" else rotate(quaternion, turning)
+            arm = np.cross(turning, _arm(declared, quaternion))
+            linear = _linear_misfits(quaternion, mean[:, place.linear], rate, arm)
+            words = f"linear_axes: {declared.linear_axes}, linear_of: {declared.linear_of}"
             _judge(linear, words, "linear velocity", "m/s", "linear_unit and position_unit", joint.name, where)
 
 
@@ -223,7 +229,7 @@ def rotation_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _arm(declared: FloatingColumns, quaternion: np.ndarray) -> np.ndarray:
     """Return the vector from the origin to the centre of mass in world axes [m], shape [N, 3]."""
-    return rotate(quaternion, np.broadcast_to(np.asarray(declared.center_of_mass), (len(quaternion), 3)))
+    return rotate(quaternion, np.broadcast_to(np.asarray(declared.center), (len(quaternion), 3)))
 
 
 def _angular_misfits(
@@ -241,11 +247,19 @@ def _angular_misfits(
     return misfits
 
 
-def _linear_misfits(quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Return median misfit and median speed for each convention of the axes."""
+def _linear_misfits(
+    quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarray, arm: np.ndarray
+) -> dict[str, tuple[float, float]]:
+    """Return median misfit and median speed for each convention of axes and point.
+
+    `rate` is the velocity of the origin and `rate + arm` that of the centre of mass, in world axes.
+    """
+    points = {"origin": rate, "center_of_mass": rate + arm}
     return {
-        f"linear_axes: {axes}": _misfit(velocity if axes == "world" else rotate(quaternion, velocity), rate)
-        for axes in _AXES
+        f"linear_axes: {axes}, linear_of: {of}": _misfit(
+            velocity if axes == "world" else rotate(quaternion, velocity), points[of]
+        )
+        for axes, of in product(_AXES, points)
     }
 
 
@@ -269,7 +283,7 @@ def _judge(
     if beaten and least <= _MISFIT * speed:
         trouble = f"but '{best}' would fit ({least:.2g} {unit}); correct the column map"
     else:
-        trouble = f"and nor does another order or axes; check `{units}`, the times, and the columns"
+        trouble = f"and nor does another order, axes or point; check `{units}`, the times, and the columns"
     raise InputError(
         f"{where}: the {what} of {joint!r} does not fit the differences of its pose as '{declared}' (median misfit "
         f"{misfit:.2g} {unit} at {speed:.2g} {unit}), {trouble}"

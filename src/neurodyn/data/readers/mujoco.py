@@ -66,9 +66,11 @@ class MujocoSource(Source):
 
     @property
     def step(self) -> float | None:
-        """Time step [s], from the column map or the file; None if neither has it."""
+        """Time step [s], from the column map or the file; 0 with an array of times, None if neither has it."""
         if self._map is not None and self._map.period is not None:
             return float(self._map.period)
+        if any(name in self._arrays.names for name in _TIMES):
+            return 0.0
         name = next((name for name in _STEPS if name in self._arrays.names), None)
         return None if name is None else self._arrays.step(name)
 

@@ -201,7 +201,7 @@ def _cut(
         run.name, run.group, run.split, q.time[rows], positions, qd,
         np.zeros((len(rows), 0)) if values is None else values, run.together or run.name,
         velocity_time=velocity_time, control_time=control_time, missing=lost if len(lost) else None,
-        centers={name: joint.center_of_mass for name, joint in columns.floating.items()},
+        centers={name: joint.center for name, joint in columns.floating.items()},
     )  # fmt: skip
 
 
