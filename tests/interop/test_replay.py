@@ -193,3 +193,63 @@ def test_delays_can_be_left_out_for_older_versions(servos, tmp_path):
     assert set(exported.left_out) == {"actuator.lift.delay", "actuator.elbow.delay"}
     assert "delay=" not in (tmp_path / "out" / "servos.xml").read_text()
     assert 1e-4 < max(exported.replay.exported.values()) < max(exported.replay.original.values())
+
+
+def test_mjlab_is_replayed_with_its_actuators_and_c_as_compiled(servos, tmp_path):
+    model = identified_run(tmp_path / "run", str(servos), *FAULTS, *LATE, contact="soft")
+    log_of(model, tmp_path / "log.h5")
+    run_of(model, tmp_path / "run", tmp_path / "log.h5")
+    mjlab = replay(tmp_path / "run", "mjlab")
+    assert mjlab.simulator.endswith("actuators as in mjlab")
+    for joint in ("lift", "elbow"):  # delays are whole time steps there
+        assert mjlab.exported[joint] < 0.2 * mjlab.original[joint]
+    code = replay(tmp_path / "run", "c")
+    assert code.simulator.startswith("C, the original in MuJoCo")
+    assert max(code.exported.values()) < 1e-6
+    assert replay(tmp_path / "run", "c", tmp_path / "log.h5").exported == code.exported
+
+
+URDF = """<robot name="pole">
+  <link name="base"/>
+  <link name="rod"><inertial><origin xyz="0 0 -.2"/><mass value="1"/>
+    <inertia ixx=".02" iyy=".02" izz=".001" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="slide"><inertial><origin xyz="0 0 -.1"/><mass value=".5"/>
+    <inertia ixx=".01" iyy=".01" izz=".01" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <joint name="turn" type="revolute"><parent link="base"/><child link="rod"/><origin xyz="0 0 1" rpy=".1 .2 .3"/>
+    <axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="100" velocity="10"/></joint>
+  <joint name="reach" type="prismatic"><parent link="rod"/><child link="slide"/><origin xyz="0 0 -.3" rpy="0 .4 0"/>
+    <axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="100" velocity="10"/></joint>
+</robot>
+"""
+
+
+def test_a_urdf_is_replayed_with_declared_drives_and_its_positions_are_readings(tmp_path):
+    (tmp_path / "pole.urdf").write_text(URDF)
+    declare(tmp_path / "pole.urdf", tmp_path / "robot", name="pole", dt=0.01)
+    path = tmp_path / "robot" / "robot.yaml"
+    declared = yaml.safe_load(path.read_text())
+    declared.pop("drives", None)
+    pd = {name: {"kind": "pd", "kp": 60.0, "kd": 4.0} for name in ("turn", "reach")}
+    path.write_text(yaml.safe_dump({**declared, "drives": pd}, sort_keys=False))
+    biases = ("actuator.turn.bias=.06", "actuator.reach.bias=-.03")
+    model = identified_run(
+        tmp_path / "run", str(tmp_path / "robot"), *biases, "turn.friction=.5", "reach.mass=.9", "turn.damping=.3",
+        contact="soft",
+    )  # fmt: skip
+    exported = export_identified(model, "urdf", tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
+    assert {name.rpartition(".")[2] for name in exported.left_out} == {"kp", "kd"}
+    assert exported.remarks[0].startswith("a URDF holds no drives and no armatures")
+    for joint in ("turn", "reach"):
+        assert exported.replay.exported[joint] < 0.1 * exported.replay.original[joint]
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "pole.urdf"))
+    assert compiled.jnt_range.tolist() == pytest.approx(np.array([[-1.94, 2.06], [-1.03, 0.97]]))
+    mjcf = export_identified(model, "mjcf", tmp_path / "mjcf", data=tmp_path / "log.h5")
+    for joint in ("turn", "reach"):
+        assert mjcf.replay.exported[joint] < 0.1 * mjcf.replay.original[joint]
+
+
+def test_isaac_lab_is_not_replayed_and_that_is_said(servos, tmp_path):
+    model = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
+    exported = export_identified(model, "isaaclab", tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
+    assert exported.replay.reason == "Isaac Lab is not installed"
+    assert set(exported.left_out) == {"actuator.lift.bias", "actuator.elbow.bias"}  # of an MJCF

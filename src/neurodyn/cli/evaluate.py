@@ -2,7 +2,7 @@
 """`neurodyn evaluate`, `compare`, `view`: models against simulators, logs and each other; `export`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import UseAppendAction, arg
 
@@ -29,6 +29,9 @@ from neurodyn.core.artifacts import (
 from neurodyn.core.errors import InputError, choices
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATOR_FORMATS, WRITERS
+
+if TYPE_CHECKING:
+    from neurodyn.interop.replay import Replay
 
 
 @command(EvaluationRequest)
@@ -290,7 +293,7 @@ def export(
     """
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
     if to is not None and to in CODE and not is_data:
-        _export_code(run, to, out)
+        _export_code(run, to, out, data, force, json)
     elif to is not None and to in SIMULATOR_FORMATS and not is_data:
         _export_identified(run, to, out, {"data": data, "force": force, "without_delay": without_delay}, json)
     elif to is not None and to in POLICY_FORMATS and not is_data:
@@ -326,13 +329,26 @@ def _export_onnx(run: str, out: Path | None) -> None:
     print(f"differs from the {what} by at most {difference:.1e} in ONNX Runtime: {out}")
 
 
-def _export_code(run: str, to: str, out: Path | None) -> None:
-    """Write a model or a policy as code without dependencies."""
-    from neurodyn.interop.formats import export_code
+def _export_code(run: str, to: str, out: Path | None, data: Path | None, force: bool, json: Path | None) -> None:
+    """Write a model or a policy as code without dependencies, that of an identified robot after a replay of its log."""
+    from neurodyn.interop.formats import WorseError, replayed_code
 
-    with ProgressBar(f"exporting {run}"):
-        folder = export_code(run, to, out)
+    try:
+        with ProgressBar(f"exporting {run}"):
+            folder, replay = replayed_code(run, to, out, data=data, force=force)
+    except WorseError as error:
+        _print_replay(error.replay, json)
+        raise
+    if replay is not None:
+        _print_replay(replay, json)
     print(f"{', '.join(sorted(path.name for path in folder.iterdir()))}: {folder}; how to compile: first line of main")
+
+
+def _print_replay(replay: "Replay", json: Path | None) -> None:
+    from neurodyn.cli.terminal.exports import print_replay
+
+    print_replay(replay)
+    write_figures(json, replay.plain())
 
 
 def _export_policy(policy: str, to: str, out: Path | None) -> None:
@@ -357,15 +373,14 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
 
 def _export_identified(run: str, to: str, out: Path | None, options: dict[str, Any], json: Path | None) -> None:
     """Write an identified robot for a simulator, after a replay of its log, and report both."""
-    from neurodyn.cli.terminal.exports import print_export, print_replay
+    from neurodyn.cli.terminal.exports import print_export
     from neurodyn.interop.formats import WorseError, export_identified
 
     try:
         with ProgressBar(f"exporting {run}"):
             exported = export_identified(run, to, out, **options)
     except WorseError as error:
-        print_replay(error.replay)
-        write_figures(json, error.replay.plain())
+        _print_replay(error.replay, json)
         raise
-    print_export(exported, to)
+    print_export(exported)
     write_figures(json, exported.replay.plain())

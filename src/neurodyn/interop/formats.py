@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from neurodyn.core.artifacts import atomic_folder, export_folder, require_writable
+from neurodyn.core.artifacts import atomic_folder, export_folder, read_json, require_writable
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.registry import Registry
 
@@ -73,6 +73,21 @@ def _mjcf(identified: "IdentifiedRobot", folder: Path) -> set[str]:
 @REMARKS.register("mjcf")
 def _mjcf_remarks(identified: "IdentifiedRobot") -> list[str]:
     from neurodyn.interop.mjcf_drives import remarks
+
+    return remarks(identified)
+
+
+@REMARKS.register("urdf")
+def _urdf_remarks(identified: "IdentifiedRobot") -> list[str]:
+    from neurodyn.interop.urdf import remarks
+
+    return remarks(identified)
+
+
+@REMARKS.register("isaaclab")
+@REMARKS.register("mjlab")
+def _trainer_remarks(identified: "IdentifiedRobot") -> list[str]:
+    from neurodyn.interop.trainers import remarks
 
     return remarks(identified)
 
@@ -215,7 +230,9 @@ def export_identified(
             )
         if to in REMARKS:
             remarks = tuple(REMARKS[to](identified))
-        elif paced := [joint for joint, drive in identified.drives.items() if drive.updates is not UNSET]:
+        if to != "mjcf" and (
+            paced := [joint for joint, drive in identified.drives.items() if drive.updates is not UNSET]
+        ):
             notice(
                 f"{identified.run}: {to} evaluates drives in every step, not `updates` times per frame: "
                 f"{', '.join(paced)}"
@@ -228,30 +245,56 @@ def export_identified(
     return Exported(folder, files, named, left_out, replay, remarks)
 
 
-def export_code(run: str, to: str, out: Path | None = None) -> Path:
+def export_code(
+    run: str, to: str, out: Path | None = None, *, data: "Store | Path | None" = None, force: bool = False
+) -> Path:
+    """Return the folder of `replayed_code`."""
+    return replayed_code(run, to, out, data=data, force=force)[0]
+
+
+def replayed_code(
+    run: str, to: str, out: Path | None = None, *, data: "Store | Path | None" = None, force: bool = False
+) -> "tuple[Path, Replay | None]":
     """Write a policy, a model, an actuator network or the imitation of an MPC as code.
+
+    The C code of an identified robot first replays its held-out log.
 
     Args:
         run: A run, "pretrained:NAME", the folder of a policy, or "pretrained-policy:NAME".
         to: Name of a language in `CODE`.
         out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained ones. Files and
             functions are named after the run.
+        data: Log to replay; None for that of the run.
+        force: Whether to write code that predicts the log worse than the robot's original file.
 
     Returns:
-        The folder.
+        The folder, and the errors of the replay; None for what is no C code of an identified robot.
 
     Raises:
         InputError: There is no such run, part of it has no C form, or the folder exists.
+        WorseError: The code predicts the log worse than the original; nothing is written.
     """
     from neurodyn.interop.c_code.source import identifier
     from neurodyn.interop.c_code.units import code_unit
+    from neurodyn.interop.replay import replay_code, worse
 
     folder = _new_folder(export_folder(run, to) if out is None else out)
-    texts = CODE[to](code_unit(run), identifier(run.partition(":")[2] or Path(run).resolve().name))
+    name, unit, replay = identifier(run.partition(":")[2] or Path(run).resolve().name), code_unit(run), None
+    texts = CODE[to](unit, name)
     with atomic_folder(folder) as partial:
         for file, text in texts.items():
             (partial / file).write_text(text, encoding="utf-8")
-    return folder
+        if to == "c" and any(one.name == "step" for one in unit.functions) and _is_identified(run):
+            replay = replay_code(run, unit, texts, name, data)
+            if replay.worse and not force:
+                raise WorseError(f"{run}: {worse(replay)}; nothing is written; valid: --force", replay)
+    return folder, replay
+
+
+def _is_identified(run: str) -> bool:
+    """Return whether a run holds an identified robot of its own."""
+    path = Path(run) / "model" / "config.json"
+    return path.is_file() and read_json(path).get("kind") == "hybrid"
 
 
 def _new_folder(folder: Path) -> Path:

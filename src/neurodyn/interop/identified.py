@@ -249,6 +249,11 @@ class IdentifiedRobot:
         return replace(self, mechanism=mechanism, drives=plain(self.drives))
 
     @property
+    def bias_names(self) -> set[str]:
+        """Names of the offsets of encoders, which an asset with shifted zeros represents."""
+        return {f"{ACTUATOR}{name}.bias" for name in self.drives}
+
+    @property
     def biased(self) -> list[str]:
         """Joints whose encoders have an offset."""
         return [name for name in self.mechanism.names if self.bias(name)]

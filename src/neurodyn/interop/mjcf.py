@@ -118,7 +118,7 @@ def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
     robot = identified.require_robot("MJCF")
     root = Element("mujoco", {"model": robot.name})
     root.append(Element("compiler", {"angle": "radian", "autolimits": "true"}))
-    placed = write_options(root, identified) | identified.rigid_frictions()
+    placed = write_options(root, identified) | identified.rigid_frictions() | identified.bias_names
     world = Element("worldbody")
     root.append(world)
     bodies: list[Element] = []
@@ -287,7 +287,7 @@ def _write_asset(root: Element, path: Path, identified: IdentifiedRobot) -> set[
         placed |= _write_joint(asset, identified, link)
     placed |= _write_places(asset, identified) | _write_contact(asset, identified) | write_options(root, identified)
     _shift_tendons(root, identified)
-    return placed | identified.rigid_frictions()
+    return placed | identified.rigid_frictions() | identified.bias_names
 
 
 def _shift_tendons(root: Element, identified: IdentifiedRobot) -> None:

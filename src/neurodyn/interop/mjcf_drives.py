@@ -50,7 +50,7 @@ def affine_of(drive: Drive, late: float = 0.0) -> Affine | None:
 
 
 def _servo(kp: float, kd: float, held: set[str], late: float) -> Affine:
-    return Affine((kp, 0.0, 0.0), (0.0, -kp, kp * late - kd), frozenset({*held, "kp", "kd"}))
+    return Affine((kp, 0.0, 0.0), (0.0, -kp, kp * late - kd), frozenset(held))
 
 
 def _general(drive: Drive, _: float) -> Affine:

@@ -7,8 +7,11 @@ memories of actuators. A player reads the exported files alone: nothing of the e
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -34,6 +37,9 @@ from neurodyn.identify.settings import AdaptationSettings
 from neurodyn.identify.stages import past_frames
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log
+
+if TYPE_CHECKING:
+    from neurodyn.interop.c_code.source import CUnit
 
 HORIZONS = (0.5, 0.2, 0.1, 0.05)
 """Lengths of the roll-outs [s]: the first that the held-out episodes reach."""
@@ -64,11 +70,11 @@ class Scene:
 
 @dataclass(frozen=True)
 class Played:
-    """Roll-outs of an exported file and of the original, and the simulator that computed them."""
+    """Roll-outs of an exported file, and of the original (None without one), and the simulator that computed them."""
 
     simulator: str
     exported: Trajectory
-    original: Trajectory
+    original: Trajectory | None
 
 
 REPLAYS: Registry[Callable[[Path, Scene], Played]] = Registry("target that is replayed")
@@ -95,6 +101,13 @@ def _urdf(folder: Path, scene: Scene) -> Played:
     return Played(replay_mujoco.version(), replay_mujoco.play_urdf(folder, scene), replay_mujoco.play_asset(scene))
 
 
+@REPLAYS.register("mjlab")
+def _mjlab(folder: Path, scene: Scene) -> Played:
+    from neurodyn.interop import replay_mjlab, replay_mujoco
+
+    return Played(replay_mjlab.simulator(), replay_mjlab.play_mjlab(folder, scene), replay_mujoco.play_asset(scene))
+
+
 class Replay(Record, frozen=True):
     """Errors of open-loop roll-outs along a held-out log, in a target's own simulator.
 
@@ -107,6 +120,7 @@ class Replay(Record, frozen=True):
         split: Episodes that they are of: "test" or "validation".
         units: Unit of each error by coordinate, "rad" or "m".
         original: Root mean square error at the horizon of the robot's own file, by coordinate; None if not finite.
+            Empty if it cannot be replayed.
         exported: That of the exported file.
         model: That of the model which was exported.
     """
@@ -126,7 +140,7 @@ class Replay(Record, frozen=True):
     def worse(self) -> bool:
         """Whether the exported file predicts the log worse than the original."""
         before, after = total(self, "original"), total(self, "exported")
-        return any(after[unit] > WORSE * before[unit] for unit in after)
+        return any(after[unit] > WORSE * error for unit, error in before.items())
 
     @property
     def ratio(self) -> float:
@@ -146,7 +160,7 @@ def total(result: Replay, which: str) -> dict[str, float]:
 def worse(result: Replay) -> str:
     """Return in words how much worse an exported file predicts than the original."""
     before, after = (total(result, which) for which in ("original", "exported"))
-    unit = max(after, key=lambda unit: after[unit] / max(before[unit], 1e-12))
+    unit = max(before, key=lambda unit: after[unit] / max(before[unit], 1e-12))
     return (
         f"{result.target} predicts the held-out log worse than the original, {after[unit]:.3g} beside "
         f"{before[unit]:.3g} {unit} at {result.horizon:g} s"
@@ -169,9 +183,13 @@ def replay(
     """
     import tempfile
 
-    from neurodyn.interop.formats import export_identified
+    from neurodyn.interop.formats import CODE, export_identified, replayed_code
 
     with tempfile.TemporaryDirectory() as folder:
+        if target in CODE:
+            given = None if data is None else Path(data) if isinstance(data, str | Path) else data
+            _, replayed = replayed_code(str(run), target, Path(folder) / "exported", data=given, force=True)
+            return replayed or Replay(target=target, reason=f"{target} is not replayed")
         exported = export_identified(
             run, target, Path(folder) / "exported", data=data, force=True, without_delay=without_delay
         )
@@ -186,10 +204,35 @@ def replay_export(
     Raises:
         InputError: The given log is missing, or of another robot.
     """
+    if target not in REPLAYS:
+        return Replay(target=target, reason=NOT_REPLAYED.get(target, f"nothing replays {target}"))
+    return replay_with(run, target, partial(REPLAYS[target], folder), data)
+
+
+def replay_code(run: str, unit: "CUnit", files: dict[str, str], name: str, data: Store | Path | None = None) -> Replay:
+    """Replay a model's C code, `files` by name (NAME.c, NAME.h); see `replay_export`."""
+
+    def play(scene: Scene) -> Played:
+        from neurodyn.interop import replay_c, replay_mujoco
+
+        original = None
+        with suppress(NotReplayedError, InputError):
+            original = replay_mujoco.play_asset(scene)
+        exported = replay_c.play_code(unit, name, files[f"{name}.c"], files[f"{name}.h"], scene)
+        return Played(f"C, the original in {replay_mujoco.version()}", exported, original)
+
+    return replay_with(run, "c", play, data)
+
+
+def replay_with(
+    run: str | Path | Dynamics, target: str, play: Callable[[Scene], Played], data: Store | str | Path | None
+) -> Replay:
+    """Replay the log of a run with a player; errors: see `replay_export`."""
     try:
         dynamics = _model_of(run)
-        assert dynamics.robot is not None
-        return replay_files(dynamics, _log_of(run, dynamics.robot, data), target, folder)
+        if dynamics.robot is None:
+            raise NotReplayedError("the declaration of its robot is gone")
+        return _replay(dynamics, _log_of(run, dynamics.robot, data), target, play)
     except NotReplayedError as reason:
         return Replay(target=target, reason=str(reason))
 
@@ -217,36 +260,19 @@ def _log_of(run: str | Path | Dynamics, robot: Robot, data: Store | str | Path |
         raise NotReplayedError(str(error).removeprefix(f"{run}: ")) from None
 
 
-def replay_files(dynamics: HybridDynamics, store: Store, target: str, folder: Path) -> Replay:
-    """Replay an exported folder; without a replay, the result says why.
-
-    Args:
-        dynamics: The model that was exported.
-        store: The log.
-        target: Name of the target.
-        folder: The exported folder.
-    """
-    if target not in REPLAYS:
-        return Replay(target=target, reason=NOT_REPLAYED.get(target, f"nothing replays {target}"))
-    robot = dynamics.robot
+def _replay(dynamics: HybridDynamics, store: Store, target: str, play: Callable[[Scene], Played]) -> Replay:
+    robot, split = dynamics.robot, held_out_split(store)
     assert robot is not None
-    split = held_out_split(store)
-    try:
-        windows = _windows(dynamics, store, split)
-        drives = drives_of_log(robot, store.header)
-        scene = Scene(
-            robot.behind(drives) if drives else robot, windows, dynamics.spec.dt / dynamics.config.substeps
-        )  # fmt: skip
-        played = REPLAYS[target](folder, scene)
-    except NotReplayedError as reason:
-        return Replay(target=target, reason=str(reason))
-    ours = settle_and_roll_out(dynamics, store, windows)
-    metres = _metres(dynamics)
+    windows = _windows(dynamics, store, split)
+    drives = drives_of_log(robot, store.header)
+    step = dynamics.spec.dt / dynamics.config.substeps
+    played = play(Scene(robot.behind(drives) if drives else robot, windows, step))
+    ours, metres = settle_and_roll_out(dynamics, store, windows), _metres(dynamics)
     return Replay(
         target=target, simulator=played.simulator, horizon=windows.frames * dynamics.spec.dt, windows=windows.count,
-        split=split.name.lower(), original=_errors(dynamics, played.original, windows),
+        split=split.name.lower(), units={n: "m" if n in metres else "rad" for n in dynamics.spec.tangent_names},
+        original={} if played.original is None else _errors(dynamics, played.original, windows),
         exported=_errors(dynamics, played.exported, windows), model=_errors(dynamics, ours, windows),
-        units={name: "m" if name in metres else "rad" for name in dynamics.spec.tangent_names},
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays in plain MuJoCo: of an exported MJCF as it stands, of a URDF, and of a robot's own asset.
 
-An MJCF that takes the log's commands is driven by its own actuators. A URDF has none: actuators with the drives of the
+An MJCF that takes the log's commands is driven by its own actuators. A URDF has none: drives and armatures of the
 declaration are added, in the exported file and in the original alike.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.interop.replay import NotReplayedError, Scene
 from neurodyn.robots import Robot, asset_path
@@ -27,16 +27,16 @@ def play_mjcf(folder: Path, scene: Scene) -> Trajectory:
     """Replay ROBOT.xml of an exported folder, read by `mujoco.MjModel.from_xml_path`."""
     path = folder / f"{scene.robot.name}.xml"
     mujoco = import_mujoco()
-    floor = _needs_floor(scene)
+    floor = needs_floor(scene)
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
         if floor:
             spec = mujoco.MjSpec.from_file(str(path))
-            _add_floor(spec)
+            add_floor(spec)
             model = spec.compile()
     except ValueError as error:
         raise NotReplayedError(f"MuJoCo {mujoco.__version__} refuses the file ({str(error).splitlines()[0]})") from None
-    return _Player(model, scene).play()
+    return LogPlayer(model, scene).play()
 
 
 def play_asset(scene: Scene) -> Trajectory:
@@ -54,9 +54,9 @@ def play_asset(scene: Scene) -> Trajectory:
         spec.delete(key)
     if robot.command != "command":
         _drive(spec, robot)
-    if _needs_floor(scene):
-        _add_floor(spec)
-    return _Player(spec.compile(), scene).play()
+    if needs_floor(scene):
+        add_floor(spec)
+    return LogPlayer(spec.compile(), scene).play()
 
 
 def play_urdf(folder: Path, scene: Scene) -> Trajectory:
@@ -67,11 +67,17 @@ def play_urdf(folder: Path, scene: Scene) -> Trajectory:
 def _play_urdf(path: Path, scene: Scene, locked: tuple[str, ...] = ()) -> Trajectory:
     robot = scene.robot
     spec = read_spec(path, locked=locked, floating=not robot.fixed_base)
-    spec.option.timestep, spec.option.integrator = scene.step, import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST
+    kinds, laws = import_mujoco().mjtIntegrator, [DRIVE_KINDS[one.kind] for one in robot.drives.values()]
+    explicit = any(law.gains is not None and law.damping is None for law in laws)  # as the drives of the declaration
+    spec.option.timestep = scene.step
+    spec.option.integrator = kinds.mjINT_EULER if explicit else kinds.mjINT_IMPLICITFAST
+    armatures = {joint.name: joint.armature for joint in robot.joints if joint.armature is not None}
+    for joint in spec.joints:
+        joint.armature = armatures.get(joint.name, joint.armature)
     _drive(spec, robot)
-    if _needs_floor(scene):
-        _add_floor(spec)
-    return _Player(spec.compile(), scene).play()
+    if needs_floor(scene):
+        add_floor(spec)
+    return LogPlayer(spec.compile(), scene).play()
 
 
 def _drive(spec: Any, robot: Robot) -> None:
@@ -95,7 +101,7 @@ def _drive(spec: Any, robot: Robot) -> None:
             actuator.forcelimited, actuator.forcerange = True, ends
 
 
-def _needs_floor(scene: Scene) -> bool:
+def needs_floor(scene: Scene) -> bool:
     """Return whether a floating robot moved on flat ground, which its file may lack."""
     if scene.robot.fixed_base:
         return False
@@ -109,18 +115,19 @@ def _needs_floor(scene: Scene) -> bool:
     return True
 
 
-def _add_floor(spec: Any) -> None:
+def add_floor(spec: Any) -> None:
+    """Add a level plane to a spec without a floor."""
     if not fixed_floors(spec):
         spec.worldbody.add_geom(type=import_mujoco().mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0])
 
 
-class _Player:
-    """A compiled model that replays windows."""
+class LogPlayer:
+    """A compiled model that replays windows by its own actuators."""
 
     def __init__(self, model: Any, scene: Scene) -> None:
-        self._model, self._scene, spec = model, scene, scene.robot.spec
-        self._steps = max(1, round(spec.dt / model.opt.timestep))
-        model.opt.timestep = spec.dt / self._steps
+        self.model, self.scene, spec = model, scene, scene.robot.spec
+        self.steps = max(1, round(spec.dt / model.opt.timestep))
+        model.opt.timestep = spec.dt / self.steps
         known = {joint_name(model, number): number for number in range(model.njnt)}
         lacking = [joint.name for joint in spec.joints if joint.name not in known]
         more = [name for name in known if name not in {joint.name for joint in spec.joints}]
@@ -130,11 +137,11 @@ class _Player:
         self._com = [
             np.array(model.body_ipos[model.jnt_bodyid[number]]) for number in self._joints
         ]  # the velocity of a free joint is that of the centre of mass
-        self._commands, self._gears = self._actuators()
+        self._commands, self._gears = self.actuators()
 
-    def _actuators(self) -> tuple[list[int], np.ndarray]:
+    def actuators(self) -> tuple[list[int], np.ndarray]:
         """Return the actuator of each control, and the commands per unit of control."""
-        mujoco, model, robot = import_mujoco(), self._model, self._scene.robot
+        mujoco, model, robot = import_mujoco(), self.model, self.scene.robot
         named = {model.actuator(number).name: number for number in range(model.nactuator)}
         acting = {
             model.joint(int(model.actuator_trnid[number, 0])).name: number
@@ -156,8 +163,8 @@ class _Player:
 
     def play(self) -> Trajectory:
         """Roll out from the start of every window, after the commands of its past."""
-        mujoco, model, windows = import_mujoco(), self._model, self._scene.windows
-        spec, data = self._scene.robot.spec, import_mujoco().MjData(model)
+        mujoco, model, windows = import_mujoco(), self.model, self.scene.windows
+        spec, data = self.scene.robot.spec, import_mujoco().MjData(model)
         q, qd, control = (x.double().numpy() for x in (windows.q, windows.qd, windows.control))
         past = windows.past
         before = None if past is None else tuple(x.double().numpy() for x in (past.q, past.qd, past.control))
@@ -165,25 +172,30 @@ class _Player:
         rates = np.full((windows.count, windows.frames + 1, spec.nv), np.nan)
         for window in range(windows.count):
             mujoco.mj_resetData(model, data)
+            self.forget()
             for frame in range(0 if before is None else before[2].shape[1]):
                 assert before is not None
                 self._write(data, before[0][window, frame], before[1][window, frame])
-                self._step(data, before[2][window, frame])
+                self.step(data, before[2][window, frame])
             self._write(data, q[window, 0], qd[window, 0])
             paths[window, 0], rates[window, 0] = q[window, 0], qd[window, 0]
             for frame in range(windows.frames):
-                self._step(data, control[window, frame])
+                self.step(data, control[window, frame])
                 if data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:  # MuJoCo has reset the state
                     break
                 paths[window, frame + 1], rates[window, frame + 1] = self._read(data)
         return Trajectory(torch.from_numpy(paths), torch.from_numpy(rates))
 
-    def _step(self, data: Any, control: np.ndarray) -> None:
-        data.ctrl[self._model.actuator_ctrladr[self._commands]] = control * self._gears
-        import_mujoco().mj_step(self._model, data, nstep=self._steps)
+    def forget(self) -> None:
+        """Begin a window; actuators of MuJoCo forget with its state."""
+
+    def step(self, data: Any, control: np.ndarray) -> None:
+        """Move by a frame under a control of the log, shape [nu]."""
+        data.ctrl[self.model.actuator_ctrladr[self._commands]] = control * self._gears
+        import_mujoco().mj_step(self.model, data, nstep=self.steps)
 
     def _write(self, data: Any, q: np.ndarray, qd: np.ndarray) -> None:
-        spec, model = self._scene.robot.spec, self._model
+        spec, model = self.scene.robot.spec, self.model
         for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
             at, rate = int(model.jnt_qposadr[self._joints[index]]), int(model.jnt_dofadr[self._joints[index]])
             if joint.scalar:
@@ -198,7 +210,7 @@ class _Player:
             data.qvel[rate : rate + 3] = _turned(turn * [-1.0, -1.0, -1.0, 1.0], spin)
 
     def _read(self, data: Any) -> tuple[np.ndarray, np.ndarray]:
-        spec, model = self._scene.robot.spec, self._model
+        spec, model = self.scene.robot.spec, self.model
         q, qd = np.empty(spec.nq), np.empty(spec.nv)
         for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
             at, rate = int(model.jnt_qposadr[self._joints[index]]), int(model.jnt_dofadr[self._joints[index]])

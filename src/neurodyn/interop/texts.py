@@ -12,6 +12,8 @@ from string import Template
 from typing import Any
 from xml.etree import ElementTree
 
+from msgspec import UNSET
+
 from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import IdentifiedRobot, number
 
@@ -156,6 +158,8 @@ def drive_fields(identified: IdentifiedRobot, joint: str) -> tuple[dict[str, Any
         fields["stiffness"], fields["damping"], held = gains
         placed |= held
     limit = drive.effort_limit if drive.effort_limit is not None else identified.effort_limits.get(joint)
+    if drive.effort_limit is None and drive.force_range is not UNSET:
+        limit = max(map(abs, drive.force_range))
     return fields | {"effort_limit": Raw("math.inf") if limit is None else limit}, placed
 
 

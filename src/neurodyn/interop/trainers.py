@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import (
@@ -22,6 +23,7 @@ from neurodyn.interop.identified import (
     write_script,
 )
 from neurodyn.interop.mjcf import body_names, write_mjcf_asset
+from neurodyn.interop.mjcf_drives import acts_after
 from neurodyn.interop.texts import (
     CONFIGURATION,
     NETWORK,
@@ -88,11 +90,12 @@ def write_isaaclab(identified: IdentifiedRobot, folder: Path) -> set[str]:
     """Write robot_cfg.py, the asset, and the network's file; see `interop.formats.SIMULATOR_FORMATS`."""
     actuators, placed = _actuators(identified, folder)
     lines = [*heading(identified, "Isaac Lab configuration"), "", STEP_NOTE]
-    parts = [docstring(lines), _IMPORTS, f"PHYSICS_DT = {code(1 / 200)}  # [s]"]
+    parts = [docstring(lines), _IMPORTS, f"PHYSICS_DT = {code(physics_step(identified))}  # [s]"]
     spawn = None
     if identified.robot is not None:
         spawn, names, held = _asset(identified, folder)
         placed |= {name for name in held if name.rsplit(".", 1)[0].endswith((".origin", ".axis"))}
+        placed |= held & identified.bias_names
         limited = [link for link in identified.scalar_links if link.lower is not None]
         bodies = [(names[link.joint.name], link) for link in identified.mechanism.links if link.joint.name in names]
         parts += [
@@ -126,7 +129,8 @@ def _asset(identified: IdentifiedRobot, folder: Path) -> tuple[str, dict[str, st
         fields = {"asset_path": _path(f"{robot.name}.urdf"), **common, "joint_drive": drive}
         return call("sim_utils.UrdfFileCfg", fields, 4), link_names(identified), held
     if suffix == ".xml":
-        held = write_mjcf_asset(identified, folder)
+        held = write_mjcf_asset(identified.without_bias(), folder)  # the importer does not read `ref`
+        held -= identified.bias_names
         fields = {"asset_path": _path(f"{robot.name}.xml"), **common}
         return call("sim_utils.MjcfFileCfg", fields, 4), body_names(identified), held
     return call("sim_utils.UsdFileCfg", {"usd_path": _path(copy_asset(robot, folder))}, 4), {}, set()
@@ -134,6 +138,26 @@ def _asset(identified: IdentifiedRobot, folder: Path) -> tuple[str, dict[str, st
 
 def _path(name: str) -> Raw:
     return Raw(f"str(FOLDER / {code(name)})")
+
+
+def physics_step(identified: IdentifiedRobot) -> float:
+    """Return the simulation's time step in the file [s]: the model's, by which its delays are meant."""
+    return identified.step or 1 / 200
+
+
+def remarks(identified: IdentifiedRobot) -> list[str]:
+    """Return what the configuration holds only approximately, one line each."""
+    step, lines = physics_step(identified), []
+    delays = {acts_after(drive, step, identified.frame) for drive in identified.drives.values()} - {0.0}
+    rounded = [f"{1e3 * step * round(delay / step):.3g} for {1e3 * delay:.3g} ms" for delay in sorted(delays)]
+    if delays and rounded:
+        lines.append(f"delays are whole time steps of PHYSICS_DT: {', '.join(rounded[:3])}")
+    return lines
+
+
+def _steps(identified: IdentifiedRobot, drive: Drive) -> Raw:
+    """Return a delay in time steps as code."""
+    return Raw(f"round({code(acts_after(drive, physics_step(identified), identified.frame))} / PHYSICS_DT)")
 
 
 def _actuators(identified: IdentifiedRobot, folder: Path) -> tuple[dict[str, str], set[str]]:
@@ -179,7 +203,7 @@ def _drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any]
         return "IdealPDActuatorCfg", {"stiffness": 0.0, "damping": 0.0, "effort_limit": effort}, set()
     fields, placed = drive_fields(identified, joint)
     if drive.delay:  # the class with a torque-speed line has no delay
-        steps = Raw(f"round({code(drive.delay)} / PHYSICS_DT)")
+        steps = _steps(identified, drive)
         return "DelayedPDActuatorCfg", {**fields, "min_delay": steps, "max_delay": steps}, placed | {"delay"}
     if drive.saturation_effort is None:
         return "IdealPDActuatorCfg", fields, placed
@@ -215,11 +239,17 @@ def _network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path)
     return network_call("ActuatorNetMLPCfg", fields, config.period)
 
 
-_MJLAB_IMPORTS = """import math
+MJLAB_IMPORTS = """import math
 from pathlib import Path
 
 import mujoco
-from mjlab.actuator import BuiltinMotorActuatorCfg, DcMotorActuatorCfg, IdealPdActuatorCfg, LearnedMlpActuatorCfg
+from mjlab.actuator import (
+    BuiltinMotorActuatorCfg,
+    BuiltinPositionActuatorCfg,
+    DcMotorActuatorCfg,
+    IdealPdActuatorCfg,
+    LearnedMlpActuatorCfg,
+)
 from mjlab.entity import EntityArticulationInfoCfg, EntityCfg
 
 FOLDER = Path(__file__).resolve().parent
@@ -231,7 +261,8 @@ def write_mjlab(identified: IdentifiedRobot, folder: Path) -> set[str]:
     actuators, placed = _mjlab_actuators(identified, folder)
     lines = [*heading(identified, "mjlab configuration"), "", STEP_NOTE]
     entries = "\n".join(f"    {text}," for text in actuators)
-    parts = [docstring(lines), _MJLAB_IMPORTS, f"PHYSICS_DT = {code(1 / 200)}  # [s]", f"ACTUATORS = (\n{entries}\n)"]
+    step = f"PHYSICS_DT = {code(physics_step(identified))}  # [s]"
+    parts = [docstring(lines), MJLAB_IMPORTS, step, f"ACTUATORS = (\n{entries}\n)"]
     if identified.robot is not None:
         name = identified.robot.name
         placed |= write_mjcf_asset(identified, folder, _without_actuators)
@@ -274,12 +305,15 @@ def _mjlab_drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str
     if drive is None:
         return "BuiltinMotorActuatorCfg", {"effort_limit": identified.effort_limits.get(joint)}, set()
     kind, (fields, placed) = "IdealPdActuatorCfg", drive_fields(identified, joint)
+    if DRIVE_KINDS[drive.kind].damping is not None:  # implicit, as MuJoCo's own
+        kind = "BuiltinPositionActuatorCfg"
+        fields = {name: value for name, value in fields.items() if not isinstance(value, Raw)}  # no limit
     if drive.saturation_effort is not None:
         kind = "DcMotorActuatorCfg"
         fields |= {"saturation_effort": drive.saturation_effort, "velocity_limit": drive.velocity_limit}
         placed |= {"saturation_effort", "velocity_limit"}
     if drive.delay:
-        steps = Raw(f"round({code(drive.delay)} / PHYSICS_DT)")
+        steps = _steps(identified, drive)
         fields |= {"delay_min_lag": steps, "delay_max_lag": steps}
         placed.add("delay")
     return kind, fields, placed

@@ -3,6 +3,9 @@
 
 from pathlib import Path
 
+import numpy as np
+from scipy.spatial.transform import Rotation
+
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import BODY, IdentifiedRobot, drive_names, heading, number
@@ -40,10 +43,18 @@ def write_urdf_asset(identified: IdentifiedRobot, folder: Path) -> set[str]:
         placed |= _write_body(asset, identified, link)
         if link.joint.scalar:
             placed |= _write_joint(asset, identified, link) | _write_place(asset, identified, link)
+            _write_zero(asset, identified, link)
+    _shift_followers(root, identified)
     write_xml(
         folder / f"{robot.name}.urdf", root, heading(identified, f"URDF of robot {robot.name}"), comments_before(path)
     )
-    return placed | identified.rigid_frictions()
+    return placed | identified.rigid_frictions() | identified.bias_names
+
+
+def remarks(identified: IdentifiedRobot) -> list[str]:
+    """Return what the file lacks by its nature, one line each."""
+    lines = ["a URDF holds no drives and no armatures: those of the declaration are meant (and replayed)"]
+    return [*lines, *(["joint positions are the encoders' readings (origins are turned)"] if identified.biased else [])]
 
 
 def link_names(identified: IdentifiedRobot) -> dict[str, str]:
@@ -139,7 +150,8 @@ def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
     effort = identified.effort_limits.get(name) if drive is None or drive.effort_limit is None else drive.effort_limit
     if link.lower is not None and link.upper is not None:
         limit = _child(joint, "limit")
-        limit.attrib.update(lower=number(link.lower), upper=number(link.upper))
+        bias = identified.bias(name)
+        limit.attrib.update(lower=number(link.lower + bias), upper=number(link.upper + bias))
     elif joint.get("type") == "revolute":
         joint.set("type", "continuous")
         for limit in joint.findall("limit"):
@@ -169,3 +181,34 @@ def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
         _child(joint, "axis").set("xyz", vector(link.joint.axis))
         placed |= axis
     return placed
+
+
+def _write_zero(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> None:
+    """Move a joint's zero to that of its encoder, so that positions of the file are readings."""
+    bias = identified.bias(link.joint.name)
+    if not bias:
+        return
+    joint = asset.joint(link)
+    origin, axis = _child(joint, "origin"), _numbers(joint.find("axis"), "xyz", "1 0 0")
+    axis = axis / np.linalg.norm(axis)
+    turn = Rotation.from_euler("xyz", _numbers(origin, "rpy"))
+    if link.joint.kind == "prismatic":
+        origin.set("xyz", vector((_numbers(origin, "xyz") - turn.apply(bias * axis)).tolist()))
+    else:
+        origin.set("rpy", vector((turn * Rotation.from_rotvec(-bias * axis)).as_euler("xyz").tolist()))
+
+
+def _numbers(element: Element | None, key: str, usual: str = "0 0 0") -> np.ndarray:
+    return np.array([float(x) for x in (usual if element is None else element.get(key, usual)).split()])
+
+
+def _shift_followers(root: Element, identified: IdentifiedRobot) -> None:
+    """Shift the offsets of joints that follow readings of others."""
+    for joint in root.findall("joint"):
+        mimic = joint.find("mimic")
+        if mimic is None:
+            continue
+        factor, offset = float(mimic.get("multiplier", "1")), float(mimic.get("offset", "0"))
+        shift = identified.bias(joint.get("name", "")) - factor * identified.bias(mimic.get("joint", ""))
+        if shift:
+            mimic.set("offset", number(offset + shift))

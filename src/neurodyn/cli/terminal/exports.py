@@ -17,7 +17,7 @@ _MOST_ROWS = 8
 _THOUSANDTHS = {"rad": "mrad", "m": "mm"}
 
 
-def print_export(exported: "Exported", to: str) -> None:
+def print_export(exported: "Exported") -> None:
     """Print the replay of an export, what it holds, what it lacks, and its files."""
     print_replay(exported.replay)
     for what, names in (("holds", exported.placed), ("left out", exported.left_out)):
@@ -37,7 +37,8 @@ def print_replay(replay: "Replay") -> None:
         f"replayed in {replay.simulator}: {replay.windows} stretches of {replay.horizon:g} s of the {replay.split} "
         "episodes; rms error at their end"
     )
-    columns = ("original", "exported", "model")
+    titles = {"original": "original", "exported": "exported", "model": "our model"}
+    columns = [column for column in titles if getattr(replay, column)]
     errors = [getattr(replay, column) for column in columns]
     names = list(replay.units)
     if len(names) > _MOST_ROWS:
@@ -48,9 +49,9 @@ def print_replay(replay: "Replay") -> None:
     for unit in dict.fromkeys(replay.units.values()):
         rows.append(("all", _THOUSANDTHS[unit], [_number(total(replay, column)[unit]) for column in columns]))
     width = max(len(row[0]) for row in rows)
-    print(f"{'':{width}}      {'original':>10}{'exported':>10}{'our model':>11}")
+    print(f"{'':{width}}      " + "".join(f"{titles[column]:>11}" for column in columns))
     for name, unit, numbers in rows:
-        print(f"{name:{width}} {unit:5}{numbers[0]:>10}{numbers[1]:>10}{numbers[2]:>11}")
+        print(f"{name:{width}} {unit:5}" + "".join(f"{number:>11}" for number in numbers))
 
 
 def grouped(names: Iterable[str]) -> list[str]:

@@ -250,7 +250,7 @@ class Drive(Config, frozen=True):
         if law.gains is None:
             return None
         kp, kd = law.gains(lambda name: getattr(self, name) or 0.0)
-        return self.gain * kp, self.gain * kd, {"gain", *law.needs}
+        return self.gain * kp, self.gain * kd, {"gain", *law.needs, *law.zero}
 
     def quantities(self) -> dict[str, float]:
         """Return this drive's parameters by name, without "actuator.JOINT." and without those of absent stages."""
