@@ -277,7 +277,7 @@ def _judge(
     misfit, speed = misfits[declared]
     best = min(misfits, key=lambda reading: misfits[reading][0])
     least = misfits[best][0]
-    beaten = misfit > max(2.0 * least, 0.1 * speed)
+    beaten = misfit > min(max(2.0 * least, 0.1 * speed), max(10.0 * least, 0.01 * speed))
     if speed < _STILL or (misfit <= _MISFIT * speed and not beaten):
         return
     if beaten and least <= _MISFIT * speed:
