@@ -46,11 +46,11 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
     [
         (figures(PAYLOAD), "It carries 1.00 kg (0.86 to 1.14)."),
         (figures(quantity("payload.hand.mass", 1.0, 0.6, 1.4, unit="kg")), "It carries 1.0 kg (0.6 to 1.4) on hand."),
-        (figures(ELBOW), "Friction at elbow is 5.71 N m (5.49 to 5.93), declared 0."),
+        (figures(ELBOW), "Friction at elbow is 5.7 N m (5.5 to 5.9), declared 0."),
         (figures(DELAY), "Commands act 12.1 ms (11.8 to 12.4) late, declared 0."),
         (
             figures(ELBOW, WRIST),
-            "Friction: elbow 5.71 N m (5.49 to 5.93), wrist 1.23 N m (1.11 to 1.35); declared 0 and 0.1.",
+            "Friction: elbow 5.7 N m (5.5 to 5.9), wrist 1.23 N m (1.11 to 1.35); declared 0 and 0.1.",
         ),
         (figures(quantity("arm.mass_scale", 1.12, 1.04, 1.2, 1.0)),
          "Mass of arm is 1.12 times (1.04 to 1.20), declared 1."),

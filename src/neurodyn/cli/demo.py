@@ -15,6 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import present_work, stage
+from neurodyn.core.verdict import grade_of
 
 if TYPE_CHECKING:
     from neurodyn.cli.terminal.console import ProgressBar
@@ -123,7 +124,10 @@ def show_gap(out: Path, seed: int) -> None:
     settings = with_flags(load_settings(GAP_TASK, GAP_SETTINGS), seed=seed)
     initial, settings = initial_policy(task, GAP_POLICY, settings)
     with ProgressBar("demo") as bar:
-        bar.say(f"1/5  the robot: {robot}, unlike its declaration; {GAP_POLICY} and random commands are logged in it")
+        bar.say(
+            f"1/5  the robot: {robot}, unlike its declaration (its file); {GAP_POLICY} and random (uniformly random "
+            "actions) are logged in it"
+        )
         with stage(0.0, 0.15, "logging"):
             logged = log_policies(
                 (GAP_POLICY, "random"), log, robot=robot, transitions=GAP_FRAMES, noise=GAP_NOISE, seed=seed
@@ -156,7 +160,8 @@ def show_gap(out: Path, seed: int) -> None:
             )
     print_tables("", [result.table()])
     print(f"report: {report}")
-    print(f"next: neurodyn policy play {folder} --on {robot}")
+    if grade_of(result.verdict) != "fails":
+        print(f"next: neurodyn policy play {folder} --on {robot}")
     print(f"verdict: {result.verdict}")
 
 
@@ -270,7 +275,8 @@ def show_world_model(out: Path, seed: int) -> None:
             result, report = _measure(bar, out, measure, "4/4  report", partial(write_report, run))
     print_evaluation(result)
     print(f"report: {report}")
-    print(f"next: neurodyn policy train anymal-velocity --dynamics {run} --out policies/walk")
+    if grade_of(result.verdict) != "fails":
+        print(f"next: neurodyn policy train anymal-velocity --dynamics {run} --out policies/walk")
     print(f"verdict: {result.verdict}")
 
 
@@ -315,7 +321,8 @@ def show_policy(out: Path, seed: int) -> None:
             result, report = _measure(bar, out, measure, "3/3  report", partial(write_policy_report, folder))
     print_policy(result)
     print(f"report: {report}")
-    print(f"next: neurodyn export {folder}")
+    if grade_of(result.verdict) != "fails":
+        print(f"next: neurodyn export {folder}")
     print(f"verdict: {result.verdict}")
 
 

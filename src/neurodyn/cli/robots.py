@@ -11,6 +11,7 @@ from neurodyn.cli.terminal.flags import JsonFile, command
 from neurodyn.core.artifacts import require_writable, write_json
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.glossary import explanations
 from neurodyn.evaluate.requests import CheckRequest
 
 
@@ -64,6 +65,9 @@ def _list(json: Path | None) -> None:
     for policy in policies:
         caveat = f" ({policy.caveat})" if policy.caveat else ""
         print(f"{policy.name}: {policy.task}, trained in {policy.dynamics}{caveat}")
+    caveats = [*(text for robot in listed for text in robot.caveats.values()), *(policy.caveat for policy in policies)]
+    for name, meaning in explanations(part for text in caveats if text for part in text.split(", ")):
+        print(f"{name}: {meaning}")
     missing = [robot.name for robot in listed if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")

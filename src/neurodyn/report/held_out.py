@@ -23,15 +23,6 @@ TITLES = {
     "gru": "plain network (GRU)",
 }
 """Names of models on pages, where they differ from those in results."""
-GLOSSES = {
-    DECLARED: "the robot's file as it is",
-    IDENTIFIED: "the same with the quantities that were found",
-    "identified + networks": "with networks for what the quantities leave of the joint torques",
-    "persistence": "nothing moves: each coordinate stays where it is",
-    "constant velocity": "each coordinate goes on at its speed",
-    "plain network (GRU)": "a recurrent network without any mechanics, trained beside on the same logs",
-}
-"""What the names of models mean, for those who meet them for the first time."""
 
 
 def title_of(model: str) -> str:

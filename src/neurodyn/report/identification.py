@@ -7,12 +7,13 @@ from pathlib import Path
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import write_text
+from neurodyn.core.glossary import explanations
 from neurodyn.identify.forecasts import Forecasts, read_forecasts
 from neurodyn.identify.priors import NORMAL, PRIORS
 from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit
 from neurodyn.report import adaptation
 from neurodyn.report.forest import forest_section
-from neurodyn.report.held_out import GLOSSES, growth_lead, growth_plots, rest_plots, title_of, windows_section
+from neurodyn.report.held_out import growth_lead, growth_plots, rest_plots, title_of, windows_section
 from neurodyn.report.numbers import MISSING, count
 from neurodyn.report.page import (
     Table,
@@ -106,8 +107,7 @@ def _growth(result: IdentificationFigures, curves: Forecasts | None) -> str:
     found = tables([*adaptation.errors(result), adaptation.steps(result)]) if result.rungs else []
     names = [*(rung.name for rung in result.rungs), *beside] or (list(result.errors) if curves else [])
     names += ["hold-last", "constant-velocity"] if curves is not None else []
-    known = dict.fromkeys(title_of(name) for name in names)
-    words = [(title, GLOSSES[title]) for title in known if title in GLOSSES]
+    words = explanations(map(title_of, names))
     return section("Error over the horizon", plots, *found, glossary(words) if words else "", lead=growth_lead(curves))
 
 

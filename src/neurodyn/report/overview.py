@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from neurodyn.core.glossary import explained
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
 from neurodyn.report import forecast
@@ -67,7 +68,7 @@ def _facts(material: ReportMaterial) -> list[tuple[str, str]]:
         ("Robot", _robot(material)),
         ("Frame", f"{digits(1e3 * about.dt)} ms ({digits(1 / about.dt)} Hz)"),
         ("Network", f"{network_name(about.network)}, {about.parameters:,} parameters"),
-        ("What acts", about.caveat or ""),
+        ("What acts", explained(about.caveat or "")),
         ("Training data", _data(material)),
         ("Trained for", trained),
         ("Training seed", str(config.settings.get("seed", "")) if config else ""),

@@ -111,7 +111,7 @@ def stated(one: IdentifiedParameter) -> str:
     if one.interval is None:
         return f"about {one.value * factor:.2g} {unit}".strip()
     low, high = (end * factor for end in one.interval)
-    value, digits = one.value * factor, _decimals(one.value * factor, high - low)
+    value, digits = one.value * factor, _decimals(one.value * factor, low, high)
     return f"{_fixed(value, digits)} {unit}".strip() + f" ({_fixed(low, digits)} to {_fixed(high, digits)})"
 
 
@@ -301,14 +301,20 @@ def _scale(one: IdentifiedParameter) -> tuple[float, str]:
     return 1.0, "" if unit == "1" else unit
 
 
-def _decimals(value: float, width: float) -> int:
-    """Return the decimals that an interval supports: one digit of its half width, two if that begins with 1 or 2."""
-    half, size = 0.5 * abs(width), abs(value)
+_ROUNDING = 0.25
+"""Most that rounding may move the ends of an interval, as a share of its half width."""
+
+
+def _decimals(value: float, low: float, high: float) -> int:
+    """Return the fewest decimals with which the ends of an interval hardly move, at most four digits of the value."""
+    half, size = 0.5 * abs(high - low), abs(value)
+    most = 3 - math.floor(math.log10(size)) if size > 0 else 9
     if not 0 < half < math.inf:
-        return 2 - math.floor(math.log10(size)) if size > 0 else 0
-    place = math.floor(math.log10(half))
-    decimals = -place + (half < 3 * 10.0**place)
-    return min(decimals, 3 - math.floor(math.log10(size))) if size > 0 else decimals
+        return most - 1 if size > 0 else 0
+    least = -math.floor(math.log10(half))
+    moved = (sum(abs(round(end, decimals) - end) for end in (low, high, value)) for decimals in range(least, least + 2))
+    fitting = next((k for k, off in enumerate(moved) if off <= _ROUNDING * half), 1)
+    return min(least + fitting, most)
 
 
 def _fixed(value: float, decimals: int) -> str:

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from neurodyn.cli.terminal.console import terminal
 from neurodyn.cli.terminal.results import print_tables
 from neurodyn.cli.terminal.tables import print_table
+from neurodyn.core.glossary import explanations
 
 if TYPE_CHECKING:
     from neurodyn.identify.conditions import ConditionFigures
@@ -36,7 +37,6 @@ def print_identification(result: "IdentificationFigures") -> None:
 def print_adaptation(result: "IdentificationFigures") -> None:
     """Print what was found in sentences, and held-out errors of each model; the page has the rest."""
     from neurodyn.report import adaptation, identification
-    from neurodyn.report.held_out import GLOSSES
     from neurodyn.report.sentences import sentences
 
     console = terminal(_WIDTH)
@@ -49,9 +49,8 @@ def print_adaptation(result: "IdentificationFigures") -> None:
     shown = adaptation.errors(result)
     for table in shown:
         print_table(console, table.head, table.rows, table.title)
-    for name in dict.fromkeys(row[0] for table in shown for row in table.rows):
-        if name in GLOSSES:
-            console.print(f"{name}: {GLOSSES[name]}")
+    for name, meaning in explanations(row[0] for table in shown for row in table.rows):
+        console.print(f"{name}: {meaning}")
 
 
 def print_next(result: "IdentificationFigures", out: Path) -> None:
