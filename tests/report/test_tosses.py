@@ -21,9 +21,9 @@ def page() -> str:
 
 
 def test_the_headline_names_both_errors():
-    cards = page().split('<div class="cards">')[1].split("<h2>")[0]
-    assert cards.index("Base position: mean error") < cards.index("Base orientation: mean error")
-    assert quantity(0.0123, "m") in cards
+    said = page().split('<div class="sentences">')[1].split("<h2>")[0]
+    assert said.index("Base position: mean error") < said.index("Base orientation: mean error")
+    assert quantity(0.0123, "m") in said
 
 
 def test_tables_and_curves_are_of_all_starts_and_of_first_states():

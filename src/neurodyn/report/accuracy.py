@@ -252,7 +252,6 @@ def simulated_parts_of_page(result: Simulated) -> dict[str, Any]:
     return {
         "errors": by_horizon(parts, dt, references),
         "references": references and count(references.rollouts, "roll-out"),
-        "sentences": horizon_sentences(result),
         "grounds": grounds(result),
         "over_time": over_time(parts, dt),
         "conditions": by_condition(result.conditions, dt),

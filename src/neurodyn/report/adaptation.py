@@ -78,7 +78,18 @@ def steps(result: IdentificationFigures) -> Table:
 
 def reference_errors(result: IdentificationFigures) -> dict[str, dict[str, list[float | None]]]:
     """Return the held-out errors of models beside the ladder, by name and group, at its horizons."""
-    return {}
+    return {one.name: held_out(one) for one in result.references}
+
+
+def differences(result: IdentificationFigures) -> Table:
+    """Return the quantities that differ between logs."""
+    rows = [
+        [one.name, *(f"{log}: {value:.4g}" for log, value in zip(one.logs, one.values, strict=True)),
+         f"{one.errors:.1f}", f"{one.deviation:.2g}", one.unit or MISSING]
+        for one in result.differences
+    ]  # fmt: skip
+    head = ["Quantity", "One log", "Another", "Standard errors apart", "Standard deviation between logs", "Unit"]
+    return Table("Quantities in which logs differ most certainly", head, rows)
 
 
 def _number(value: float | None) -> str:

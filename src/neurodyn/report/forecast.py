@@ -26,7 +26,7 @@ _MOST_COLUMNS = 8
 _COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
 
 
-def cards(result: ForecastEvaluation) -> list[tuple[str, str, str]]:
+def headline(result: ForecastEvaluation) -> list[tuple[str, str, str]]:
     """Return the headline figures."""
     last, dt = result.at_horizon[str(result.about.horizon)], result.about.dt
     near = str(min(result.marks, key=lambda mark: abs(mark * dt - 0.25)))

@@ -73,7 +73,7 @@ def opening(result: IdentificationFigures) -> list[str]:
     warnings = [*(result.log.warnings if result.log else ()), *result.warnings]
     return [
         sentence_list(sentences(result)),
-        "" if result.verdict is UNSET else verdict_box(result.verdict),
+        "" if result.verdict is UNSET else verdict_box(result.verdict, result.findings),
         *(paragraph(f"Warning: {text}", "note") for text in warnings),
     ]
 
@@ -103,7 +103,9 @@ def source(result: IdentificationFigures) -> str:
 def _growth(result: IdentificationFigures, curves: Forecasts | None) -> str:
     """Return errors over the horizon, with tables of a ladder, and what the names of its models mean."""
     beside = adaptation.reference_errors(result)
-    plots = "" if curves is None else growth_plots(curves, beside, result.horizons)
+    drawn = [] if curves is None else [title_of(name) for models in curves.growth.values() for name in models]
+    points = {name: groups for name, groups in beside.items() if title_of(name) not in drawn}
+    plots = "" if curves is None else growth_plots(curves, points, result.horizons)
     found = tables([*adaptation.errors(result), adaptation.steps(result)]) if result.rungs else []
     names = [*(rung.name for rung in result.rungs), *beside] or (list(result.errors) if curves else [])
     names += ["hold-last", "constant-velocity"] if curves is not None else []
@@ -122,7 +124,7 @@ def _quantities(result: IdentificationFigures) -> list[Table]:
 
 
 def _logs(result: IdentificationFigures) -> list[Table]:
-    return [adaptation.log(result.log)] if result.log else []
+    return [adaptation.differences(result), *([adaptation.log(result.log)] if result.log else [])]
 
 
 def convergence(result: IdentificationFigures) -> str:

@@ -84,6 +84,7 @@ def logged_parts_of_page(result: Logged) -> dict[str, Any]:
     """Return the values of `templates/logged.html`, without trajectories and training."""
     return {
         "begin": "a state estimated from past positions" if result.start == "past" else "a recorded state",
+        "over_horizon": over_horizon(result),
         "errors": [*at_horizons(result), *beside_declared(result)],
         "groups": by_group(result),
         "each": [_summary(name, group, result.units) for name, group in result.groups.items()],
@@ -92,6 +93,23 @@ def logged_parts_of_page(result: Logged) -> dict[str, Any]:
         "calibration": member_tables(member_parts(result)),
         "notes": recordings(result.notes),
     }
+
+
+def over_horizon(result: Logged) -> str:
+    """Return the errors of positions at the horizons, of the model and the baselines, if joints share a unit."""
+    marks = list(result.at_horizon["all"].marks.values())
+    unit = result.units[0]
+    if len(marks) < 2 or not unit:
+        return ""
+    seconds = [entry.seconds for entry in marks]
+    rows = zip(("model", *baseline_titles()), zip(*map(_models, marks), strict=True), strict=True)
+    looks = [(PREDICTED, "-"), (THIRD, ":"), (THIRD, "-.")]
+    curves = [
+        PlotCurve(name, seconds, [float("nan") if e.q_mean is None else e.q_mean for e in errors], *look)
+        for (name, errors), look in zip(rows, looks, strict=False)
+    ]
+    caption = "Mean error of joint positions, a horizon ahead"
+    return grid([plot("over-horizon", curves, x_label="horizon [s]", unit=unit, log=True, bars=True, caption=caption)])
 
 
 def recordings(notes: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from msgspec import UNSET
 from neurodyn.core.glossary import explained
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
-from neurodyn.report import forecast
+from neurodyn.report import accuracy, forecast
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import (
+    capital,
     count,
     digits,
     network_name,
@@ -22,6 +23,7 @@ from neurodyn.report.numbers import (
     span,
     times,
 )
+from neurodyn.report.page import verdict_box
 
 _MOST_LIMITS = 4
 
@@ -30,18 +32,26 @@ def overview_parts_of_page(material: ReportMaterial) -> dict[str, Any]:
     """Return the values of `templates/evaluation.html` on the model and its evaluation."""
     result, robot = material.result, material.robot
     beside = "its analytic simulator" if isinstance(result, Simulated) else "recorded trajectories"
-    entries = _cards(result, material)
-    if _finite(result) < 1:
-        entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
     return {
         "material": material,
         "about": result.about,
         "title": f"{result.about.robot}: {result.about.kind} dynamics beside {beside}",
         "described": [] if robot is None or not robot.description else [f"{robot.description}."],
-        "verdict": "" if result.verdict is UNSET else result.verdict,
-        "cards": entries,
+        "caveat": explained(result.about.caveat or ""),
+        "verdict": "" if result.verdict is UNSET else verdict_box(result.verdict, result.findings or ()),
+        "sentences": evaluation_sentences(result),
         "facts": _facts(material),
     }
+
+
+def evaluation_sentences(result: Evaluation) -> list[str]:
+    """Return how far the model is off, beside the better baseline, and up to which horizon it is of use."""
+    said = [f"{capital(what)}: {value} ({remark})." for value, what, remark in _headline(result)]
+    if isinstance(result, Simulated):
+        said += [f"{text}." for text in accuracy.horizon_sentences(result)]
+    if _finite(result) < 1:
+        said.insert(0, f"Only {share(_finite(result))} of the roll-outs stay finite; the others are left out.")
+    return said
 
 
 def in_a_sentence(result: Evaluation) -> str:
@@ -82,11 +92,12 @@ def _facts(material: ReportMaterial) -> list[tuple[str, str]]:
     ]
 
 
-Cards = list[tuple[str, str, str]]
+Headline = list[tuple[str, str, str]]
+"""Value, what it is, and a remark."""
 
 
 @singledispatch
-def _cards(result: Simulated, material: ReportMaterial) -> Cards:
+def _headline(result: Simulated) -> Headline:
     entries, end = [], str(result.about.horizon)
     seconds = span(result.about.horizon * result.about.dt)
     for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
@@ -102,8 +113,8 @@ def _cards(result: Simulated, material: ReportMaterial) -> Cards:
     return entries
 
 
-@_cards.register
-def _(result: Tossed, material: ReportMaterial) -> Cards:
+@_headline.register
+def _(result: Tossed) -> Headline:
     entries, end = [], str(result.about.horizon)
     comparison, released = result.comparison, result.releases.comparison.summary
     for name, metric in shown(comparison.summary).items():
@@ -114,8 +125,8 @@ def _(result: Tossed, material: ReportMaterial) -> Cards:
     return entries
 
 
-@_cards.register
-def _(result: Logged, material: ReportMaterial) -> Cards:
+@_headline.register
+def _(result: Logged) -> Headline:
     unit = result.units[0]
     entries = []
     for entry in result.at_horizon["all"].marks.values():
@@ -125,9 +136,9 @@ def _(result: Logged, material: ReportMaterial) -> Cards:
     return entries
 
 
-@_cards.register
-def _(result: ForecastEvaluation, material: ReportMaterial) -> Cards:
-    return forecast.cards(result)
+@_headline.register
+def _(result: ForecastEvaluation) -> Headline:
+    return forecast.headline(result)
 
 
 def _robot(material: ReportMaterial) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
+from neurodyn.core.verdict import Finding
+
 _LINE = 32
 """Most characters of a cell that does not wrap."""
 _MANY = 4
@@ -117,11 +119,11 @@ def sentence_list(lines: Iterable[str]) -> str:
     return element("sentences", lines)
 
 
-def verdict_box(written: str, findings: Iterable[tuple[str, str]] = ()) -> str:
-    """Return a written verdict, and its findings with their advice in place of its text if there are any."""
+def verdict_box(written: str, findings: Sequence[Finding] = ()) -> str:
+    """Return a written verdict; findings with which it begins stand in place of its text, each with its advice."""
     grade, _, text = written.partition(":")
-    known = list(findings)
-    return element("verdict", grade, "" if known else text.strip(), known)
+    text = "" if any(text.strip().startswith(one.what) for one in findings) else text.strip()
+    return element("verdict", grade, text, [(one.what, one.advice) for one in findings])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from neurodyn.core.verdict import grade_of
 from neurodyn.identify.ladder import DECLARED
-from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Reference, Rung
 from neurodyn.report.numbers import capital, share, times
 
 _MOST = 6
@@ -23,6 +23,8 @@ _EACH = 2
 """Most quantities of a kind that are named."""
 _NAMED = 5
 """Most kinds of undetermined quantities that are named."""
+_NEXT = 0.1
+"""Distance from a bound below which a value counts as being at it, in standard deviations of the prior."""
 _EQUAL = 0.05
 """Relative difference of two errors below which they count as equal."""
 
@@ -93,13 +95,16 @@ def kind_of(name: str) -> QuantityKind:
 
 def sentences(result: IdentificationFigures) -> list[str]:
     """Return up to six sentences on what was found, how well it predicts, and what is not known."""
-    others = [*_bounds(result), *_structure(result), *_convergence(result), *_prediction(result), *_silent(result)]
+    first = _bounds(result)  # what else is said then rests on it
+    others = [
+        *_structure(result), *_differences(result), *_convergence(result), *_prediction(result), *_silent(result)
+    ]  # fmt: skip
     if result.chosen == DECLARED:
         first = (
             f"The model of {result.robot} stays as declared: nothing that was fitted predicts kept-back motion better."
         )
         return [first, *_prediction(result)]
-    return [*_changes(result, max(_MOST - len(others), 2)), *others]
+    return [*first, *_changes(result, max(_MOST - len(first) - len(others), 2)), *others]
 
 
 def stated(one: IdentifiedParameter) -> str:
@@ -129,12 +134,21 @@ def changed(one: IdentifiedParameter) -> bool:
         return False
     if one.interval is None:
         return abs(one.value - one.nominal) > _EQUAL * max(abs(one.nominal), 1e-12)
-    return not one.interval[0] <= one.nominal <= one.interval[1]
+    return not _holds_declared(one)
 
 
 def at_bound(one: IdentifiedParameter) -> bool:
-    """Return whether a quantity was fitted to a bound other than its declared value."""
-    return one.determined and one.bound and one.value != one.nominal
+    """Return whether a quantity was fitted to a bound, or next to one, that is not its declared value."""
+    if not one.determined or one.value == one.nominal:
+        return False
+    if one.in_prior is UNSET or one.bound:
+        return one.bound
+    near = min(abs(one.in_prior.value - end) for end in one.in_prior.bounds) < _NEXT
+    return near and not _holds_declared(one)
+
+
+def _holds_declared(one: IdentifiedParameter) -> bool:
+    return one.interval is not None and one.interval[0] <= one.nominal <= one.interval[1]
 
 
 def change(one: IdentifiedParameter) -> float:
@@ -207,6 +221,15 @@ def _structure(result: IdentificationFigures) -> list[str]:
     return [f"The logs ask for {result.structure}, which the declaration lacks."] if result.structure else []
 
 
+def _differences(result: IdentificationFigures) -> list[str]:
+    """Return how logs disagree."""
+    if not result.differences:
+        return []
+    more = len(result.differences) - 1
+    others = f", and in {more} more" if more else ""
+    return [f"The logs disagree: {result.differences[0].text}{others}."]
+
+
 def _prediction(result: IdentificationFigures) -> list[str]:
     """Return how errors on kept-back motion compare with the declaration's."""
     pair = _errors(result)
@@ -246,9 +269,9 @@ def _errors(result: IdentificationFigures) -> tuple[float | None, float | None, 
     return before.errors.q_mean, now.errors.q_mean, seconds, now.finite_fraction, _ahead(seconds, "", [""])
 
 
-def held_out(rung: Rung) -> dict[str, list[float | None]]:
-    """Return a rung's errors on test episodes, or on those for validation if there are none."""
-    return rung.test or rung.errors
+def held_out(model: Rung | Reference) -> dict[str, list[float | None]]:
+    """Return a model's errors on test episodes, or on those for validation if there are none."""
+    return model.test or model.errors
 
 
 def _ahead(seconds: float, group: str, groups: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Si
 from neurodyn.report import accuracy, forecast, log
 from neurodyn.report.checks import advice, lead, row
 from neurodyn.report.numbers import member_parts, simulated_parts, tossed_parts
-from neurodyn.report.overview import in_a_sentence
+from neurodyn.report.overview import evaluation_sentences, in_a_sentence
 from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _PAGES_ONLY = ("p10 – p90",)
 
 def print_evaluation(result: Evaluation) -> None:
     """Print an `evaluate.evaluate` result."""
-    remarks = accuracy.horizon_sentences(result) if isinstance(result, Simulated) else []
-    print_tables(in_a_sentence(result), evaluation_tables(result), *remarks)
+    print_tables("\n".join([*evaluation_sentences(result), in_a_sentence(result)]), evaluation_tables(result))
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:
