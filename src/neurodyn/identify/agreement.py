@@ -23,6 +23,8 @@ from torch import Tensor
 
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.verdict import Finding
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.identify.certainty import value_of, varying
 from neurodyn.identify.intervals import Identifiability, identifiability
@@ -90,21 +92,25 @@ class LogComparison:
         return self._residuals.options.per_log
 
     @classmethod
-    def of(cls, residuals: Residuals, point: Point, analysis: Identifiability) -> "LogComparison | None":
-        """Return the comparison of the logs of a fit; None for one log, very many, or other coordinates."""
-        windows = residuals.windows
-        several = 1 < len(windows.logs) <= MOST_LOGS and windows.count >= _LEAST_WINDOWS * len(windows.logs)
-        several = several and bool((torch.bincount(windows.log, minlength=len(windows.logs)) > 1).all())
-        if not several or not isinstance(residuals.space, CoordinateSpace):
+    def of(cls, store: Store, residuals: Residuals, point: Point, analysis: Identifiability) -> "LogComparison | None":
+        """Return the comparison of the runs of a store; None for one run, very many, or other coordinates."""
+        windows, runs = residuals.windows, len(residuals.windows.logs)
+        recorded = bool(store.header.runs or store.header.groups)
+        if not recorded or not 1 < runs <= MOST_LOGS or not isinstance(residuals.space, CoordinateSpace):
+            return None
+        if windows.count < _LEAST_WINDOWS * runs or int(torch.bincount(windows.log, minlength=runs).min()) < 2:
             return None
         return cls(residuals, point, analysis)
 
-    def differing(self) -> list[LogDifference]:
-        """Return the quantities that differ between logs, the most certain first; those that vary already first."""
+    def differing(self, *, new: bool = False) -> list[LogDifference]:
+        """Return the quantities that differ between logs: those that vary in the fit, and with `new` also others.
+
+        Others follow in the order in which they lower the cost.
+        """
         released = [self.names.index(name) for name in self.varying]
         told = [one for k in released if (one := self._difference(self._solve(released), k, len(released)))]
         tests = len(self.names)
-        while len(self.logs) > 1 and len(released) < _MOST + len(self.varying):
+        while new and len(released) < _MOST + len(self.varying):
             base = self._solve(released).cost
             left = [k for k in range(len(self.names)) if k not in released and not bool(self._fixed[k])]
             gains = {k: base - self._solve([*released, k]).cost for k in left}
@@ -256,19 +262,25 @@ class _Solution:
 
 
 def let_differ(fitting: Fitting, searched: Searched) -> Searched:
-    """Let quantities that differ between logs vary between them, and search on; return the search as it is without.
+    """Let quantities that differ between logs vary between them, if that lowers the cost of held-out windows.
 
     Args:
         fitting: The fit by stages, changed in place.
         searched: Its result.
     """
     analysis = identifiability(searched.residuals, searched.point)
-    comparison = LogComparison.of(searched.residuals, searched.point, analysis)
-    new = [] if comparison is None else [one.name for one in comparison.differing() if one.name not in fitting.per_log]
-    if not new:
+    comparison = LogComparison.of(fitting.store, searched.residuals, searched.point, analysis)
+    found = [] if comparison is None else [one.name for one in comparison.differing(new=True)]
+    if not (new := [name for name in found if name not in fitting.per_log]):
         return searched
+    before = fitting.kept
     fitting.vary(new)
-    return fitting.again(dict(searched.stages))
+    further = fitting.again(dict(searched.stages))
+    unseen = set(fitting.windows(Split.VALIDATION, fitting.stages[-1]).logs) - set(fitting.local)
+    if unseen or fitting.held_out_cost() < before.cost:
+        return further
+    fitting.restore(before)
+    return searched
 
 
 def of_differences(differences: Sequence[LogDifference]) -> list[Finding]:

@@ -57,7 +57,8 @@ from neurodyn.identify.ladder import (
     beyond_noise,
     with_networks,
 )
-from neurodyn.identify.logs import check_log, next_motion
+from neurodyn.identify.logs import check_log
+from neurodyn.identify.next_motion import next_motion
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.population_search import rounds_done
 from neurodyn.identify.priors import Prior, UnitPrior, prior_of
@@ -369,7 +370,7 @@ class _Identification:
             model.physical.set_values(values[: len(model.physical.specs)])
         model = self.model if self.fitting is None else self.fitting.model
         noise = residuals.noise if self.fitting is None else self.fitting.noise
-        logs = LogComparison.of(residuals, searched.point, known.analysis)
+        logs = LogComparison.of(self.problem.store, residuals, searched.point, known.analysis)
         if logs is not None:
             analysis = replace(known.analysis, deviations=logs.deviations(known.analysis.deviations))
             known = replace(known, analysis=analysis)
@@ -521,7 +522,7 @@ class _Identification:
                     values = refit(residuals, fit.searched.point, settings.refits, settings.seed)
                     write_refits(self.out, space.quantities, values)
             if self.fitting is not None and settings.proposals:
-                motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis.information, self.out)
+                motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
             figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after,
             unexplained_before=before, log=log, next=UNSET if motion is None else motion, references=climb.references,

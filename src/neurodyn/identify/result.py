@@ -332,16 +332,28 @@ class NextMotion(Record, frozen=True):
     """The motion whose log would most reduce the remaining uncertainty.
 
     Attributes:
-        file: CSV of its commands beside the page.
+        file: CSV of its commands beside the page; empty if no motion is safe.
         seconds: Its length [s].
-        amplitude: Largest commands, as a share of the limits.
+        amplitude: Largest share of its motion that the checks left of what the limits of commands allow.
         deviations: Standard deviations of quantities, relative to the prior: now, and expected.
+        tells: What its log will tell: "narrows elbow.friction from +-40 % to +-10 %".
+        why_not: Why no motion is safe; empty if one is.
+        expected: CSV of the motion and torques that the model expects.
+        pose: Where the pose comes from in which it begins and ends.
+        limits: Limits of each joint: lower, upper, speed, acceleration (averaged over 50 ms), torque.
+        sources: Where the limits come from, by kind, and what was checked for contacts.
     """
 
     file: str
     seconds: float
     amplitude: float
     deviations: dict[str, tuple[float, float]]
+    tells: list[str] = msgspec.field(default_factory=list)
+    why_not: str = ""
+    expected: str = ""
+    pose: str = ""
+    limits: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    sources: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class IdentificationFigures(Record, frozen=True):
@@ -388,7 +400,7 @@ class IdentificationFigures(Record, frozen=True):
         unexplained: Unexplained errors of the model.
         unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
         log: The check of the logs; UNSET without a ladder.
-        next: The motion to log next; UNSET if none was asked for, or none is within limits.
+        next: The motion to log next; UNSET if none was asked for.
         differences: Quantities that differ between logs, the most certain first; the fit lets them vary.
         verdict: "ok", or why the model is unreliable; UNSET without a ladder.
         findings: The findings behind the verdict, worst first; those that are ok are left out.

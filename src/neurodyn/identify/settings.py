@@ -18,6 +18,7 @@ from neurodyn.core.description.parameter import current_names
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
 from neurodyn.identify.choices import Method, Optimiser, StartKind
+from neurodyn.identify.motion_limits import MotionLimitSettings
 from neurodyn.identify.population_search import SEARCHES
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.manifest import RunRecord
@@ -187,8 +188,10 @@ class IdentificationSettings(Config, frozen=True):
     """Optimiser steps of a recurrent network that is trained beside the ladder, for comparison alone; 0 for none."""
     proposals: int = 0
     """Candidates for the next motion to log; 0 for none."""
-    proposal_seconds: float = 4.0
+    proposal_seconds: float = 20.0
     """Length of that motion [s]."""
+    limits: MotionLimitSettings = MotionLimitSettings()
+    """Limits of that motion."""
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
     """Horizons of held-out errors [s]."""
     rollouts: int = 4000

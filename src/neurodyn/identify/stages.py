@@ -8,6 +8,7 @@ are numerous, join in the last stage.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -44,6 +45,16 @@ _MORE = 4
 
 ProgressReport = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
+
+
+@dataclass(frozen=True)
+class KeptFit:
+    """Coordinates of a search, what varies between logs, its values there, and the cost per held-out window."""
+
+    x: Tensor
+    per_log: dict[str, float]
+    local: dict[str, Tensor]
+    cost: float
 
 
 class Fitting:
@@ -124,6 +135,20 @@ class Fitting:
             varying |= dict.fromkeys(names, deviation)
         return varying
 
+    @property
+    def kept(self) -> "KeptFit":
+        """The coordinates of the search so far, and their cost per held-out window."""
+        return KeptFit(self.x.clone(), dict(self.per_log), dict(self.local), self.held_out_cost())
+
+    def restore(self, kept: "KeptFit") -> None:
+        """Go back to earlier coordinates."""
+        self.x, self.per_log, self.local = kept.x, kept.per_log, kept.local
+
+    def held_out_cost(self) -> float:
+        """Return the cost of each held-out window of the last stage at the coordinates of the search."""
+        held_out = self.residuals(self.windows(Split.VALIDATION, self.stages[-1]))
+        return float(held_out.cost(self.start(held_out))) / held_out.windows.count
+
     def vary(self, names: Iterable[str], deviation: float = 1.0) -> None:
         """Let coordinates vary between logs, about those of the search so far."""
         self.per_log |= {name: self.per_log.get(name, deviation) for name in names}
@@ -203,9 +228,8 @@ class Fitting:
             name = f"{stage_frames(stage, self.spec.dt)} frames"
             self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != last), stage.iterations, name)
             ends[name] = self.x, self.local
-        held_out = self.residuals(self.windows(Split.VALIDATION, last))
         for name, (self.x, self.local) in ends.items():
-            costs[name] = float(held_out.cost(self.start(held_out))) / held_out.windows.count
+            costs[name] = self.held_out_cost()
         self.x, self.local = ends[min(costs, key=costs.__getitem__)]
         return self.end(costs)
 

@@ -1,0 +1,541 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""The motion to log next: safe to run, and the one whose log narrows the widest intervals.
+
+A motion starts and ends at rest in the robot's pose. Its positions are
+
+$$q_j(t) = q_j^0 + w(t) \Big( o_j + a_j \sum_i s_{ji} \sin(2 \pi f_{ji} t + \varphi_{ji}) \Big)$$
+
+with a window w that rises from 0 and falls to 0 with zero velocity and acceleration at both ends: they are twice
+differentiable throughout. Targets of drives are these positions; torques are those that make the identified model
+follow them (inverse dynamics). Where joints without a motor move too, or the base, torques are such sums themselves,
+without mean and trend; then the robot comes to rest, but not in the same place.
+
+A candidate is played in the identified model. It is made smaller until targets and resulting motion keep the limits
+(`motion_limits`), links keep clear of each other and of the floor (`sim.mujoco.clearance`), the robot does not fall and
+ends where it began. With the information H of the logs on the coordinates (priors included) and C of a candidate, the
+best has the smallest sum of variances (A-optimality, in standard deviations of priors)
+
+$$\mathrm{tr}\,(H + C)^{-1}$$
+
+which widest intervals dominate. The chosen one must be safe in samples of the posterior, too.
+"""
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from msgspec import UNSET
+from torch import Tensor
+
+from neurodyn.core.artifacts import write_text
+from neurodyn.core.description.parameter import Parameter, student_t
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
+from neurodyn.data.header import Split
+from neurodyn.data.windows import Windows
+from neurodyn.dynamics.batch import Trajectory, Window
+from neurodyn.identify.certainty import posterior_sample, value_of
+from neurodyn.identify.intervals import Identifiability
+from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples
+from neurodyn.identify.motion_limits import MotionLimits
+from neurodyn.identify.result import CONFIDENCE, NextMotion
+from neurodyn.identify.search_space import Coordinate
+from neurodyn.identify.stages import Fitting
+from neurodyn.multibody.engine import nominal
+from neurodyn.robots import Robot
+from neurodyn.robots.plausible import declared_bounds
+from neurodyn.sim.mujoco.clearance import Clearance
+
+FILE = "next-motion.csv"
+"""Commands of the motion."""
+EXPECTED = "next-motion-expected.csv"
+"""Positions that the identified model expects, and torques of its drives."""
+_SAMPLES = 10
+"""Samples of the posterior in which the motion must be safe."""
+_SINES, _SLOW, _FAST, _SLOWEST_BAND = 4, 0.1, 3.0, 0.3
+_RAMP, _HOLD, _SETTLE = 1.0, 0.5, 1.5
+"""Rise of the window, rest before and after, and time in which the robot settles before [s]."""
+_SMALLER, _TRIES, _LEAST_SHARE = 0.8, 12, 0.02
+_ROOM = 0.9
+"""Share of the limits that targets use: what follows them overshoots."""
+_WINDOWS = 16
+"""Most windows for the information of a candidate; that of the chosen one uses all."""
+_CONTACT_PIECE = 0.25
+"""Length of the windows of a motion with contacts [s]: beyond it they make derivatives meaningless."""
+_FLAT = 0.5
+"""Cosine of the tilt beyond which a floating robot counts as fallen."""
+_BACK, _STILL = 0.05, 0.05
+"""Distance from the pose at the end, as a share of the range, and speed, as a share of the limit."""
+_NAMED = 6
+_CHECKED = 50.0
+"""Rate at which contacts are looked for [Hz]."""
+
+
+@dataclass(frozen=True)
+class Pose:
+    """The pose of rest.
+
+    Attributes:
+        q: Positions, shape [nq].
+        command: Commands that hold it, shape [nu].
+        source: Where it comes from.
+    """
+
+    q: Tensor
+    command: Tensor
+    source: str
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a command does.
+
+    Attributes:
+        joint: Index of its joint among the limits' joints; None if it acts elsewhere.
+        kind: "target" of a joint's position, "torque", or another "command".
+        scale: Command per unit of target or torque.
+    """
+
+    joint: int | None
+    kind: str
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, robot: Robot, name: str, joints: tuple[str, ...]) -> "Role":
+        """Return the role of a robot's command."""
+        drive, joint = robot.drives.get(name), name
+        if drive is None:
+            return cls(joints.index(name), "torque")
+        if drive.acts_elsewhere:
+            if drive.transmission is UNSET or list(drive.transmission.values()) != [1.0]:
+                return cls(None, "command")
+            joint = drive.joints[0]
+        place = joints.index(joint) if joint in joints else None
+        per_command = None if drive.per_command is UNSET else drive.per_command
+        if drive.kind in ("pd", "servo"):
+            return cls(place, "target")
+        if drive.kind == "affine" and per_command is not None and per_command > 0.0:
+            stiffness = drive.kp or 0.0
+            if stiffness > 0.0:
+                return cls(place, "target", stiffness / per_command)
+            return cls(place, "torque", 1.0 / per_command)
+        return cls(place, "torque" if drive.kind == "torque" else "command")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A motion.
+
+    Attributes:
+        waves: Motion of each command relative to rest, largest amplitude, shape [T, nu].
+        share: Share of it, by command, shape [nu].
+        commands: Commands, shape [T, nu].
+        path: Its motion in the identified model, one world.
+        gained: Information of its log, shape [n, n].
+    """
+
+    waves: Tensor
+    share: Tensor
+    commands: Tensor
+    path: Trajectory
+    gained: Tensor
+
+
+@torch.no_grad()
+def next_motion(fitting: Fitting, x: Tensor, analysis: Identifiability, out: Path) -> NextMotion:
+    """Choose the next motion, and write its commands and what to expect of them to a folder.
+
+    Args:
+        fitting: The fit, with its dynamics at the fitted values.
+        x: Fitted coordinates, shape [n].
+        analysis: Identifiability there.
+        out: The folder.
+
+    Returns:
+        The motion; without a file, and with the reason, if no candidate is safe.
+    """
+    for name in (FILE, EXPECTED):
+        (out / name).unlink(missing_ok=True)
+    return _Search(fitting, x, analysis).run(out)
+
+
+class _Search:
+    def __init__(self, fitting: Fitting, x: Tensor, analysis: Identifiability) -> None:
+        self.fitting, self.x, self.analysis, self.settings = fitting, x, analysis, fitting.settings
+        self.robot, self.dynamics = fitting.model.robot, fitting.dynamics
+        self.spec, self.dt = self.robot.spec, self.robot.spec.dt
+        self.limits = MotionLimits.of(self.robot, fitting.store, self.settings.limits)
+        self.rng = generator(self.settings.seed, "next motion")
+        self.failed: Counter[str] = Counter()
+        scalar = [joint for joint in self.spec.joints if joint.scalar]
+        self._q = [self.spec.q_names.index(joint.name) for joint in scalar]
+        self._qd = [self.spec.qd_names.index(joint.name) for joint in scalar]
+        self.roles = [Role.of(self.robot, name, self.limits.names) for name in self.spec.controls]
+        values = fitting.space.values(x[None]).double()
+        sample = posterior_sample(fitting.space, x, analysis, _SAMPLES, self.settings.seed)
+        drawn = torch.stack([sample[name].double() for name in fitting.space.quantities], -1)
+        self.fitted, self.samples = values, drawn
+        self.pose = self._pose()
+        self.clearance, self.unchecked = self._clearance()
+        inflation = max(analysis.variance, 1.0)
+        self.information = analysis.information / inflation + torch.eye(len(x), dtype=torch.float64)
+        self._inflation = inflation
+
+    def run(self, out: Path) -> NextMotion:
+        """Search, check the best candidates in the posterior, and write the first that is safe there."""
+        found: list[tuple[float, Candidate]] = []
+        for _ in range(self.settings.proposals):
+            if (candidate := self._safe(self._waves())) is not None:
+                found.append((self._score(candidate), candidate))
+        found.sort(key=lambda one: one[0])
+        for _ in range(self.settings.proposals // 2 if found else 0):  # redraw some joints of the best
+            waves = self._waves()
+            kept = torch.from_numpy(self.rng.random(waves.shape[1]) < 0.7)
+            if (candidate := self._safe(torch.where(kept, found[0][1].waves, waves))) is not None:
+                found.append((self._score(candidate), candidate))
+                found.sort(key=lambda one: one[0])
+        for _, candidate in found[:3]:
+            if (safe := self._safe(candidate.waves, candidate.share, sampled=True)) is not None:
+                return self._write(safe, out)
+        return self._nothing()
+
+    # What moves.
+
+    def _pose(self) -> Pose:
+        """Return the declared pose, or the one in which the robot rests in its logs."""
+        windows = self.fitting.windows(Split.TRAIN, self.settings.stages[0])
+        row = int(windows.qd[:, 0].abs().sum(-1).argmin())
+        q, command = windows.q[row, 0].clone(), windows.control[row, 0].clone()
+        source = "the pose of least motion in the logs"
+        if self.robot.nominal and not self.spec.floating:
+            source = "the declared pose"
+            for name, value in self.robot.nominal.items():
+                q[self.spec.q_names.index(name)] = value
+        for k, joint in enumerate(self.limits.names):  # within its limits
+            column = self.spec.q_names.index(joint)
+            q[column] = q[column].clamp(self.limits.lower[k], self.limits.upper[k])
+        if self._torque_driven:
+            torques = self._torques(q[None, self._q], torch.zeros(1, len(self._q)), torch.zeros(1, len(self._q)))
+            command = torch.zeros_like(command) if torques is None else torques[0]
+        elif not self.spec.floating:
+            for k, role in enumerate(self.roles):
+                if role.joint is not None and role.kind == "target":
+                    command[k] = role.scale * q[self._q[role.joint]]
+        return Pose(q, command, source)
+
+    def _waves(self) -> Tensor:
+        """Return a random motion of the commands about rest, as large as the limits of targets allow, shape [T, nu]."""
+        seconds = self.settings.proposal_seconds
+        frames = max(8, round(seconds / self.dt))
+        ramp, hold = (
+            max(1, round(min(most, share * seconds) / self.dt)) for most, share in ((_RAMP, 0.25), (_HOLD, 0.1))
+        )
+        t = torch.arange(frames, dtype=torch.float64) * self.dt
+        inside = torch.arange(frames, dtype=torch.float64) - hold
+        window = _rise(inside / ramp) * _rise((frames - 2 * hold - 1 - inside) / ramp)
+        columns = []
+        for command in range(self.spec.nu):
+            fastest = self.rng.uniform(math.log(_SLOWEST_BAND), math.log(_FAST))  # slow sines are large ones
+            rates = np.exp(self.rng.uniform(math.log(_SLOW), fastest, _SINES))
+            phases, shares = self.rng.uniform(0, 2 * math.pi, _SINES), self.rng.dirichlet(np.ones(_SINES))
+            wave = sum(s * torch.sin(2 * math.pi * f * t + p) for s, f, p in zip(shares, rates, phases, strict=True))
+            offset = 0.5 * self.rng.uniform(-1.0, 1.0)
+            moved = window * (torch.as_tensor(wave) + offset)
+            if not self._prescribed:  # torques leave neither speed nor travel behind
+                basis = torch.linalg.qr(torch.stack([window**0.5, window**0.5 * t], -1))[0]
+                inner = window**0.5 * (torch.as_tensor(wave) + offset)
+                moved = window**0.5 * (inner - basis @ (basis.T @ inner))
+            columns.append(moved * self._largest(command, moved))
+        return torch.stack(columns, -1) if columns else torch.zeros(frames, 0, dtype=torch.float64)
+
+    def _largest(self, command: int, wave: Tensor) -> float:
+        """Return the largest factor of a command's motion within its limits."""
+        most, role = float(wave.abs().max().clamp_min(1e-12)), self.roles[command]
+        joint, name = role.joint, self.spec.controls[command]
+        if joint is None or role.kind == "command":
+            low, high = self.robot.sampling_interval("control", name)
+            rest = float(self.pose.command[command])
+            return _ROOM * max(0.0, min(high - rest, rest - low)) / most
+        if role.kind == "torque" and not self._torque_driven:
+            return role.scale * float(self.limits.torque[joint]) / most
+        rest = float(self.pose.q[self._q[joint]])
+        above, below = float(self.limits.upper[joint]) - rest, rest - float(self.limits.lower[joint])
+        up, down = float(wave.max().clamp_min(1e-12)), float((-wave).max().clamp_min(1e-12))
+        rate = torch.diff(wave) / self.dt
+        bend = torch.diff(rate) / self.dt
+        factors = (
+            max(0.0, above) / up, max(0.0, below) / down, float(self.limits.speed[joint]) / float(rate.abs().max()),
+            float(self.limits.acceleration[joint]) / float(bend.abs().max().clamp_min(1e-12)),
+        )  # fmt: skip
+        return _ROOM * min(factors) * (role.scale if role.kind == "target" else 1.0)
+
+    @property
+    def _torque_driven(self) -> bool:
+        """Whether torques of inverse dynamics make all joints follow prescribed positions."""
+        driven = {role.joint for role in self.roles if role.kind == "torque"}
+        return not self.spec.floating and driven == set(range(len(self.limits.names))) == {r.joint for r in self.roles}
+
+    @property
+    def _prescribed(self) -> bool:
+        """Whether the joints with motors follow prescribed positions."""
+        return self._torque_driven or all(role.kind == "target" for role in self.roles)
+
+    def _commands(self, moved: Tensor) -> Tensor | None:
+        """Return the commands of a motion about rest, shape [T, nu]; None if there are none."""
+        if not self._torque_driven:
+            return self.pose.command + moved
+        q = self.pose.q[self._q].repeat(len(moved), 1)
+        q[:, [role.joint for role in self.roles]] += moved
+        qd = torch.gradient(q, spacing=self.dt, dim=0)[0]
+        qdd = torch.gradient(qd, spacing=self.dt, dim=0)[0]
+        return self._torques(q, qd, qdd)
+
+    def _torques(self, q: Tensor, qd: Tensor, qdd: Tensor) -> Tensor | None:
+        """Return the commanded torques of a motion by inverse dynamics, shape [T, nu]; None where these fail."""
+        specs = [Parameter(name=name, nominal=0.0) for name in self.fitting.space.quantities]
+        known = self._quantities(self.fitted[0])
+        try:
+            model = TorqueModel(self.fitting.model.mechanism)
+            bias = torch.tensor([known.get(f"actuator.{n}.bias", 0.0) for n in self.limits.names], dtype=torch.float64)
+            samples = TorqueSamples(
+                (q - bias).numpy(), qd.double().numpy(), qdd.double().numpy(), np.zeros(q.shape), dt=self.dt
+            )
+            torque = torch.from_numpy(model.torque(samples, self.fitted[0], specs))[
+                :, [role.joint for role in self.roles]
+            ]
+        except InputError:
+            return None
+        gains = torch.tensor([known.get(f"actuator.{n}.gain", 1.0) for n in self.spec.controls], dtype=torch.float64)
+        late = known.get("motors.delay", 0.0)
+        lags = [
+            known.get(f"actuator.{n}.lag", 0.0) + known.get(f"actuator.{n}.delay", late) for n in self.spec.controls
+        ]
+        early = torch.tensor([round(lag / self.dt) for lag in lags])  # commands act later
+        rows = (torch.arange(len(torque))[:, None] + early).clamp_max(len(torque) - 1)
+        scales = torch.tensor([role.scale for role in self.roles], dtype=torch.float64)
+        return torque.gather(0, rows) * scales / gains.clamp_min(1e-3)
+
+    def _quantities(self, values: Tensor) -> dict[str, float]:
+        known = nominal(self.fitting.model.mechanism, self.fitting.model.engine.contact)
+        return known | dict(zip(self.fitting.space.quantities, values.tolist(), strict=True))
+
+    # Whether it is safe.
+
+    def _play(self, commands: Tensor, values: Tensor) -> tuple[Trajectory, Tensor]:
+        """Return the motion under commands for each row of values, after settling at rest, and the commands then."""
+        worlds, settle = len(values), round(_SETTLE / self.dt)
+        held = torch.cat([self.pose.command.expand(settle, -1), commands]).expand(worlds, -1, -1)
+        past = max(1, self.fitting.past)
+        q = self.pose.q.expand(worlds, past + 1, -1)
+        qd = torch.zeros(worlds, past + 1, self.spec.nv, dtype=torch.float64)
+        window = Window(q, qd, self.pose.command.expand(worlds, past, -1))
+        path = self.dynamics.simulate(
+            window, held, values, self.dynamics.weights.detach(), self.fitting.environments.at(None)
+        )
+        return Trajectory(path.q[:, settle:], path.qd[:, settle:]), held[:, settle:]
+
+    def _fault(self, path: Trajectory, commands: Tensor, values: Tensor) -> tuple[str, Tensor | None]:
+        """Return why motions are not safe and how much to shrink each command, shape [nu]; empty if they are safe."""
+        q, qd = path.q, path.qd
+        if not bool(torch.isfinite(q).all()):
+            return "it does not stay finite in the model", None
+        if self.spec.floating:
+            x, y = q[..., 3], q[..., 4]
+            if not bool((1.0 - 2.0 * (x * x + y * y) > _FLAT).all()):
+                return "the robot falls", None
+        if bool(declared_bounds(self.robot).outside(q, qd).any()):
+            return f"{declared_bounds(self.robot).furthest(q, qd)[0]} leaves the declared range", None
+        joints, rates = q[..., self._q], qd[..., self._qd]
+        moving = rates[:, 0].abs() / self.limits.speed.clamp_min(1e-9)
+        if float(moving.max()) > _STILL:
+            return f"{self.limits.names[int(moving.amax(0).argmax())]} does not rest in {self.pose.source}", None
+        excess = self.limits.excess(joints, rates, self.dt) | {"torque": self._torque_excess(path, commands, values)}
+        worst, text = torch.zeros(len(self.limits.names), dtype=torch.float64), ""
+        for kind, values_of in excess.items():
+            if float(values_of.max()) > max(1.0, float(worst.max())):
+                text = f"the {kind} limit of {self.limits.names[int(values_of.argmax())]}"
+            worst = torch.maximum(worst, values_of)
+        if text:
+            share = torch.ones(self.spec.nu, dtype=torch.float64)
+            for command, role in enumerate(self.roles):
+                share[command] = _SMALLER if role.joint is None else 0.97 / worst[role.joint].clamp_min(0.97)
+            return text, share.clamp_min(0.3)
+        return self._end_fault(joints, rates), None
+
+    def _end_fault(self, q: Tensor, qd: Tensor) -> str:
+        """Return why motions do not end at rest in the pose; empty if they do."""
+        driven = [role.joint for role in self.roles if role.joint is not None]  # nothing stops the others
+        span = (self.limits.upper - self.limits.lower).clamp_min(1e-9)
+        away, speed = (q[:, -1] - q[:, 0]).abs() / span, qd[:, -1].abs() / self.limits.speed.clamp_min(1e-9)
+        checks = [("ends away from its pose", away, _BACK)] if self._prescribed else []
+        for what, values, most in (*checks, ("still moves at the end", speed, _STILL)):
+            if driven and float(values[:, driven].max()) > most:
+                return f"{self.limits.names[driven[int(values[:, driven].amax(0).argmax())]]} {what}"
+        return ""
+
+    def _torque_excess(self, path: Trajectory, commands: Tensor, values: Tensor) -> Tensor:
+        """Return the largest torque of each joint's drive over its limit, shape [joints]."""
+        excess = torch.zeros(len(self.limits.names), dtype=torch.float64)
+        for command, role in enumerate(self.roles):
+            if role.joint is None or role.kind == "command":
+                continue
+            torques = torch.stack([
+                self._drive_torque(command, role, path, commands, world, self._quantities(row))
+                for world, row in enumerate(values)
+            ])  # fmt: skip
+            excess[role.joint] = torques.abs().max() / self.limits.torque[role.joint]
+        return excess
+
+    def _drive_torque(
+        self, command: int, role: Role, path: Trajectory, commands: Tensor, world: int, known: Mapping[str, float]
+    ) -> Tensor:  # fmt: skip
+        """Return the torque of a drive before its limits along a motion, shape [T]."""
+        begin, given = f"actuator.{self.spec.controls[command]}.", commands[world, :, command] / role.scale
+        gain, kp, kd = (known.get(begin + what, default) for what, default in (("gain", 1.0), ("kp", 0.0), ("kd", 0.0)))
+        if role.kind == "torque":
+            return gain * given
+        assert role.joint is not None
+        q, qd = path.q[world, :-1, self._q[role.joint]], path.qd[world, :-1, self._qd[role.joint]]
+        late = round((known.get(f"{begin}delay", 0.0) + known.get(f"{begin}lag", 0.0)) / self.dt)
+        given = torch.cat([given[:1].expand(late), given])[: len(given)]
+        return gain * (kp * (given - q) - kd * qd + known.get(f"{begin}offset", 0.0))
+
+    def _clearance(self) -> tuple[Clearance | None, str]:
+        """Return the shapes of the robot, or why there are none."""
+        floor = self.settings.limits.floor
+        try:
+            height = floor if isinstance(floor, float) else None
+            least = self.settings.limits.clearance
+            return Clearance(self.robot, self.pose.q.numpy(), floor=height, least=least), ""
+        except InputError as error:
+            return None, str(error)
+
+    def _contact(self, path: Trajectory) -> str:
+        """Return what touches along motions; empty for nothing."""
+        if self.clearance is None:
+            return ""
+        every = max(1, round(1.0 / (_CHECKED * self.dt)))
+        touching = self.clearance.first_contact(path.q[:, ::every])
+        return "" if touching is None else f"{touching[0]} touches {touching[1]}"
+
+    def _safe(self, waves: Tensor, share: Tensor | None = None, *, sampled: bool = False) -> Candidate | None:
+        """Return a motion made so small that it is safe, with `sampled` also in the posterior; None if it never is."""
+        values = torch.cat([self.fitted, self.samples]) if sampled else self.fitted
+        share = torch.ones(waves.shape[1], dtype=torch.float64) if share is None else share
+        fault = ""
+        for _ in range(_TRIES):
+            if float(share.max()) < _LEAST_SHARE:
+                break
+            commands = self._commands(share * waves)
+            if commands is None:
+                fault = "its torques are unknown"
+                break
+            path, played = self._play(commands, values)
+            fault, smaller = self._fault(path, played, values)
+            if not fault:
+                fault = self._contact(path)
+            if not fault:
+                own = Trajectory(path.q[:1], path.qd[:1])
+                return Candidate(
+                    waves, share, commands, own, self._gained(own, commands, None if sampled else _WINDOWS)
+                )
+            share = share * (_SMALLER if smaller is None else smaller)
+        self.failed[fault] += 1
+        return None
+
+    # What it tells.
+
+    def _gained(self, path: Trajectory, commands: Tensor, most: int | None) -> Tensor:
+        """Return the information of a motion on the coordinates, shape [n, n]."""
+        past = self.fitting.past
+        touching = bool(self.fitting.model.mechanism.points) and self.fitting.model.scene is not None
+        seconds = _CONTACT_PIECE if touching else self.fitting.stages[-1].seconds
+        length = past + max(3, round(seconds / self.dt))
+        starts = list(range(0, max(1, len(commands) - length + 1), length - past))
+        total = len(starts)
+        if most is not None and total > most:
+            starts = [starts[k] for k in np.linspace(0, total - 1, most).round().astype(int)]
+        rows = [slice(first, first + length + 1) for first in starts]
+        controls = torch.stack([commands[first : first + length] for first in starts])
+        windows = Windows(
+            torch.stack([path.q[0, r] for r in rows]), torch.stack([path.qd[0, r] for r in rows]), controls
+        )
+        residuals = self.fitting.residuals(replace(windows.after(past), readings=None))
+        n = len(self.x)
+        return residuals.normal(residuals.start(self.x[None])).matrix[0].sum(0)[:n, :n] * (total / len(starts))
+
+    def _score(self, candidate: Candidate) -> float:
+        return float(torch.linalg.inv(self.information + candidate.gained / self._inflation).trace())
+
+    def _write(self, candidate: Candidate, out: Path) -> NextMotion:
+        after = self.information + candidate.gained / self._inflation
+        before, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (self.information, after))
+        now = torch.maximum(before, torch.nan_to_num(self.analysis.deviations, posinf=1.0).clamp(max=1.0))
+        then = now * then / before
+        write_text(out / FILE, _table(self.dt, dict(zip(self.spec.controls, candidate.commands.T, strict=True))))
+        columns = zip(self.limits.names, self._q, strict=True)
+        expected = {f"q.{name}": candidate.path.q[0, :-1, column] for name, column in columns}
+        known = self._quantities(self.fitted[0])
+        for command, role in enumerate(self.roles):
+            if role.joint is not None and role.kind != "command":
+                torque = self._drive_torque(command, role, candidate.path, candidate.commands[None], 0, known)
+                expected[f"torque.{self.spec.controls[command]}"] = torque
+        write_text(out / EXPECTED, _table(self.dt, expected))
+        order = (now - then).argsort(descending=True)[:_NAMED].tolist()
+        coordinates, reach = self.fitting.space.coordinates, student_t(self.analysis.degrees, CONFIDENCE)
+        return NextMotion(
+            file=FILE, seconds=len(candidate.commands) * self.dt, amplitude=float(candidate.share.max()),
+            deviations={coordinates[k].name: (float(now[k]), float(then[k])) for k in order},
+            tells=[
+                f"narrows {coordinates[k].name} from {_width(coordinates[k], self.x[k], reach * now[k])} to "
+                f"{_width(coordinates[k], self.x[k], reach * then[k])}"
+                for k in order
+            ],
+            expected=EXPECTED, pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
+        )  # fmt: skip
+
+    def _sources(self) -> dict[str, str]:
+        sources = dict(self.limits.sources)
+        if self.clearance is None:
+            return sources | {"contacts": f"not checked: {self.unchecked}"}
+        floor = self.clearance.floor
+        beside = "without a floor" if floor is None else f"and from a floor at {floor:.3g} m"
+        return sources | {"contacts": f"links keep {self.clearance.least * 1e3:.3g} mm from each other {beside}"}
+
+    def _nothing(self) -> NextMotion:
+        why = "; ".join(f"{text} ({count} candidates)" for text, count in self.failed.most_common(3))
+        return NextMotion(
+            file="", seconds=0.0, amplitude=0.0, deviations={}, why_not=f"no motion is safe: {why or 'none was tried'}",
+            pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
+        )  # fmt: skip
+
+
+def _rise(t: Tensor) -> Tensor:
+    """Return a step from 0 at t = 0 to 1 at t = 1 with zero first and second derivatives at both ends."""
+    s = t.clamp(0.0, 1.0)
+    return s**3 * (10.0 - 15.0 * s + 6.0 * s * s)
+
+
+def _width(coordinate: Coordinate, x: Tensor, deviation: Tensor) -> str:
+    """Return half the width of an interval in words, as a share of the value where it has a scale."""
+    value, half = (float(one) for one in value_of(coordinate, x, deviation))
+    if not coordinate.signed and value > 0.0 and half < 10.0 * value:
+        return f"+-{100.0 * half / value:.2g} %"
+    unit = f" {coordinate.unit}" if coordinate.unit not in ("", "1") else ""
+    return f"+-{half:.2g}{unit}"
+
+
+def _table(dt: float, columns: Mapping[str, Tensor]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["time", *columns])
+    rows = torch.stack(list(columns.values()), -1).tolist() if columns else []
+    for k, row in enumerate(rows):
+        writer.writerow([f"{k * dt:.6g}", *(f"{value:.6g}" for value in row)])
+    return text.getvalue()

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The motion to log next is safe in the robot itself, and says what it will tell."""
+
+import csv
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify.motion_limits import SMOOTH, MotionLimits, MotionLimitSettings
+from neurodyn.identify.settings import FitStage
+from neurodyn.sim.mujoco.clearance import Clearance
+from tests.identify.two_joint_arm import declared, plant, played, write_log
+
+SETTINGS = AdaptationSettings(
+    stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, networks=False, proposals=4,
+    proposal_seconds=6.0, rollouts_each=20,
+)  # fmt: skip
+WORN = {"friction": 0.3, "load": 0.4, "kp": 180.0}
+
+
+def adapted(folder: Path, *, settings: AdaptationSettings = SETTINGS) -> Identification:
+    robot = declared(folder / "robot")
+    write_log(folder / "log.h5", robot, plant(**WORN))
+    return adapt(folder / "robot", folder / "log.h5", folder / "run", settings=settings, threads=1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Identification]:
+    folder = tmp_path_factory.mktemp("arm")
+    return folder / "run", adapted(folder)
+
+
+def table(path: Path) -> tuple[list[str], np.ndarray]:
+    with path.open() as file:
+        head, *rows = csv.reader(file)
+    return head, np.array(rows, float)
+
+
+def test_it_is_safe_in_the_robot_itself(run: tuple[Path, Identification]):
+    out, found = run
+    motion = found.figures.next
+    assert motion is not msgspec.UNSET
+    head, rows = table(out / motion.file)
+    assert head == ["time", "shoulder", "elbow"]
+    assert rows[-1, 0] == pytest.approx(motion.seconds - 0.01)
+    targets = rows[:, 1:]
+    floor = '<geom type="plane" size="5 5 .1"/>'
+    path = played(plant(**WORN, extra=floor), targets, 0.01, targets[0])
+    assert not path["contacts"].any()
+    frames = round(SMOOTH / 0.01)
+    acceleration = np.abs(path["qd"][frames:] - path["qd"][:-frames]) / SMOOTH
+    for k, name in enumerate(("shoulder", "elbow")):
+        limits = motion.limits[name]
+        for q in (targets[:, k], path["q"][:, k]):
+            assert limits["lower"] <= q.min()
+            assert q.max() <= limits["upper"]
+        assert np.abs(path["qd"][:, k]).max() <= limits["speed"]
+        assert acceleration[:, k].max() <= limits["acceleration"]
+        assert np.abs(path["torque"][:, k]).max() <= limits["torque"]
+    assert np.ptp(path["q"], axis=0).min() > 0.2  # it moves
+    assert path["q"][-1] == pytest.approx(path["q"][0], abs=0.05)
+    assert np.abs(path["qd"][-1]).max() < 0.05
+
+
+def test_it_begins_and_ends_at_rest_and_is_smooth(run: tuple[Path, Identification]):
+    targets = table(run[0] / "next-motion.csv")[1][:, 1:]
+    assert targets[0] == pytest.approx(targets[-1], abs=1e-6)
+    rates = np.diff(targets, axis=0) / 0.01
+    bends = np.diff(rates, axis=0) / 0.01
+    for ends in (rates[:10], rates[-10:], bends[:10], bends[-10:]):
+        assert np.abs(ends).max() < 1e-2
+    assert np.abs(np.diff(bends, axis=0)).max() < 0.35 * np.abs(bends).max()
+
+
+def test_it_says_what_it_will_tell_and_expects(run: tuple[Path, Identification]):
+    out, found = run
+    motion = found.figures.next
+    assert motion is not msgspec.UNSET
+    assert motion.tells[0].startswith("narrows ")
+    assert all(then <= now for now, then in motion.deviations.values())
+    assert motion.sources["speed"] == "80% of the logs' largest"
+    assert "from a floor at 0 m" in motion.sources["contacts"]
+    head, rows = table(out / motion.expected)
+    assert head == ["time", "q.shoulder", "q.elbow", "torque.shoulder", "torque.elbow"]
+    targets = table(out / motion.file)[1][:, 1:]
+    path = played(plant(**WORN), targets, 0.01, targets[0])
+    assert rows[:, 1:3] == pytest.approx(path["q"], abs=0.03)
+
+
+def test_without_a_safe_motion_there_is_no_file_but_a_reason(tmp_path: Path):
+    limits = MotionLimitSettings(torque=0.001)
+    settings = msgspec.structs.replace(SETTINGS, limits=limits, proposals=2)
+    figures = adapted(tmp_path, settings=settings).figures
+    assert figures.next is not msgspec.UNSET
+    assert figures.next.file == ""
+    assert figures.next.why_not == "no motion is safe: the torque limit of elbow (2 candidates)"
+    assert not list((tmp_path / "run").glob("next-motion*"))
+
+
+def test_limits_come_from_the_declaration_or_the_log(tmp_path: Path):
+    robot = declared(tmp_path / "robot")
+    store = write_log(tmp_path / "log.h5", robot, plant())
+    limits = MotionLimits.of(robot, store, MotionLimitSettings(speeds={"elb*": 1.5}))
+    assert limits.upper.tolist() == pytest.approx([0.95 * 2.5, 0.95 * 2.8])
+    assert limits.torque.tolist() == pytest.approx([32.0, 12.0])
+    assert float(limits.speed[1]) == 1.5
+    largest = max(float(np.abs(store.episode(k)[1][:, 0]).max()) for k in range(len(store.lengths)))
+    assert 0.6 * largest < float(limits.speed[0]) < 0.85 * largest
+    drives = dict(robot.drives)
+    drives["shoulder"] = msgspec.structs.replace(drives["shoulder"], saturation_effort=50.0, velocity_limit=2.0)
+    rated = MotionLimits.of(msgspec.structs.replace(robot, drives=drives), store, MotionLimitSettings())
+    assert float(rated.speed[0]) == pytest.approx(1.6)
+    assert rated.sources["speed"].startswith("80% of the declared for 1 joints")
+
+
+def test_links_touch_each_other_and_the_floor(tmp_path: Path):
+    robot = declared(tmp_path / "robot")
+    clearance = Clearance(robot, np.zeros(2))
+    assert clearance.floor == 0.0
+    poses = torch.tensor([[[0.0, 0.0], [0.3, 0.5]], [[2.2, 0.0], [2.2, 0.0]]], dtype=torch.float64)
+    assert clearance.first_contact(poses[:1]) is None
+    touching = clearance.first_contact(poses[1:])
+    assert touching is not None
+    assert "the floor" in touching
+    post = '<geom name="post" type="box" size=".02 .02 .6" pos=".3 0 .6"/>'
+    beside = Clearance(declared(tmp_path / "beside", extra=post), np.zeros(2))
+    assert beside.first_contact(torch.tensor([[[0.0, 0.0], [0.0, 1.5]]], dtype=torch.float64)) == ("lower", "post", 1)
+    hanging = Clearance(robot, np.array([2.4, 0.0]))
+    assert hanging.floor is None  # it rests below its mounting
