@@ -94,7 +94,7 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Identification], log: Pa
         if name in values:
             assert abs(float(column.median()) - values[name]) <= 0.5 * float(column.std()) + 1e-6
     assert found.figures.next is not msgspec.UNSET  # the pole falls from any pose in the log
-    assert found.figures.next.why_not.startswith("no motion is safe: hinge does not rest in the pose of least motion")
+    assert found.figures.next.why_not.startswith("no motion is safe: slider does not rest in the pose of least motion")
 
 
 def test_the_metrics_hold_the_fit_and_the_networks(run: tuple[Path, Identification]):

@@ -193,9 +193,13 @@ def following(result: IdentificationFigures) -> Table:
 def next_lead(result: IdentificationFigures) -> str:
     """Describe the proposed motion."""
     if result.next is UNSET:
-        return "No motion that was tried stays within the robot's limits."
+        return "None was asked for."
     motion = result.next
+    if motion.why_not:
+        return f"{motion.why_not[0].upper()}{motion.why_not[1:]}."
+    told = f"It {motion.tells[0]}." if motion.tells else ""
     return (
-        f"{motion.file}: {motion.seconds:g} s of commands, up to {motion.amplitude:.0%} of the largest, whose log "
-        "would tell most of what is still uncertain."
+        f"{motion.file}: {motion.seconds:g} s, from rest to rest in {motion.pose}. {told} "
+        + "; ".join(f"{kind}: {source}" for kind, source in motion.sources.items()).capitalize()
+        + "."
     )
