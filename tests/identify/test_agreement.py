@@ -21,7 +21,13 @@ from neurodyn.sim.draws import read_posterior
 from tests.identify.stand_ins import DAMPING, cartpole_log, worn_cartpole
 
 SETTINGS = AdaptationSettings(
-    stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, networks=False, proposals=0, rollouts_each=20
+    stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)),
+    screen=60,
+    networks=False,
+    proposals=0,
+    rollouts_each=20,
+    reference_steps=0,
+    refits=0,
 )
 OTHER = 1.0
 
@@ -50,7 +56,7 @@ def test_logs_that_disagree_are_told_with_the_quantity(disagreeing: tuple[Path, 
     assert figures.verdict is not msgspec.UNSET
     assert figures.verdict.startswith("warning: ")
     assert "differ in hinge.damping" in figures.verdict
-    assert [one.name for one in figures.findings] == ["logs-disagree"]
+    assert "logs-disagree" in [one.name for one in figures.findings]
 
 
 def test_what_differs_has_its_own_value_in_each_log(disagreeing: tuple[Path, Identification]):
