@@ -16,10 +16,10 @@ from neurodyn.cli.terminal.flags import (
     own_device,
 )
 from neurodyn.core.artifacts import require_writable, write_json
-from neurodyn.core.config import with_changes
+from neurodyn.core.config import to_dict, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
-from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest
+from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest, NextMotionRequest
 from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
 
 
@@ -254,3 +254,50 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     if not isinstance(result, IdentifiedConditions):
         print_next(result.figures, out)
     print(f"verdict: {result.figures.verdict}")
+
+
+@command(NextMotionRequest)
+def next_motion(
+    request: NextMotionRequest, *, robot: str | None = None, out: Path | None = None, json: JsonFile = None
+) -> None:
+    """Propose another motion to log after `neurodyn adapt`, or play the proposed one.
+
+    The motion starts and ends at rest, within limits, clear of contacts in the identified model and its posterior.
+    Without --robot the run's next-motion.csv is replaced; with it, it is played once, and the log is written to
+    OUT/robot.csv with a column map for `neurodyn import`.
+
+    Args:
+        request: The run, and what to change.
+        robot: Plays the motion: your robot as FILE.py:CLASS (`neurodyn.control.RobotInterface`), or `model` for the
+            identified model.
+        out: Folder for the log; by default a file in this folder named after the time.
+        json: File for the motion as JSON.
+
+    Example:
+        neurodyn next-motion runs/arm --seconds 30
+        neurodyn next-motion runs/arm --robot my_arm.py:Arm --out logs/second
+    """
+    from neurodyn.control.robot.motion import play_next_motion
+    from neurodyn.identify.run import next_motion as propose
+
+    run = Path(request.run)
+    require_writable(json, text=True)
+    if robot is not None:
+        log = play_next_motion(run, robot, out)
+        print(
+            f"{log} written; next: neurodyn import {log} --reader {log.with_suffix('.yaml')} --out {log.with_suffix('.h5')}"
+        )
+        return
+    with ProgressBar("looking for a motion"):
+        motion = propose(request)
+    write_figures(json, to_dict(motion))
+    if motion.why_not:
+        raise InputError(
+            f"{run}: {motion.why_not}; valid: other limits (--limits FILE), or a longer motion (--seconds)"
+        )
+    print(f"{run / motion.file}: {motion.seconds:g} s, from rest to rest in {motion.pose}")
+    for text in motion.tells:
+        print(f"  {text}")
+    for kind, source in motion.sources.items():
+        print(f"{kind}: {source}")
+    print(f"next: neurodyn next-motion {run} --robot FILE.py:CLASS, or play it with your own tools")

@@ -8,7 +8,7 @@ windows, a ladder of models judged on whole held-out episodes, and the motion to
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -60,11 +60,10 @@ from neurodyn.identify.ladder import (
 from neurodyn.identify.logs import check_log
 from neurodyn.identify.next_motion import next_motion
 from neurodyn.identify.parameter_search import Searched, search
-from neurodyn.identify.population_search import rounds_done
 from neurodyn.identify.priors import Prior, UnitPrior, prior_of
-from neurodyn.identify.problem import Identification, IdentificationProblem
+from neurodyn.identify.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
 from neurodyn.identify.quantities import is_coupled
-from neurodyn.identify.readings import Noise, noise_of
+from neurodyn.identify.readings import noise_of
 from neurodyn.identify.references import TrainedReference, train_gru
 from neurodyn.identify.refits import refit, write_refits
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
@@ -93,11 +92,11 @@ from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.plan import TrainingBudget, TrainState
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.sim.draws import POSTERIOR
 
-_DATA, _STATE, _STAGES = "data", "parameters", "stages.json"
+_DATA, _STAGES = "data", "stages.json"
 _HELD_OUT = 1000
 
 
@@ -129,6 +128,24 @@ def identify(
     shown = nullcontext() if progress is None else showing(progress)
     with exclusive(out), torch_threads(1), keeping_memory(), shown:
         return _Identification(problem, out, settings, callbacks).run(resume)
+
+
+def finished_fit(
+    problem: IdentificationProblem, run: Path, settings: IdentificationSettings
+) -> tuple[Fitting, SettledFit]:
+    """Return the fit by stages of a run, from its saved state.
+
+    Raises:
+        InputError: The run holds no finished fit by stages, or one of other data.
+    """
+    one = _Identification(problem, run, settings, ())
+    if not settings.stages or not has_state(run, STATE):
+        raise InputError(f"{run}: holds no finished fit by stages; valid: a run of neurodyn adapt")
+    one._require_same_data()
+    with torch_threads(1):
+        fit = one._settle(*one._solve(None, None, going_on=True))
+    assert one.fitting is not None
+    return one.fitting, fit
 
 
 def require_problem(problem: IdentificationProblem, settings: IdentificationSettings) -> None:
@@ -217,7 +234,7 @@ class _Identification:
             artifacts.write_json(
                 self.out / "state" / f"{_DATA}.json", {"crc": checksum(store), "warnings": self.warnings}
             )
-        with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
+        with MetricsLog(self.out, last_step(self.out) if going_on else 0) as metrics:
             metrics.start(record, self.problem.device)
             more = self.hybrid is not None or settings.networks or settings.bootstrap or settings.profile
             with stage(0.05, 0.25 if residuals is not None and more else 0.6 if more else 0.85):
@@ -277,7 +294,9 @@ class _Identification:
         if (text := warning(analysis)) is not None:
             self.warnings.append(f"at the start, {text}")
 
-    def _solve(self, residuals: Residuals | None, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
+    def _solve(
+        self, residuals: Residuals | None, metrics: MetricsLog | None, going_on: bool
+    ) -> tuple[Searched, Certainty]:
         """Return the solution of the search, and its uncertainty."""
         settings = self.settings
         if residuals is None:
@@ -289,7 +308,7 @@ class _Identification:
             searched = self._search(residuals, metrics, going_on)
         return searched, certainty(searched, settings, self.out, going_on, self._report)
 
-    def _fit_in_stages(self, metrics: MetricsLog, going_on: bool) -> Searched:
+    def _fit_in_stages(self, metrics: MetricsLog | None, going_on: bool) -> Searched:
         """Fit the structures in stages, or read the finished fit of a resumed run."""
         settings, store, step = self.settings, self.problem.store, 0
         expected = len(self.models) * settings.screen_iterations + sum(one.iterations for one in settings.stages)
@@ -297,12 +316,13 @@ class _Identification:
         def report(name: str, iteration: int, cost: float) -> None:
             nonlocal step
             step += 1
-            metrics.write(step, stage=name, iteration=iteration, cost=cost)
+            if metrics is not None:
+                metrics.write(step, stage=name, iteration=iteration, cost=cost)
             tell(min(step / expected, 1.0), f"{name}, cost {cost:.4g}")
 
         state = self.out / "state"
-        if going_on and has_state(self.out, _STATE):
-            saved = artifacts.read_tree(state, _STATE)
+        if going_on and has_state(self.out, STATE):
+            saved = artifacts.read_tree(state, STATE)
             self.fitting = Fitting(self.models[int(saved["structure"])], store, settings, self.threads, report)
             self.fitting.x, self.fitting.scale = saved["x"], saved["scale"]
             stages = artifacts.read_json(state / _STAGES)
@@ -323,7 +343,7 @@ class _Identification:
             found |= {"per_log": self.fitting.per_log, "logs": list(local)}
             tree["local"] = torch.stack(list(local.values()))
         artifacts.write_json(state / _STAGES, found)
-        artifacts.write_tree(state, _STATE, tree)
+        artifacts.write_tree(state, STATE, tree)
         return searched
 
     def _at(self, model: FitModel, x: Tensor) -> HybridDynamics:
@@ -333,16 +353,17 @@ class _Identification:
         dynamics.physical.set_values(model.space.values(x).detach())
         return dynamics
 
-    def _search(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
+    def _search(self, residuals: Residuals, metrics: MetricsLog | None, going_on: bool) -> Searched:
         """Search the parameters, or read the finished search of a resumed run."""
-        if going_on and has_state(self.out, _STATE):
-            return Searched.restore(residuals, artifacts.read_tree(self.out / "state", _STATE))
+        if going_on and has_state(self.out, STATE):
+            return Searched.restore(residuals, artifacts.read_tree(self.out / "state", STATE))
         step = 0
 
         def report(stage: str, _: int, cost: float, worst: float) -> bool:
             nonlocal step
             step += 1
-            metrics.write(step, stage=stage, cost=cost, worst=worst)
+            if metrics is not None:
+                metrics.write(step, stage=stage, cost=cost, worst=worst)
             most = self.settings.iterations + (step if self.starts else 0)  # unknown with several starts
             tell(min(step / most, 1.0), f"{stage}, cost {cost:.6g}")
             return self._out_of_time()
@@ -351,14 +372,14 @@ class _Identification:
             residuals, self.settings, self.starts, report, run=self.out, resume=going_on,
             executor=self.problem.executor,
         )  # fmt: skip
-        artifacts.write_tree(self.out / "state", _STATE, searched.state())
+        artifacts.write_tree(self.out / "state", STATE, searched.state())
         return searched
 
     def _report(self, what: str, done: int, everything: int) -> bool:
         tell(done / everything, f"{what}, {done} of {everything}")
         return self._out_of_time()
 
-    def _settle(self, searched: Searched, known: Certainty) -> "_Fit":
+    def _settle(self, searched: Searched, known: Certainty) -> SettledFit:
         """Set the models to the solution; coordinates that the logs do not determine keep their declared values."""
         residuals, space = searched.residuals, searched.residuals.space
         determined = torch.ones(len(space.names), dtype=torch.bool)
@@ -374,16 +395,16 @@ class _Identification:
         if logs is not None:
             analysis = replace(known.analysis, deviations=logs.deviations(known.analysis.deviations))
             known = replace(known, analysis=analysis)
-        return _Fit(model, residuals.dynamics, searched, known, determined, values, noise, logs)
+        return SettledFit(model, residuals.dynamics, searched, known, determined, values, noise, logs)
 
-    def _held_out(self, fit: "_Fit") -> HeldOut:
+    def _held_out(self, fit: SettledFit) -> HeldOut:
         models = {"nominal": self.dynamics(), "identified": fit.dynamics}
         if self.hybrid is not None:
             models["hybrid"] = self.hybrid
         store, settings = self.problem.store, self.settings
         return HeldOut(store, settings, self.start, self.history, fit.noise, models, self.beside)
 
-    def _train_blueprint(self, fit: "_Fit", metrics: MetricsLog, going_on: bool) -> None:
+    def _train_blueprint(self, fit: SettledFit, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, residuals = self.settings, fit.searched.residuals
         windows = NetworkWindows(
@@ -406,7 +427,7 @@ class _Identification:
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
-    def _started_windows(self, fit: "_Fit", split: Split, most: int) -> Windows:
+    def _started_windows(self, fit: SettledFit, split: Split, most: int) -> Windows:
         moving = self.settings.moving if self.settings.network.moving else None
         before = frames_before(self.context, self.history)
         windows = select_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
@@ -417,7 +438,7 @@ class _Identification:
         return replace(begun, past=windows.past) if self.history else begun
 
     def _figures(
-        self, fit: "_Fit", held_out: HeldOut | None, runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
+        self, fit: SettledFit, held_out: HeldOut | None, runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
     ) -> tuple[IdentificationFigures, HybridDynamics]:
         """Return all results, and the model."""
         searched, known = fit.searched, fit.known
@@ -453,7 +474,7 @@ class _Identification:
             figures, seconds=time.perf_counter() - self.started_at, cpu_seconds=time.process_time() - self.cpu_start
         ), dynamics
 
-    def _identified(self, fit: "_Fit") -> list[IdentifiedParameter]:
+    def _identified(self, fit: SettledFit) -> list[IdentifiedParameter]:
         """Return the free quantities with their intervals."""
         residuals, known, point = fit.searched.residuals, fit.known, fit.searched.point
         by_log = values_by_log(residuals, point, known.analysis.variance)
@@ -472,7 +493,7 @@ class _Identification:
         ]
 
     def _judge(
-        self, figures: IdentificationFigures, fit: "_Fit", log: LogCheck, metrics: MetricsLog
+        self, figures: IdentificationFigures, fit: SettledFit, log: LogCheck, metrics: MetricsLog
     ) -> tuple[IdentificationFigures, HybridDynamics]:
         """Climb the ladder: add what it tells to the results, and return the model of the highest rung kept."""
         settings, store, spec = self.settings, self.problem.store, self.problem.robot.spec
@@ -569,31 +590,3 @@ class _Identification:
         if saved.get("crc") != checksum(self.problem.store):
             raise other_data(self.out)
         self.warnings = list(saved.get("warnings", []))
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """Solution of a search, with undetermined coordinates declared.
-
-    `determined` has shape [n] (coordinates), `values` [quantities]; `noise` is that of the log's states; `logs`
-    compares several logs.
-    """
-
-    model: FitModel
-    dynamics: HybridDynamics
-    searched: Searched
-    known: Certainty
-    determined: Tensor
-    values: Tensor
-    noise: Noise
-    logs: LogComparison | None
-
-
-def _metrics_step(out: Path) -> int:
-    """Return the last step in the metrics of a killed run."""
-    if has_state(out, NETWORK_STATE):
-        saved = artifacts.read_tree(out / "state", NETWORK_STATE)
-        return NETWORKS_FROM + TrainState.read(saved["position"]).step
-    if has_state(out, _STATE):
-        return NETWORKS_FROM - 1
-    return rounds_done(out)

@@ -3,12 +3,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from torch import Tensor
+
+from neurodyn.core.artifacts import read_tree
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.workers import Executor
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.agreement import LogComparison
+from neurodyn.identify.certainty import Certainty
+from neurodyn.identify.ladder import NETWORKS_FROM
+from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.population_search import rounds_done
+from neurodyn.identify.readings import Noise
 from neurodyn.identify.result import IdentificationFigures, RunFit
+from neurodyn.identify.structures import FitModel
+from neurodyn.learn.hybrid import NETWORK_STATE
+from neurodyn.learn.loop import has_state
+from neurodyn.learn.plan import TrainState
 from neurodyn.robots import Robot
 
 
@@ -53,3 +67,33 @@ class IdentificationProblem:
     beside: Sequence[str] = ()
     device: str = "cpu"
     executor: Executor | None = None
+
+
+@dataclass(frozen=True)
+class SettledFit:
+    """Solution of a search, with undetermined coordinates declared.
+
+    `determined` has shape [n] (coordinates), `values` [quantities]; `noise` is that of the log's states; `logs`
+    compares several logs.
+    """
+
+    model: FitModel
+    dynamics: HybridDynamics
+    searched: Searched
+    known: Certainty
+    determined: Tensor
+    values: Tensor
+    noise: Noise
+    logs: LogComparison | None
+
+
+STATE = "parameters"
+"""Name of the state of a finished search in a run."""
+
+
+def last_step(run: Path) -> int:
+    """Return the last step in the metrics of a killed run."""
+    if has_state(run, NETWORK_STATE):
+        saved = read_tree(run / "state", NETWORK_STATE)
+        return NETWORKS_FROM + TrainState.read(saved["position"]).step
+    return NETWORKS_FROM - 1 if has_state(run, STATE) else rounds_done(run)

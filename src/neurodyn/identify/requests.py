@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from neurodyn.core.workers import Executor
     from neurodyn.data.store import Store
     from neurodyn.identify.discovery import DiscoverySettings
+    from neurodyn.identify.motion_limits import MotionLimitSettings
     from neurodyn.identify.settings import AdaptationSettings
     from neurodyn.robots import Robot
 
@@ -104,6 +105,23 @@ class AdaptRequest(RunOptions, frozen=True, kw_only=False):
     """File with settings, or the settings."""
     seed: int | None = None
     """Seed of windows, weights and the proposed motion; by default that of the settings."""
+    threads: Annotated[int | None, Flag("threads")] = None
+    """Cores to use; by default all. Results do not depend on it."""
+
+
+class NextMotionRequest(Config, frozen=True, kw_only=False):
+    """Proposal of a motion to log next, from a finished adaptation."""
+
+    run: Annotated[str | Path, Flag(Path)]
+    """Run directory of `neurodyn adapt`."""
+    seconds: float | None = None
+    """Length of the motion [s]; by default that of the run's settings."""
+    candidates: int | None = None
+    """Number of random motions to compare; by default that of the run's settings."""
+    limits: Annotated["MotionLimitSettings | str | Path | None", Flag(Path | None)] = None
+    """File with limits (position, speed, acceleration, torque, floor ...), or the limits; by default the run's."""
+    seed: int | None = None
+    """Seed of the motions; by default that of the run."""
     threads: Annotated[int | None, Flag("threads")] = None
     """Cores to use; by default all. Results do not depend on it."""
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from neurodyn.core.config import read_config
+from neurodyn.core.artifacts import read_json, write_json
+from neurodyn.core.config import read_config, to_dict
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
@@ -14,11 +15,15 @@ from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
+from neurodyn.identify.identification import finished_fit
 from neurodyn.identify.identification import identify as identify_problem
+from neurodyn.identify.motion_limits import MotionLimitSettings
 from neurodyn.identify.motors import drive_parameters, with_drives, with_motors, with_named_motors
+from neurodyn.identify.next_motion import next_motion as propose
 from neurodyn.identify.priors import parse_priors
 from neurodyn.identify.problem import Identification, IdentificationProblem
-from neurodyn.identify.requests import AdaptRequest, IdentifyRequest
+from neurodyn.identify.requests import AdaptRequest, IdentifyRequest, NextMotionRequest
+from neurodyn.identify.result import IdentificationFigures, NextMotion, read_adaptation
 from neurodyn.identify.settings import (
     AdaptationRecord,
     AdaptationSettings,
@@ -122,14 +127,56 @@ def adapt(request: AdaptRequest) -> Identification:
         settings, seed=settings.seed if request.seed is None else request.seed,
         networks=settings.networks and not request.mechanism, threads=request.threads or settings.threads,
     )  # fmt: skip
-    store = open_logs(declared, request.data)
-    names = () if isinstance(request.data, Store) else names_of(request.data)
-    problem = IdentificationProblem(
-        with_motors(declared, store), locate(request.robot), tuple(str(name) for name in names), store,
-        settings.parameters,
-    )  # fmt: skip
+    problem = _adaptation(declared, locate(request.robot), request.data, settings)
     with tracking(request.logger, Path(request.out)):
         return identify_problem(problem, Path(request.out), settings, resume=request.resume)
+
+
+def _adaptation(
+    declared: Robot, name: str, data: Store | str | Path | Sequence[str | Path], settings: AdaptationSettings
+) -> IdentificationProblem:  # fmt: skip
+    store, names = open_logs(declared, data), () if isinstance(data, Store) else names_of(data)
+    return IdentificationProblem(
+        with_motors(declared, store), name, tuple(str(one) for one in names), store, settings.parameters
+    )
+
+
+@accepts_request(NextMotionRequest)
+def next_motion(request: NextMotionRequest) -> NextMotion:
+    """Propose another motion to log next from a finished adaptation; see `identify.next_motion`.
+
+    The run gets the motion's files, and its adaptation.json says what the motion tells.
+
+    Raises:
+        InputError: The folder is no finished run of `adapt`, its logs are missing or others, or a limit is invalid.
+    """
+    run = Path(request.run)
+    changes = {
+        "proposal_seconds": request.seconds, "proposals": request.candidates, "seed": request.seed,
+        "limits": read_config(Path(request.limits), MotionLimitSettings) if isinstance(request.limits, str | Path)
+        else request.limits, "threads": request.threads,
+    }  # fmt: skip
+    problem, settings, figures = open_adaptation(run)
+    fitting, fit = finished_fit(problem, run, changed(settings, **changes))
+    motion = propose(fitting, fit.searched.point.x[0], fit.known.analysis, run)
+    write_json(run / figures.file, {**read_json(run / figures.file), "next": to_dict(motion)})
+    return motion
+
+
+def open_adaptation(run: Path) -> tuple[IdentificationProblem, AdaptationSettings, IdentificationFigures]:
+    """Return problem, settings and results of a finished adaptation.
+
+    Raises:
+        InputError: The folder is no finished run of `adapt`, or its logs are missing.
+    """
+    figures = read_adaptation(run)
+    if figures is None:
+        raise InputError(f"{run}: is no finished run of neurodyn adapt; valid: one with adaptation.json")
+    record = read_config(run / "config.yaml", AdaptationRecord)
+    names = [record.data] if isinstance(record.data, str) else list(record.data)
+    if not names:
+        raise InputError(f"{run}: its data came from memory; valid: a run of data in files")
+    return _adaptation(load(record.robot), record.robot, names, record.settings), record.settings, figures
 
 
 @REPETITIONS.register("adapt")

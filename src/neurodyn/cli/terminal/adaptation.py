@@ -59,8 +59,9 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
 
     if not usable(result):
         return
-    if result.next is not UNSET:
-        print(f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s)")
+    if result.next is not UNSET and result.next.file:
+        told = f", which {result.next.tells[0]}" if result.next.tells else ""
+        print(f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s){told}")
     print(f"next: neurodyn export {out}")
     print(f"or: neurodyn policy train TASK --dynamics {out}")
 
