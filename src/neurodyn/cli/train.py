@@ -16,7 +16,7 @@ from neurodyn.cli.terminal.flags import (
     own_device,
 )
 from neurodyn.core.artifacts import require_writable, write_json
-from neurodyn.core.config import to_dict, with_changes
+from neurodyn.core.config import read_plain, to_dict, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest, NextMotionRequest
@@ -284,9 +284,8 @@ def next_motion(
     require_writable(json, text=True)
     if robot is not None:
         log = play_next_motion(run, robot, out)
-        print(
-            f"{log} written; next: neurodyn import {log} --reader {log.with_suffix('.yaml')} --out {log.with_suffix('.h5')}"
-        )
+        reader, name = log.with_suffix(".yaml"), read_plain(run / "config.yaml")["robot"]
+        print(f"{log} written; next: neurodyn import {log} --reader {reader} --robot {name} --out {log.stem}.h5")
         return
     with ProgressBar("looking for a motion"):
         motion = propose(request)
