@@ -68,12 +68,20 @@ class StandIn:
     rate: float
 
 
-def arm(seed: int, folder: Path, seconds: float = 60.0) -> StandIn:
-    """Return a six-axis arm with position servos; see `StandIn`."""
+def arm(
+    seed: int, folder: Path, seconds: float = 60.0, change: Callable[[Plant], None] | None = None,
+    *, runs: int | None = None, speeds: bool | None = None,
+) -> StandIn:  # fmt: skip
+    """Return a six-axis arm with position servos; see `StandIn`.
+
+    `change` acts on the robot before it is logged; number of runs and logged velocities are drawn unless given.
+    """
     rng = np.random.default_rng([1, seed])
     xml = arm_xml(rng)
     plant = plant_of(xml, ARM, rng, faults=ARM_FAULTS, faulty=seed % 2 == 1, targets=True)
-    return _write("arm", seed, folder, xml, plant, rng, seconds, lambda other: reaches(plant, rng, other))
+    if change is not None:
+        change(plant)
+    return _write("arm", seed, folder, xml, plant, rng, seconds, lambda other: reaches(plant, rng, other), runs, speeds)
 
 
 def air(seed: int, folder: Path, seconds: float = 60.0) -> StandIn:
@@ -98,13 +106,13 @@ KINDS = {"arm": arm, "air": air, "ground": ground}
 
 def _write(
     kind: str, seed: int, folder: Path, xml: str, plant: Plant, rng: Generator, seconds: float,
-    motion: Callable[[bool], Motion],
+    motion: Callable[[bool], Motion], runs: int | None = None, speeds: bool | None = None,
 ) -> StandIn:  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     rate = float(rng.choice((100, 125, 200, 250, 500) if kind != "ground" else (100, 200)))
-    speeds = bool(kind != "ground" and rng.random() < 0.6)
-    runs = int(rng.choice((1, 4, 6, 10))) if plant.fault != "gain per run" else 6
-    runs = 8 if kind == "ground" else runs
+    drawn = bool(kind != "ground" and rng.random() < 0.6), int(rng.choice((1, 4, 6, 10)))
+    speeds = drawn[0] if speeds is None else speeds
+    runs = runs or (8 if kind == "ground" else 6 if plant.fault == "gain per run" else drawn[1])
     made = StandIn(kind, seed, folder, plant.truth, plant.fault, plant.payload, plant.delay, rate)
     for name, other, whole, length in (("log", False, seconds, seconds / runs), ("kept", True, 20.0, 10.0)):
         columns: dict[str, list[np.ndarray]] = {}

@@ -33,7 +33,7 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.geometry.rotation import conjugate, rotate
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.ladder import group_errors, held_out_windows
+from neurodyn.identify.ladder import held_out_windows
 from neurodyn.policy.evaluation import load_policy, play
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.training import open_training
@@ -121,7 +121,7 @@ def left_by_noise(ant: str, log: Path) -> dict[str, float]:
     dt, past = store.header.spec.dt, settings.past if ANTS[ant].stiffness is None else settings.past_of_springs
     windows, frames = held_out_windows(store, Split.TEST, round(past / dt), (1 / 6, 1.0), settings.rollouts_each)
     path = dynamics.rollout(context_of(windows), windows.control)
-    groups = group_errors(RolloutErrors(store.header.spec, path, truth_of(windows)), frames)
+    groups = RolloutErrors(store.header.spec, path, truth_of(windows)).by_group(frames)
     seconds = [frame * dt for frame in frames]
     print(f"{ant}: its own roll-outs from the states of {log.name} err by {groups} after {seconds} s")
     return {f"{ant}, {name}, {s:.2g} s": x for name, row in groups.items() for s, x in zip(seconds, row, strict=True)}

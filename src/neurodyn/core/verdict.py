@@ -231,17 +231,6 @@ def of_persistence(mine: float | None, persistence: float | None, what: str) -> 
     )  # fmt: skip
 
 
-def of_declared(mine: float | None, declared: float | None, what: str) -> Finding:
-    """Judge a mean error on a held-out log relative to that of the declared simulator."""
-    if mine is None or declared is None or mine <= declared:
-        return Finding("declared")
-    return Finding(
-        "declared", "warning",
-        f"the declared simulator predicts the held-out log better: {what} {declared:.3g} beside {mine:.3g}",
-        "use it, or train longer, give more data, or a known base (--base contact)",
-    )  # fmt: skip
-
-
 def of_faults(fault: str, worlds: int, of: int) -> Finding:
     """Judge roll-outs, some of which became implausible."""
     if not worlds:
@@ -298,9 +287,13 @@ _LOSES = 1.05
 
 
 def of_horizons(
-    mine: Sequence[float | None], theirs: Sequence[float | None], seconds: Sequence[float], *, rival: str, what: str
-) -> Finding:
-    """Judge mean errors at some horizons [s] beside those of a rival; one of no finite roll-out loses."""
+    mine: Sequence[float | None], theirs: Sequence[float | None], seconds: Sequence[float], *, rival: str, what: str,
+    grade: Grade = "fails", advice: str = "trust the horizons at which it is not, and see what is unexplained there",
+) -> Finding:  # fmt: skip
+    """Judge mean errors at some horizons [s] beside those of a rival; one of no finite roll-out loses.
+
+    `grade` is that of losing at all horizons; losing at some of them is a warning.
+    """
     name = rival.removeprefix("the ").replace(" ", "-")
     lost = [
         (s, a, b)
@@ -315,7 +308,7 @@ def of_horizons(
         "at all horizons" if everywhere else f"{', '.join(f'{s:.2g}' for s, *_ in lost)} s ahead",
     )
     return Finding(
-        name, "fails" if everywhere else "warning",
+        name, grade if everywhere else "warning",
         f"{rival} is better {when}: {what} {b:.3g} beside {'none finite' if a is None else f'{a:.3g}'} at {s:.2g} s",
-        "trust the horizons at which it is not, and see what is unexplained there",
+        advice,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from torch import Tensor
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.verdict import percent
+from neurodyn.core.verdict import Finding, of_horizons, percent
 from neurodyn.data.windows import Blocks
 from neurodyn.dynamics.batch import Trajectory, new_figure
 from neurodyn.dynamics.coordinates import coordinate_difference, position_difference
@@ -161,6 +161,21 @@ class RolloutErrors:
             return dict.fromkeys(self.names)
         return dict(zip(self.names, errors.mean((0, 1)).tolist(), strict=True))
 
+    def by_group(self, frames: Sequence[int]) -> dict[str, list[float | None]]:
+        """Return mean errors at horizons: of the base's position and orientation, and over joints; None without any.
+
+        Means are over the roll-outs that are finite.
+        """
+        columns, groups = self.groups, {}
+        for name, chosen in (
+            ("base [m]", columns.base), ("base [rad]", columns.orientation),
+            ("joints [rad or m]", sorted((*columns.angles, *columns.slides))),
+        ):  # fmt: skip
+            if chosen:
+                finite = self.errors[self.finite][..., list(chosen)]
+                groups[name] = [float(finite[:, frame - 1].mean()) if len(finite) else None for frame in frames]
+        return groups
+
     def plot(self, *, worlds: Sequence[int] = (0,)) -> "Figure":
         """Draw coordinates over time, the prediction over the truth; an `InputError` for a missing world."""
         count = self.truth.q.shape[0]
@@ -199,6 +214,22 @@ class RolloutErrors:
                 lines.append(f"<tr><td>{escape(errors.predicted_label)}</td><td>{seconds}</td>{cells}</tr>")
         title = escape(f"Mean position error of {self.predicted_label} beside {self.truth_label}")
         return f"<b>{title}</b><table><tr><th></th><th>horizon</th>{heads}</tr>{''.join(lines)}</table>"
+
+
+def beside_baselines(errors: RolloutErrors) -> list[Finding]:
+    """Judge roll-outs beside the baselines from the same starts, at the standard horizons and at their end."""
+    frames, findings = horizons_up_to(errors.frames), list[Finding]()
+    seconds, mine = [frame * errors.spec.dt for frame in frames], errors.by_group(frames)
+    for name, one in BASELINES.items():
+        theirs = errors.baseline(name).by_group(frames)
+        for group in mine:
+            findings.append(
+                of_horizons(
+                    mine[group], theirs[group], seconds, rival=one.title, what=f"held-out error of {group}",
+                    advice="train longer, give more data, or ask for shorter horizons", grade="warning",
+                )
+            )  # fmt: skip
+    return findings
 
 
 def _number(value: float | None) -> str:

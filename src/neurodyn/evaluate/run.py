@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate a run's model with suitable defaults, and judge whether it is any use."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import singledispatch
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -15,30 +14,26 @@ from neurodyn.core.config import Config, read_config, with_changes
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request, names_of
-from neurodyn.core.verdict import Finding, combine_verdicts, doubts, of_bounds, of_declared, of_faults, of_persistence
+from neurodyn.core.verdict import combine_verdicts
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.behind_drives import put_behind_drives
-from neurodyn.dynamics.guard import FOLDER, Fault, watching
+from neurodyn.dynamics.guard import FOLDER, watching
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
-from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
+from neurodyn.evaluate.doubts import judge
 from neurodyn.evaluate.logged import beside_log
-from neurodyn.evaluate.metrics import METRICS
 from neurodyn.evaluate.named_scenarios import ALL, scenario, scenarios
 from neurodyn.evaluate.records import (
-    ErrorSummary,
     Evaluation,
     ForecastEvaluation,
-    LogEvaluation,
     Logged,
-    RolloutComparison,
     Simulated,
     Tossed,
 )
@@ -53,83 +48,6 @@ from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import as_logged, grounded, open_measured_data, open_robot_data
-
-
-def judge(result: Evaluation, faults: list[Fault]) -> list[Finding]:
-    """Judge a model against persistence and, on logs, the declared simulator, and on failures and departures.
-
-    Persistence is compared at the shortest horizon: over longer ones motion may be chaotic, and no prediction better
-    than the mean. `faults` are the failures in the roll-outs.
-    """
-    worst = max(faults, key=lambda fault: fault.worlds / fault.of, default=None)
-    findings = [*_beside_persistence(result)]
-    if worst is not None:
-        findings.append(of_faults(worst.words, worst.worlds, worst.of))
-    if isinstance(result, Simulated) and result.stability is not UNSET:
-        for mode in ("passive", "driven"):
-            run = getattr(result.stability, mode)
-            if run is not UNSET:
-                findings.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
-    return doubts(findings)
-
-
-@singledispatch
-def _beside_persistence(result: Evaluation) -> Iterator[Finding]:
-    raise TypeError(type(result))
-
-
-@_beside_persistence.register
-def _(result: Simulated) -> Iterator[Finding]:
-    yield from _judge_comparison(result.comparison)
-
-
-@_beside_persistence.register
-def _(result: Tossed) -> Iterator[Finding]:
-    yield from _judge_comparison(result.comparison)
-    yield from _beside_declared(result, result.comparison.by_horizon)
-
-
-@_beside_persistence.register
-def _(result: Logged) -> Iterator[Finding]:
-    marks = result.at_horizon["all"].marks
-    mark = marks[min(marks, key=int)]
-    mine, still = mark.model.q_mean, mark.baselines[PERSISTENCE].q_mean
-    yield of_persistence(mine, still, f"joint error {mark.seconds:.3g} s ahead")
-    yield from _beside_declared(result, result.by_horizon)
-
-
-@_beside_persistence.register
-def _(result: ForecastEvaluation) -> Iterator[Finding]:
-    mark = result.at_horizon[min(result.at_horizon, key=int)]
-    mine, still = mark.by_model["model"].scaled, mark.by_model[PERSISTENCE].scaled
-    yield of_persistence(mine, still, f"error {mark.seconds:.3g} s ahead, in standard deviations,")
-
-
-def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Finding]:
-    """Judge a model against the declared simulator on a log; being better in one metric suffices."""
-    if result.declared is UNSET:
-        return
-    horizon = min(result.declared, key=int)
-    mine, theirs = summaries[horizon], result.declared[horizon]
-    verdicts = [
-        of_declared(mine.means[name], theirs.means[name], f"{METRICS[name].title.lower()} over {horizon} frames")
-        for name in mine.percentiles
-    ]
-    if verdicts and all(one.grade != "ok" for one in verdicts):
-        yield verdicts[0]
-
-
-def _judge_comparison(comparison: RolloutComparison) -> Iterator[Finding]:
-    """Judge each metric; being better in one of them suffices."""
-    horizon = min(comparison.by_horizon, key=int)
-    mine, still = comparison.by_horizon[horizon], comparison.baselines[PERSISTENCE][horizon]
-    verdicts = [
-        of_persistence(mine.means[name], still.means[name], f"{name} over {horizon} frames")
-        for name in mine.percentiles
-    ]
-    if verdicts and all(one.grade == "fails" for one in verdicts):
-        yield verdicts[0]
-
 
 CARRIED = "log.h5"
 """Name of a log stored in a run."""

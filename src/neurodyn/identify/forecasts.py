@@ -20,7 +20,7 @@ from neurodyn.data.windows import Windows
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.measures import BASELINES
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.identify.ladder import group_errors, signals
+from neurodyn.identify.ladder import signals
 from neurodyn.identify.result import UnexplainedCoordinate
 
 FILE = "forecasts.json"
@@ -99,7 +99,7 @@ def forecasts_of(errors: Mapping[str, RolloutErrors], chosen: str, split: str) -
     shown = sorted({*range(0, frames, math.ceil(frames / _POINTS)), frames})
     after = [frame for frame in shown if frame]
     everything = {**errors, **{name.replace("_", "-"): first.baseline(name) for name in BASELINES}}
-    by_model = {name: group_errors(one, after) for name, one in everything.items()}
+    by_model = {name: one.by_group(after) for name, one in everything.items()}
     ranked = _ranked(first, errors[chosen])
     windows = []
     for which, row in (("typical", ranked[len(ranked) // 2]), ("worst", ranked[-1])):

@@ -116,22 +116,6 @@ def settling(windows: Windows, past: int) -> Windows:
     return replace(windows, past=before.cut(before.frames - past) if past else None)
 
 
-def group_errors(errors: RolloutErrors, frames: Sequence[int]) -> dict[str, list[float | None]]:
-    """Return mean errors at horizons: of the base's position and orientation, and over joints; None without any.
-
-    Means are over the roll-outs that are finite.
-    """
-    columns, groups = errors.groups, {}
-    for name, chosen in (
-        ("base [m]", columns.base), ("base [rad]", columns.orientation),
-        ("joints [rad or m]", sorted((*columns.angles, *columns.slides))),
-    ):  # fmt: skip
-        if chosen:
-            finite = errors.errors[errors.finite][..., list(chosen)]
-            groups[name] = [float(finite[:, frame - 1].mean()) if len(finite) else None for frame in frames]
-    return groups
-
-
 def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
     """Return the environments of a log; a log that names no ground was recorded on the robot's own."""
     known = store.header.scene is not None
@@ -202,8 +186,8 @@ class Ladder:
                 judgement = judge(best, own, frames, blocks_of(windows))
             entries.append(
                 Rung(
-                    name=name, kept=judgement.kept, reason=judgement.reason, errors=group_errors(own, frames),
-                    test={} if tests is None else group_errors(shown[name], tests[1]),
+                    name=name, kept=judgement.kept, reason=judgement.reason, errors=own.by_group(frames),
+                    test={} if tests is None else shown[name].by_group(tests[1]),
                     share=UNSET if best is None else judgement.share, finite_fraction=own.finite_fraction,
                 )
             )  # fmt: skip
@@ -216,8 +200,8 @@ class Ladder:
         spent = {one.name: one.cpu_seconds for one in beside}
         references = [
             Reference(
-                name=name, errors=group_errors(one, frames),
-                test={} if tests is None else group_errors(tested[name], tests[1]),
+                name=name, errors=one.by_group(frames),
+                test={} if tests is None else tested[name].by_group(tests[1]),
                 finite_fraction=one.finite_fraction, cpu_seconds=spent.get(name, 0.0),
             )
             for name, one in others.items()

@@ -343,6 +343,8 @@ class NeuralLearner(WindowLearner):
     def verdicts(self, train_state: TrainState) -> list[Finding]:
         """Judge the amount of data, and the network in comparison with its base."""
         verdicts = [of_data(*self._data.amount(Split.TRAIN))]
+        if train_state.broken < 1.0:
+            verdicts += self._validation.beside_baselines(NEURAL.load(self._run).to(self.device))
         base = self._validation.base_ranking(self._model)
         if base is not None and train_state.best is not None and (train_state.broken, train_state.best) >= base:
             verdicts.append(

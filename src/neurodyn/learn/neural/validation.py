@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
@@ -17,7 +18,7 @@ from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.ensemble import MARKS
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors
+from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors, beside_baselines
 from neurodyn.dynamics.rollouts import roll_along, truth_of
 from neurodyn.learn.neural.settings import Settings
 
@@ -114,6 +115,11 @@ class RolloutValidation:
             for name in ("tangents", "velocities")
         )
         return RolloutScore(rank(scores, self._base_scores(model)), tuple(q), tuple(qd))
+
+    def beside_baselines(self, model: NeuralDynamics) -> list[Finding]:
+        """Judge the model beside trivial baselines on the held-out windows of the first store."""
+        with torch.no_grad():
+            return beside_baselines(_compare(model, *self._parts[0]))
 
     def base_ranking(self, model: NeuralDynamics) -> Ranking | None:
         """Return the rank of the model's base alone; None without a base, or if the base is not whole."""

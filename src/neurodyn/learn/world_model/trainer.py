@@ -17,7 +17,7 @@ from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.guard import Fault, FaultHistory, report
-from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors
+from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors, beside_baselines
 from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, context_of, follow, truth_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
@@ -239,8 +239,11 @@ class WorldModelLearner(WindowLearner):
         return self._loss(*self._batch)
 
     def verdicts(self, train_state: TrainState) -> list[Finding]:
-        """Judge the amount of data."""
-        return [of_data(*self._data.amount(Split.TRAIN))]
+        """Judge the amount of data, and the kept model beside trivial baselines."""
+        verdicts = [of_data(*self._data.amount(Split.TRAIN))]
+        if train_state.broken < 1.0:
+            verdicts += self._validation.beside_baselines(WORLD_MODEL.load(self._run).to(self.device))
+        return verdicts
 
     def validate(self, train_state: TrainState) -> Validation:
         """Roll out along held-out windows."""
@@ -310,6 +313,11 @@ class WorldValidation:
             columns=tuple(error[finite].abs().mean((0, 1)).tolist()),
             coverage={str(mark): float(within[mark - 1]) for mark in _MARKS if mark <= len(within)},
         )
+
+    @torch.no_grad()
+    def beside_baselines(self, model: WorldModel) -> list[Finding]:
+        """Judge the model beside trivial baselines on the held-out windows."""
+        return beside_baselines(self._compare(model, self._batch))
 
     @torch.no_grad()
     def calibrate(self, model: WorldModel) -> None:

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doubts about an evaluated model: what is better at any of the horizons, failures, and departures from bounds."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+from msgspec import UNSET
+
+from neurodyn.core.verdict import Finding, doubts, of_bounds, of_faults, of_horizons, of_persistence
+from neurodyn.dynamics.guard import Fault
+from neurodyn.dynamics.measures import BASELINES, PERSISTENCE
+from neurodyn.evaluate.metrics import METRICS
+from neurodyn.evaluate.records import (
+    ErrorSummary,
+    Evaluation,
+    ForecastEvaluation,
+    LogEvaluation,
+    Logged,
+    RolloutComparison,
+    Simulated,
+    Tossed,
+)
+
+DECLARED = "the declared simulator"
+_ADVICE = {
+    DECLARED: "use it there, or train longer, give more data, or a known base (--base contact)",
+}
+_MORE = "train longer, give more data, or ask for shorter horizons"
+
+Errors = Mapping[str, Sequence[float | None]]
+"""Mean errors by metric and horizon; None if no roll-out is finite."""
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Errors of a model beside those of others from the same starts.
+
+    Attributes:
+        seconds: Horizons [s].
+        mine: Errors of the model.
+        others: Errors of the others by title.
+    """
+
+    seconds: Sequence[float]
+    mine: Errors
+    others: Mapping[str, Errors]
+
+    def findings(self) -> Iterator[Finding]:
+        """Judge the model beside each of the others; being better in one metric suffices at a horizon."""
+        for title, theirs in self.others.items():
+            metrics = [self._closest(theirs, k) for k in range(len(self.seconds))]
+            mine, other = ([errors[metric][k] for k, metric in enumerate(metrics)] for errors in (self.mine, theirs))
+            if title == BASELINES[PERSISTENCE].title:
+                first = of_persistence(mine[0], other[0], f"{metrics[0]} {self.seconds[0]:.3g} s ahead")
+                yield first
+                if first.grade != "ok":
+                    continue
+            yield of_horizons(
+                mine, other, self.seconds, rival=title, what=metrics[-1], grade="warning",
+                advice=_ADVICE.get(title, _MORE),
+            )  # fmt: skip
+
+    def _closest(self, theirs: Errors, k: int) -> str:
+        """Return the metric in which the model does best at a horizon."""
+
+        def ratio(metric: str) -> float:
+            mine, other = self.mine[metric][k], theirs[metric][k]
+            return math.inf if mine is None else 0.0 if other is None else mine / max(other, 1e-12)
+
+        return min(self.mine, key=ratio)
+
+
+def judge(result: Evaluation, faults: list[Fault]) -> list[Finding]:
+    """Judge a model beside baselines and, on logs, the declared simulator at all horizons, failures and departures.
+
+    Losing to persistence at the shortest horizon fails; over longer ones motion may be chaotic. `faults` are the
+    failures in the roll-outs.
+    """
+    worst = max(faults, key=lambda fault: fault.worlds / fault.of, default=None)
+    findings = [one for rivals in _rivals(result) for one in rivals.findings()]
+    if worst is not None:
+        findings.append(of_faults(worst.words, worst.worlds, worst.of))
+    if isinstance(result, Simulated) and result.stability is not UNSET:
+        for mode in ("passive", "driven"):
+            run = getattr(result.stability, mode)
+            if run is not UNSET:
+                findings.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
+    return doubts(findings)
+
+
+@singledispatch
+def _rivals(result: Evaluation) -> Iterator[Rivals]:
+    raise TypeError(type(result))
+
+
+@_rivals.register
+def _(result: Simulated) -> Iterator[Rivals]:
+    yield _baselines(result.comparison, result.about.dt)
+
+
+@_rivals.register
+def _(result: Tossed) -> Iterator[Rivals]:
+    yield _baselines(result.comparison, result.about.dt)
+    yield from _declared(result, result.comparison.by_horizon)
+
+
+@_rivals.register
+def _(result: Logged) -> Iterator[Rivals]:
+    marks = sorted(result.at_horizon["all"].marks.values(), key=lambda mark: mark.seconds)
+    if marks:
+        others = {
+            BASELINES[name].title: {_JOINTS: [mark.baselines[name].q_mean for mark in marks]}
+            for name in marks[0].baselines
+        }
+        yield Rivals([mark.seconds for mark in marks], {_JOINTS: [mark.model.q_mean for mark in marks]}, others)
+    else:
+        yield Rivals([0.0], {_JOINTS: [None]}, {BASELINES[PERSISTENCE].title: {_JOINTS: [None]}})
+    yield from _declared(result, result.by_horizon)
+
+
+@_rivals.register
+def _(result: ForecastEvaluation) -> Iterator[Rivals]:
+    marks = sorted(result.at_horizon.values(), key=lambda mark: mark.seconds)
+    mine, still = ([mark.by_model[name].scaled for mark in marks] for name in ("model", PERSISTENCE))
+    yield Rivals([mark.seconds for mark in marks], {_SCALED: mine}, {BASELINES[PERSISTENCE].title: {_SCALED: still}})
+
+
+_JOINTS, _SCALED = "joint error", "error in standard deviations"
+
+
+def _baselines(comparison: RolloutComparison, dt: float) -> Rivals:
+    others = {BASELINES[name].title: table for name, table in comparison.baselines.items()}
+    return _beside(comparison.by_horizon, others, dt)
+
+
+def _declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Rivals]:
+    if result.declared is not UNSET:
+        yield _beside(summaries, {DECLARED: result.declared}, result.about.dt)
+
+
+def _beside(
+    summaries: Mapping[str, ErrorSummary], others: Mapping[str, Mapping[str, ErrorSummary]], dt: float
+) -> Rivals:
+    """Return the errors up to the horizons that all have, in the metrics that apply to the robot."""
+    horizons = sorted((h for h in summaries if all(h in table for table in others.values())), key=int)
+    metrics = {METRICS[name].title.lower(): name for name in summaries[horizons[0]].percentiles}
+
+    def errors(table: Mapping[str, ErrorSummary]) -> Errors:
+        return {title: [table[h].means[name] for h in horizons] for title, name in metrics.items()}
+
+    return Rivals(
+        [int(h) * dt for h in horizons], errors(summaries), {name: errors(one) for name, one in others.items()}
+    )
