@@ -2,6 +2,7 @@
 """An export replays the held-out log in its own simulator before it is written."""
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ import yaml
 
 from neurodyn import InputError
 from neurodyn.cli.main import run as command
+from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.core.description.drive import Drive
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
@@ -22,6 +24,7 @@ from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.interop import export_identified, replay
 from neurodyn.sim import declare
+from tests.interop.open_loop import with_networks
 from tests.interop.runs import identified_run, write_arm
 
 SERVOS = """<mujoco model="servos">
@@ -253,3 +256,31 @@ def test_isaac_lab_is_not_replayed_and_that_is_said(servos, tmp_path):
     exported = export_identified(model, "isaaclab", tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
     assert exported.replay.reason == "Isaac Lab is not installed"
     assert set(exported.left_out) == {"actuator.lift.bias", "actuator.elbow.bias"}  # of an MJCF
+
+
+def test_links_that_the_model_lets_overlap_do_not_touch_in_the_file(tmp_path):
+    text = SERVOS.replace('<geom contype="0" conaffinity="0"/>', "")
+    palm = '<body pos=".1 0 0"><joint name="hand"/><geom size=".35" mass=".1"/></body>'
+    text = text.replace("</body></body>", f"{palm}</body></body>")
+    text = text.replace("<body pos", '<body name="BODY" pos')
+    for name in ("upper", "fore", "palm"):
+        text = text.replace('"BODY"', f'"{name}"', 1)
+    (tmp_path / "arm.xml").write_text(text)
+    declare(tmp_path / "arm.xml", tmp_path / "robot", name="servos", dt=0.01)
+    model = identified_run(tmp_path / "run", str(tmp_path / "robot"), "lift.friction=1.5", contact="soft")
+    exported = export_identified(model, "mjcf", tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
+    assert max(exported.replay.exported.values()) < 1e-5
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "servos.xml"))
+    assert compiled.nexclude == 1  # of upper and palm, whose joint is not next to each other
+
+
+def test_networks_are_replayed_in_their_plugin(servos, tmp_path):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    plain = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
+    network = Augmentation(("torque.lift",), ("q.lift", "qd.lift"), hidden=(4,), output_scale=(3.0,))
+    model = with_networks(plain, network)
+    exported = export_identified(model, "mjcf", tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
+    assert "servos_plugin.xml" in exported.files
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(exported.files)
+    assert max(exported.replay.exported.values()) < 3e-4

@@ -243,7 +243,9 @@ def training_logs(run: str | Path, flag: str = "--data") -> tuple[str, ...]:
     if not (folder / "config.yaml").exists():
         raise InputError(f"{run}: was not trained here and has no log; name one with {flag}")
     data = names_of(read_config(folder / "config.yaml", _MadeFrom).data)
-    for name in data:
-        if not Path(name).exists():
+    places = [Path(), *folder.resolve().parents]  # relative names are those of where the run was started
+    logs = [next((place / name for place in places if (place / name).exists()), None) for name in data]
+    for name, log in zip(data, logs, strict=True):
+        if log is None:
             raise InputError(f"{run}: was trained on the log {name}, which is gone; name one with {flag}")
-    return data
+    return tuple(map(str, logs))

@@ -19,6 +19,8 @@ from neurodyn.interop.network_forces import write_plugin
 from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_mjcf
 from neurodyn.sim.bodies import compose, invert
+from neurodyn.sim.mujoco.asset import compile_asset, read_spec
+from neurodyn.sim.mujoco.shape_contacts import touching_pairs
 
 PASSIVE = {"armature": "armature", "damping": "damping", "friction": "frictionloss", "stiffness": "stiffness"}
 """Joint attributes by quantity."""
@@ -287,7 +289,31 @@ def _write_asset(root: Element, path: Path, identified: IdentifiedRobot) -> set[
         placed |= _write_joint(asset, identified, link)
     placed |= _write_places(asset, identified) | _write_contact(asset, identified) | write_options(root, identified)
     _shift_tendons(root, identified)
+    _part_links(root, path, identified)
     return placed | identified.rigid_frictions() | identified.bias_names
+
+
+def _part_links(root: Element, path: Path, identified: IdentifiedRobot) -> None:
+    """Exclude contacts of links with each other, which the model does not have unless it is declared to."""
+    robot = identified.require_robot("MJCF")
+    if robot.self_contacts:
+        return
+    try:
+        model = compile_asset(path, read_spec(path, locked=robot.locked))
+    except InputError:  # without MuJoCo
+        return
+    own = {body.get("name") for body in root.iter("body")}
+    known = {frozenset((one.get("body1"), one.get("body2"))) for one in root.iter("exclude")}
+    pairs: list[tuple[str, str]] = []
+    for ends in touching_pairs(model):
+        first, second = sorted(int(model.geom(name).bodyid[0]) for name in (*ends, *ends)[:2])
+        names = model.body(first).name, model.body(second).name
+        if own.issuperset(names) and frozenset(names) not in known and names not in pairs:
+            pairs.append(names)
+    if pairs:
+        section = _section(root, "contact")
+        section.append(ElementTree.Comment(" links do not touch each other in the model "))
+        section.extend(Element("exclude", {"body1": one, "body2": other}) for one, other in pairs)
 
 
 def _shift_tendons(root: Element, identified: IdentifiedRobot) -> None:

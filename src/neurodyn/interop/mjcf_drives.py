@@ -176,11 +176,12 @@ def _actuator(
         placed.add("effort_limit")
     attributes |= _range("force", force)
     seconds = acts_after(drive, step, identified.frame)
-    dynamics, held = _dynamics(drive, step, seconds if seconds < step else 0.0)
+    delay, constant = split_delay(seconds, drive.lag or 0.0, step)
+    dynamics, held = _dynamics(drive, constant)
     attributes |= dynamics
     placed |= held
-    if seconds >= step:
-        attributes |= {"delay": number(seconds), "nsample": str(math.ceil(seconds / step) + 2), "interp": "linear"}
+    if delay:
+        attributes |= {"delay": number(delay), "nsample": str(math.ceil(delay / step) + 2), "interp": "linear"}
     if seconds:
         placed.add("delay")
     return Element("general", attributes), placed
@@ -208,25 +209,31 @@ def acts_after(drive: Drive, step: float, frame: float | None) -> float:
     return period * (whole + min((seconds - whole * period) / step, 1.0))
 
 
-def _dynamics(drive: Drive, step: float, delay: float) -> tuple[dict[str, str], set[str]]:
-    r"""Return the filter of the command: the drive's state, or its lag with a delay below a step.
+def split_delay(delay: float, lag: float, step: float) -> tuple[float, float]:
+    r"""Return delay and time constant of a filter that together act as a delay and a lag [s], 0 for none.
 
-    MuJoCo's delays are at least a step. A shorter one is that of a filter, whose weights $(1 - a) a^k$ of the command k
-    steps ago have the same mean, $h a / (1 - a)$ with $a = e^{-h / \tau}$.
+    MuJoCo's delays are at least a step. A shorter one is moved to or from the lag, so that the mean stays: a filter
+    whose weight of the command k steps ago is $(1 - a) a^k$ has the mean $h a / (1 - a)$, with $a = e^{-h / \tau}$.
     """
+    if not 0.0 < delay < step:
+        return delay, lag
+    decay = math.exp(-step / lag) if lag else 0.0
+    mean, delayed = delay + step * decay / (1.0 - decay), 0.0
+    if mean >= step:
+        mean, delayed = mean - step, step
+    return delayed, step / math.log1p(step / mean) if mean > 1e-9 else 0.0
+
+
+def _dynamics(drive: Drive, constant: float) -> tuple[dict[str, str], set[str]]:
+    """Return the filter of the command: the drive's state, or one with a time constant [s]."""
     state = drive.state
     if state is not UNSET and state.kind != "muscle":
         given = {"dyntype": state.kind, "actearly": "true" if state.early else "false", **_range("act", state.range)}
         if state.time_constant is not None:
             given["dynprm"] = number(state.time_constant)
         return given, {"time_constant"}
-    constant = drive.lag or 0.0
-    if delay:
-        decay = math.exp(-step / constant) if constant else 0.0
-        mean = delay + step * decay / (1.0 - decay)
-        constant = step / math.log1p(step / mean)
     if not constant:
-        return {"dyntype": "none"}, set()
+        return {"dyntype": "none"}, {"lag"}
     return {"dyntype": "filterexact", "dynprm": number(constant), "actearly": "true"}, {"lag"}
 
 
@@ -245,10 +252,13 @@ def remarks(identified: IdentifiedRobot) -> list[str]:
     """Return what the file needs and what it holds only approximately, one line each."""
     lines = []
     step = identified.step or _STEP
-    if any(acts_after(drive, step, identified.frame) >= step for drive in identified.drives.values()):
+    drives = identified.drives.values()
+    if any(split_delay(acts_after(one, step, identified.frame), one.lag or 0.0, step)[0] for one in drives):
         lines.append(f"needs MuJoCo {DELAYS_SINCE} or later, for the delays of its actuators")
     if any(torque_trails(identified, joint) for joint in identified.drives):
         lines.append("to first order: lag and hold of controllers (filter of the command, kd and armature are smaller)")
     if identified.biased:
         lines.append("qpos is the encoder's reading (`ref` of joints)")
+    if identified.robot is not None and not identified.robot.self_contacts:
+        lines.append("links do not touch each other, as in the model")
     return lines

@@ -5,6 +5,10 @@ An MJCF that takes the log's commands is driven by its own actuators. A URDF has
 declaration are added, in the exported file and in the original alike.
 """
 
+import secrets
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.interop.replay import NotReplayedError, Scene
 from neurodyn.robots import Robot, asset_path
-from neurodyn.sim.engine import import_mujoco
+from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.mujoco.asset import read_spec
 from neurodyn.sim.mujoco.build import fixed_floors, joint_name
 
@@ -24,10 +28,10 @@ _TINY = 1e-9
 
 
 def play_mjcf(folder: Path, scene: Scene) -> Trajectory:
-    """Replay ROBOT.xml of an exported folder, read by `mujoco.MjModel.from_xml_path`."""
-    path = folder / f"{scene.robot.name}.xml"
-    mujoco = import_mujoco()
-    floor = needs_floor(scene)
+    """Replay ROBOT.xml of an exported folder, read by `mujoco.MjModel.from_xml_path`, with its plugin if it has one."""
+    mujoco, floor = import_mujoco(), needs_floor(scene)
+    plugged = _plugged(folder, scene.robot.name)
+    path = plugged or folder / f"{scene.robot.name}.xml"
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
         if floor:
@@ -36,6 +40,9 @@ def play_mjcf(folder: Path, scene: Scene) -> Trajectory:
             model = spec.compile()
     except ValueError as error:
         raise NotReplayedError(f"MuJoCo {mujoco.__version__} refuses the file ({str(error).splitlines()[0]})") from None
+    finally:
+        if plugged is not None:
+            plugged.unlink()
     return LogPlayer(model, scene).play()
 
 
@@ -163,6 +170,10 @@ class LogPlayer:
 
     def play(self) -> Trajectory:
         """Roll out from the start of every window, after the commands of its past."""
+        with collect_warnings():
+            return self._play()
+
+    def _play(self) -> Trajectory:
         mujoco, model, windows = import_mujoco(), self.model, self.scene.windows
         spec, data = self.scene.robot.spec, import_mujoco().MjData(model)
         q, qd, control = (x.double().numpy() for x in (windows.q, windows.qd, windows.control))
@@ -237,3 +248,33 @@ def _turned(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
 def version() -> str:
     """Return the name and version of the simulator."""
     return f"MuJoCo {import_mujoco().__version__}"
+
+
+def _plugged(folder: Path, robot: str) -> Path | None:
+    """Compile the plugin of an exported folder and load it; return a file that uses it, None without a plugin.
+
+    MuJoCo forgets no plugin, so that each gets a name of its own.
+    """
+    mujoco, whole = import_mujoco(), folder / f"{robot}_plugin.xml"
+    if not whole.is_file():
+        return None
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise NotReplayedError("its networks are a plugin, and there is no C compiler")
+    (source,) = folder.glob("*_networks.c")
+    name = f"neurodyn.{source.stem}"
+    own = f"{name}_{secrets.token_hex(4)}"
+    place = Path(mujoco.__path__[0])
+    with tempfile.TemporaryDirectory() as build:
+        code, library = Path(build) / source.name, Path(build) / "networks.so"
+        code.write_text(source.read_text(encoding="utf-8").replace(name, own), encoding="utf-8")
+        version_file = next(place.glob("libmujoco.so.*"), None)
+        flags = ["-std=c99", "-O1", "-shared", "-fPIC", f"-I{place / 'include'}", str(code), "-o", str(library), "-lm"]
+        flags += [] if version_file is None else [f"-L{place}", f"-l:{version_file.name}"]
+        made = subprocess.run([compiler, *flags], capture_output=True, check=False)
+        if made.returncode:
+            raise NotReplayedError("its networks are a plugin, which does not compile here")
+        mujoco.mj_loadPluginLibrary(str(library))
+    path = whole.with_name(f"{own}.xml")
+    path.write_text(whole.read_text(encoding="utf-8").replace(name, own), encoding="utf-8")
+    return path
