@@ -47,6 +47,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
+    from neurodyn.cli.terminal.results import print_promise
     from neurodyn.control.resolve import open_reference
     from neurodyn.control.task_frames import require_fit
     from neurodyn.learn.devices import current_ranks
@@ -71,6 +72,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
         f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {end.seconds:.0f} s "
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
+    print_promise(out, end.best_step, end.step)
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
     require_usable(end.verdict, out)
     if job.settings.privileged:

@@ -34,6 +34,7 @@ from neurodyn.evaluate.run import training_logs
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, LoopView, OptimiserStep, Validation
 from neurodyn.learn.loop import has_state
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import (
     PolicyNetwork,
@@ -46,19 +47,22 @@ from neurodyn.policy.artifact import (
 )
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
+from neurodyn.policy.judges import PROMISE, Promise
+from neurodyn.policy.judging import Judging, findings_of_training
 from neurodyn.policy.penalty import held_out_uncertainty
-from neurodyn.policy.randomisation import Randomisation, open_randomisation
+from neurodyn.policy.randomisation import Randomisation, open_randomisation, seen_by_critic
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.policy.support import FrameSample, LogDensity, PolicySupport, return_loss_share, share_out_of_range
 from neurodyn.robots.data import grounded, open_robot_data
+from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 
 LEAST_UPDATES = 10
 """Least number of updates before a time budget may end a training without a warning."""
 
-_EVALUATION = 900
-"""Seed of the starts for comparing policies during training."""
+_EVALUATION, _PROMISE = 900, 901
+"""Seeds of the starts for comparing policies during training, and for what the kept one promises."""
 
 
 class PolicyLearner(Learner):
@@ -91,13 +95,19 @@ class PolicyLearner(Learner):
             )
             self._judge = judge, name
         self._support: PolicySupport | None = None
+        self._judging: Judging | None = None
+        self._promise: Promise | None = None
+        if settings.hold_out and self._judge is None and not settings.privileged and not settings.penalty:
+            self._judging = Judging.of(training_dynamics, settings.patience)
+        if self._judging is not None:
+            self._judge = self._judging.choosing.resolved, self._judging.choosing.text
         self._robots = open_randomisation(settings.randomise, training_dynamics.dynamics, task)
         training_dynamics = self._training_dynamics = replace(training_dynamics, dynamics=self._robots.dynamics)
         # Dynamics of evaluations: from the task's starts if some of the training episodes use them.
         self._evaluation_dynamics = training_dynamics
         if settings.task_share is not None and training_dynamics.log is not None and training_dynamics.drawn_by(task):
             self._evaluation_dynamics = replace(training_dynamics, log=None)
-            if self._judge is not None and held_out is not None:
+            if self._judge is not None and (held_out is not None or self._judging is not None):
                 self._judge = replace(self._judge[0], log=None), self._judge[1]
             starts = training_dynamics.mixed_starts(task, seed, settings.task_share) if starts is None else starts
         self._starts = training_dynamics.starts(task, seed) if starts is None else starts
@@ -148,16 +158,21 @@ class PolicyLearner(Learner):
         return saved if current_ranks().leads else saved["others"][current_ranks().rank - 1]
 
     def verdicts(self, train_state: TrainState) -> list[Finding]:
-        """Compare the last return in the training dynamics with that in the reference.
+        """Compare the last return in the training dynamics with that in the judges and in the reference.
 
-        If logs of the robot made the dynamics, the declared simulator is no truth about it.
+        If logs of the robot made the dynamics, the declared simulator is no truth about it. Also judge whether the kept
+        policy follows its commands, and whether anything was learned.
         """
-        verdicts = [] if self._support is None else [self._support.verdict()]
+        findings = [] if self._support is None else [self._support.verdict()]
+        if self._promise is not None:
+            findings = [self._promise.finding()]
+        findings += findings_of_training(read_metrics(self._out), train_state.best_step, train_state.step)
         if self._reference is None or self._real is None or train_state.last is None:
-            return verdicts
+            return findings
         if self._training_dynamics.dynamics.from_logs and is_declared(self._reference.name):
-            return verdicts
-        return [*verdicts, of_returns(train_state.last, self._real, self._reference.name)]
+            return findings
+        imagined = train_state.last if self._support is None else self._support.imagined
+        return [*findings, of_returns(imagined, self._real, self._reference.name)]
 
     def save_periodically(self, train_state: TrainState) -> None:
         """Save the current policy in POLICY/kept if one is due; called after an update."""
@@ -173,17 +188,22 @@ class PolicyLearner(Learner):
             sample = FrameSample(self._task.frames, self._settings.evaluation_worlds)
         played = self._play(network, self._evaluation_dynamics, self._penalty, sample)
         score = float(played.penalised.mean())
-        values = {"return_training": float(played.returns.mean()), "penalised_training": score}
+        values: dict[str, Any] = {"return_training": float(played.returns.mean()), "penalised_training": score}
         values |= self.evaluation_metrics(played)
+        if played.commands:
+            values["commands"] = {name: one.plain() for name, one in played.commands.items()}
         if self._judge is not None or (sample is not None and sample.inputs is not None):
             support = self._support_of(network, played, sample, train_state)
             if support.exploits and not (self._support is not None and self._support.exploits):
                 notice(f"{self._out}: {support.verdict().what}")
             self._support = support
             values |= support.figures()
+            if self._judging is not None and support.judge is not None:
+                score = support.judge
+                values["falls"] = self._judging.falls
         if self._reference is not None:
             self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
-        return Validation(score, values, over=self._stops)
+        return Validation(score, values, over=self._stops or (self._judging is not None and self._judging.over))
 
     @property
     def _stops(self) -> bool:
@@ -224,8 +244,11 @@ class PolicyLearner(Learner):
     ) -> PolicySupport:
         imagined, judge, lost, outside, disagreement = float(played.returns.mean()), None, None, None, None
         if self._judge is not None:
-            judged = self._play(network, self._judge[0], 0.0).returns
+            draws = None if self._judging is None else self._judging.choosing.draws
+            judged = self._play(network, self._judge[0], 0.0, draws=draws).returns
             judge = float(judged.mean())
+            if self._judging is not None:
+                self._judging.watch(played.returns, judged)
             lost = return_loss_share(
                 played.returns, judged, imagined if train_state.first is None else train_state.first
             )
@@ -257,11 +280,27 @@ class PolicyLearner(Learner):
     def keep(self, train_state: TrainState) -> None:
         """Save the evaluated policy."""
         save_policy(self._out, self._config, self._played)
+        if self._judging is not None:
+            self._judging.keep()
 
     def finish(self, train_state: TrainState) -> None:
-        """Save the last policy if none was evaluated."""
+        """Save the last policy if none was evaluated, and what the kept one promises, if there are judges."""
         if train_state.best is None:
             save_policy(self._out, self._config, self.network)
+        if self._judging is None:
+            return
+        network = self._config.build()
+        network.load_state_dict(read_weights(self._out))
+        network = network.to(self._world.device).requires_grad_(False)
+
+        def play_in(resolved: ResolvedDynamics, draws: QuantityDraws | None, count: int) -> EpisodeOutcomes:
+            return self._play(network, resolved, 0.0, draws=draws, count=count, seed=_PROMISE)
+
+        updates = (train_state.best_step or train_state.step), train_state.step
+        self._promise = self._judging.promise(
+            play_in, self._evaluation_dynamics, self._robots.draws, self._task, updates
+        )
+        artifacts.write_json(self._out / PROMISE, self._promise.plain())
 
     def metrics(self, loop: LoopView, validation: Validation | None) -> dict[str, Any]:
         """Return the metrics of an update."""
@@ -326,16 +365,20 @@ class PolicyLearner(Learner):
         return self._settings.fixed_penalty
 
     def _play(
-        self, network: PolicyNetwork, resolved: ResolvedDynamics, penalty: float, watcher: FrameSample | None = None
-    ) -> EpisodeOutcomes:
-        starts = resolved.starts(self._task, _EVALUATION)
-        count = self._settings.evaluation_worlds
+        self, network: PolicyNetwork, resolved: ResolvedDynamics, penalty: float, watcher: FrameSample | None = None,
+        *, draws: QuantityDraws | None = None, count: int | None = None, seed: int = _EVALUATION,
+    ) -> EpisodeOutcomes:  # fmt: skip
+        """Play a policy in training dynamics, a judge with the `draws` of its models, or the reference."""
+        starts = resolved.starts(self._task, seed)
+        count = self._settings.evaluation_worlds if count is None else count
         # The reference is one robot, undisturbed.
-        drawn = self._robots if resolved is self._evaluation_dynamics else Randomisation(resolved.dynamics, None)
+        drawn = self._robots if resolved is self._evaluation_dynamics else Randomisation(resolved.dynamics, draws)
+        if draws is not None:
+            drawn = replace(drawn, disturbed=self._robots.disturbed)
         return play(
-            network, self._task, resolved.dynamics, starts, count, seed=_EVALUATION, penalty=penalty,
+            network, self._task, resolved.dynamics, starts, count, seed=seed, penalty=penalty,
             penalty_offset=self._penalty_offset, draws=drawn.draws, disturbed=drawn.disturbed, watcher=watcher,
-            environment=drawn.surroundings(self._task, count, _EVALUATION),
+            environment=drawn.surroundings(self._task, count, seed),
         )  # fmt: skip
 
 
@@ -371,7 +414,8 @@ def brings_critic(folder: Path, settings: TrainingSettings) -> bool:
         return False
     theirs = record["settings"]
     same = all(theirs[name] == getattr(settings, name) for name in ("gamma", "reward_scale"))
-    return same and tuple(theirs.get("randomise", ())) == settings.randomise
+    seen = seen_by_critic(tuple(theirs.get("randomise", ())), privileged=bool(theirs.get("privileged")))
+    return same and seen == seen_by_critic(settings.randomise, privileged=settings.privileged)
 
 
 def critic_updates(folder: Path | None, settings: TrainingSettings) -> int:

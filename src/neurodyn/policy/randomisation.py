@@ -3,16 +3,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.control.returns import EpisodeOutcomes, QuantitySensitivity, Returns
 from neurodyn.control.starts import task_ground
 from neurodyn.core.description.drive import Drive
-from neurodyn.core.description.randomisation import RandomisedQuantity
+from neurodyn.core.description.randomisation import RandomisedQuantity, is_run
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.analytic import AnalyticDynamics
@@ -21,9 +23,11 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.evaluate.calibration import rank_correlation
+from neurodyn.identify.ladder import DECLARED
+from neurodyn.identify.result import read_adaptation
 from neurodyn.multibody.engine import nominal
 from neurodyn.policy.disturbances import Disturbances, EpisodeDraws, disturbances_of, is_disturbance
-from neurodyn.sim.draws import JoinedDraws, QuantityDraws, draws_of_drives, quantity_draws
+from neurodyn.sim.draws import POSTERIOR, JoinedDraws, QuantityDraws, draws_of_drives, quantity_draws
 from neurodyn.tasks import Task
 
 _GROUND = "ground="
@@ -117,6 +121,33 @@ class Randomisation:
     def surroundings(self, task: Task, worlds: int, seed: int) -> Environment | None:
         """Return the pieces of ground of some worlds; None for the robot's own ground."""
         return None if self.ground is None else task_ground(task, self.ground, worlds, seed)
+
+
+def over_posterior(texts: Sequence[str], dynamics: str) -> tuple[str, ...]:
+    """Return requested randomisation behind the posterior of a model identified from logs, if it holds one.
+
+    A run whose ladder kept the declaration, or a text that names a run already, changes nothing.
+
+    Args:
+        texts: The request; its distributions win over the posterior.
+        dynamics: Name of the training dynamics.
+
+    Raises:
+        InputError: The results of the run are damaged.
+    """
+    run = Path(dynamics)
+    if any(is_run(text) for text in texts) or not (run / "model").is_dir() or not (run / POSTERIOR).is_file():
+        return tuple(texts)
+    adaptation = read_adaptation(run)
+    if adaptation is None or adaptation.chosen in (UNSET, DECLARED):
+        return tuple(texts)
+    return dynamics, *texts
+
+
+def seen_by_critic(texts: Sequence[str], *, privileged: bool) -> tuple[str, ...]:
+    """Return the requests whose values a critic sees: none beside a posterior's (`TrainingSettings.seen_by`)."""
+    alike = any(is_run(text) for text in texts)
+    return () if alike and not privileged else tuple(texts)
 
 
 def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | None = None) -> Randomisation:

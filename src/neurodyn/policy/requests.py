@@ -62,6 +62,9 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     (times), contact.friction=.3:.9 (set), optionally followed by :log or :normal; or a run of `neurodyn adapt` or
     `neurodyn identify`, whose posterior is sampled; or a disturbance, such as push.velocity=0:1, delay.action=0:.04,
     observation.*=+-.1:.1:step; or ground=NAME, of which each world gets a piece. Repeat the flag for several."""
+    one_robot: bool = False
+    """Train in the robot that `neurodyn adapt` identified alone; by default over its posterior, as if the run were
+    given to --randomise."""
     privileged: bool = False
     """Show the policy the randomised quantities, as its critic sees them: a teacher for `neurodyn policy distill`."""
     history: int | None = None

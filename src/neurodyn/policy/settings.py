@@ -86,7 +86,7 @@ class TrainingSettings(Config, frozen=True):
     """Name in `policy.algorithms.ALGORITHMS`."""
     budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations")
     counts: ClassVar[tuple[str, ...]] = (
-        "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every",
+        "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every", "patience",
     )  # fmt: skip
     """Names of settings that are at least 1, or None."""
     positive: ClassVar[tuple[str, ...]] = ()
@@ -153,6 +153,11 @@ class TrainingSettings(Config, frozen=True):
     policy but not to train it (`policy.support`)."""
     stop_when_exploiting: bool = False
     """End when exploiting, with the last policy whose imagined return is supported."""
+    one_robot: bool = False
+    """Train in the identified robot alone, instead of over the posterior of a model of `neurodyn adapt`."""
+    patience: int | None = 3
+    """Evaluations in a row in which the return falls in the judges but not in the model, before a training in a model
+    of `neurodyn adapt` ends (`policy.judges`); None for no end."""
 
     def __post_init__(self) -> None:
         if self.iterations is None and self.minutes is None:
@@ -306,7 +311,7 @@ def load_settings(
 
 FLAGS = (
     "minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise", "privileged", "history",
-    "recurrent", "latent", "symmetry", "stop_when_exploiting",
+    "recurrent", "latent", "symmetry", "stop_when_exploiting", "one_robot",
 )  # fmt: skip
 """Settings that are also flags of `neurodyn policy train`."""
 _OF_NETWORK = ("history", "recurrent", "latent")

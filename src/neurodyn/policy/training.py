@@ -24,6 +24,7 @@ from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.learner import initial_policy
+from neurodyn.policy.randomisation import over_posterior
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
 from neurodyn.policy.settings import FLAGS, load_settings, with_flags
 from neurodyn.tasks import Task, is_file, load
@@ -42,7 +43,10 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
         raise InputError("--algorithm distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
     file = None if request.settings is None else Path(request.settings)
     settings = load_settings(request.task, file, logs=dynamics.dynamics.measured, kind=algorithm.settings)
-    settings, initial = with_flags(settings, **{name: getattr(request, name) for name in FLAGS}), None
+    flags = {name: getattr(request, name) for name in FLAGS}
+    if not (request.one_robot or settings.one_robot):
+        flags["randomise"] = over_posterior(request.randomise or settings.randomise, request.dynamics)
+    settings, initial = with_flags(settings, **flags), None
     if request.policy is not None:
         initial, settings = initial_policy(task, request.policy, settings)
     judge = None

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 from functools import singledispatch
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -53,6 +54,25 @@ def print_policy(result: "PolicyEvaluation") -> None:
     from neurodyn.policy.report import returns
 
     print_tables("", returns(result))
+
+
+def print_promise(policy: Path, kept: int, updates: int) -> None:
+    """Print what a training promises of its kept policy, by its judges, and commanded and achieved values."""
+    from neurodyn.core.config import read_plain
+    from neurodyn.core.description.randomisation import is_run
+    from neurodyn.learn.metrics import read_metrics
+    from neurodyn.policy.judges import read_promise
+    from neurodyn.policy.judging import kept_commands
+
+    drawn = read_plain(policy / "config.yaml")["settings"].get("randomise", ())
+    runs = [text for text in drawn if is_run(text)]
+    over = f"; trained over the posterior of {runs[0]} (--one-robot: in the identified robot alone)" if runs else ""
+    print(f"The kept policy is of update {kept} of {updates}{over}.")
+    promise = read_promise(policy)
+    for text in [] if promise is None else promise.said():
+        print(text)
+    for name, figures in kept_commands(read_metrics(policy), kept).items():
+        print(f"{figures.said(name)}.".capitalize())
 
 
 def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:

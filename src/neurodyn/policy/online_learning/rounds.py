@@ -40,6 +40,7 @@ from neurodyn.policy.online_learning.record import (
     read_round,
 )
 from neurodyn.policy.online_learning.refit import Fit
+from neurodyn.policy.randomisation import over_posterior
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.support import support_in
 from neurodyn.policy.training import train as train_policy
@@ -207,8 +208,10 @@ class RoundInProgress:
         """Return the settings of this round's policy training; only a new first policy imitates data."""
         settings, first = self.problem.settings, self.number == 1
         policy = settings.policy
+        assert self.round.model is not None
         policy = msgspec.structs.replace(
             policy,
+            randomise=policy.randomise if policy.one_robot else over_posterior(policy.randomise, self.round.model.run),
             frames=policy.frames if settings.rollout is None else settings.rollout,
             clone=policy.clone if first and self.problem.policy is None else None,
             seed=derive_seed(settings.seed, "online policy", self.number),
