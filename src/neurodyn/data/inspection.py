@@ -3,7 +3,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -271,7 +271,7 @@ def inspect_log(
     for part in source.parts(columns):
         seen.add(part)
     unit, factor = seen.time_unit()
-    draft = draft_map(source, name, topics, spec, centers)
+    draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers)
     _add_units(draft, seen, name)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
@@ -362,6 +362,11 @@ class _LogContents:
             "min": seen.least if good else None, "max": seen.most if good else None,
             "mean": seen.total / good if good else None,
         }  # fmt: skip
+
+    def with_numbers(self, topic: Topic) -> Topic:
+        """Return a topic without the columns that hold no number."""
+        empty = {name for name, seen in self.columns.items() if seen.count == seen.missing}
+        return replace(topic, columns=tuple(name for name in topic.columns if name not in empty))
 
     def remark(self, name: str) -> str:
         """Return range and likely unit of a column in words."""

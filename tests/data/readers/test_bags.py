@@ -118,3 +118,21 @@ def test_messages_that_do_not_fit_their_definition():
 def test_a_map_for_one_format_of_messages_reads_the_others(tmp_path):
     path = foreign.write_mcap(tmp_path / "bag.mcap", foreign.arm_messages())
     check_motion(read_logs([path], from_dict({**BAG, "format": "rosbag1"}, ColumnMap), SPEC, split="train"))
+
+
+def test_a_clock_set_back_names_the_clock_of_the_recorder(tmp_path):
+    def back(kind, time, content):
+        return content if time < 10**18 + 5 * 10**8 else foreign.cdr(*foreign.stamp(time - 3 * 10**8)) + content[12:]
+
+    messages = [(topic, kind, time, back(kind, time, content)) for topic, kind, time, content in foreign.arm_messages()]
+    path = foreign.write_mcap(tmp_path / "back.mcap", messages)
+    with pytest.raises(InputError, match=r"time goes backwards in run 'back' .*; `clock: log` takes the recorder's"):
+        read_logs([path], bag_map(), SPEC)
+    check = read_logs([path], bag_map(clock="log"), SPEC, split="train")
+    assert check.transitions > 50
+
+
+@pytest.mark.parametrize("key", ["split", "episodes", "group", "time_unit", "delimiter"])
+def test_a_key_that_nothing_reads_of_a_bag_is_refused(key):
+    with pytest.raises(InputError, match=f"{key} is given, but nothing reads it of an MCAP file; valid for .*csv"):
+        bag_map(**{key: ";"})

@@ -3,6 +3,7 @@
 
 import struct
 
+import msgspec
 import numpy as np
 import pytest
 import yaml
@@ -168,6 +169,16 @@ def test_a_step_that_nobody_says_is_asked_for(tmp_path):
     path = foreign.write_isaac(tmp_path / "demos.hdf5", env_name="x")
     columns = infer_map(READERS["robomimic"].source(path), "robomimic", SPEC)
     with pytest.raises(InputError, match=r"does not say how long a step is .*give `period`"):
+        read_logs([path], columns, SPEC)
+
+
+def test_columns_without_a_number_are_not_drafted_and_named_where_a_map_has_them(tmp_path):
+    path = foreign.write_mujoco(tmp_path / "states.npz", qvel=np.full((60, 2), np.nan), ctrl=np.full((59, 2), np.nan))
+    report = inspect_log(path, SPEC, "arm")
+    assert "qd: differentiate" in report.map_text
+    assert [absent for absent in report.found["absent"] if "control" in absent]
+    columns = msgspec.structs.replace(infer_map(READERS["mujoco"].source(path), "mujoco", SPEC), missing="gap")
+    with pytest.raises(InputError, match=r"ctrl\[0\], ctrl\[1\], qvel\[0\], qvel\[1\] never hold a number; leave out"):
         read_logs([path], columns, SPEC)
 
 

@@ -162,7 +162,9 @@ def _is_mcap(path: Path, head: bytes) -> bool:
     return head.startswith(MAGIC) or (path.suffix.lower() == ".mcap" and not path.is_dir())
 
 
-MCAP = LogFormat("an MCAP file", _is_mcap, McapSource, times="own", extra=("mcap", "rosbags", "zstandard", "lz4.frame"))
+_MCAP = ("mcap", "rosbags", "zstandard", "lz4.frame")
+_CLOCK = frozenset({"clock"})
+MCAP = LogFormat("an MCAP file", _is_mcap, McapSource, times="own", extra=_MCAP, keys=_CLOCK)
 """MCAP files."""
 
 
@@ -281,7 +283,7 @@ def _is_bag(path: Path, head: bytes) -> bool:
 
 
 _BAGS = ("rosbags", "zstandard")
-ROSBAG1 = LogFormat("a bag of ROS 1 (.bag)", lambda _, head: head.startswith(_ROS1), RosbagSource, "own", _BAGS)
+ROSBAG1 = LogFormat("a bag of ROS 1 (.bag)", lambda _, head: head.startswith(_ROS1), RosbagSource, "own", _BAGS, _CLOCK)
 """ROS 1 bags."""
-ROSBAG2 = LogFormat("a bag of ROS 2 (folder or .db3)", _is_bag, open_bag, "own", _BAGS)
+ROSBAG2 = LogFormat("a bag of ROS 2 (folder or .db3)", _is_bag, open_bag, "own", _BAGS, _CLOCK)
 """ROS 2 bags."""

@@ -30,7 +30,7 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Drive, drives_of_controller, read_drive_table
 from neurodyn.core.description.scene import Scene, Vector3
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.core.errors import InputError, require, suggestion, unreadable
+from neurodyn.core.errors import InputError, choices, require, suggestion, unreadable
 from neurodyn.core.registry import Registry
 from neurodyn.data.readers.floating import FloatingColumns
 from neurodyn.data.readers.sensor_columns import SensorColumns
@@ -59,6 +59,7 @@ class LogFormat:
         times: Source of times: a "column" or constant period in the column map; "steps" of a length that the file or
             the column map gives; or the file's "own" clock.
         extra: Packages needed beyond the dependencies of neurodyn.
+        keys: Keys of a column map that this format reads among those that not every one does.
     """
 
     what: str
@@ -66,6 +67,7 @@ class LogFormat:
     open: "Callable[[Path, ColumnMap | None], Source]"
     times: Literal["column", "steps", "own"] = "column"
     extra: tuple[str, ...] = ()
+    keys: frozenset[str] = frozenset()
 
     def source(self, path: Path, columns: "ColumnMap | None" = None) -> "Source":
         """Open a log; raise an InputError if it is missing or damaged, or the extra `logs` is not installed."""
@@ -175,6 +177,12 @@ class Column(Config, frozen=True):
         return (*self.columns, *self.subtracted)
 
 
+_OF_SOME_FORMATS = frozenset(
+    ("clock", "comment", "delimiter", "episodes", "group", "group_names", "run_names", "split", "time_unit", "together")
+)
+"""Keys of a column map that not every format reads."""
+
+
 class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     """Meaning of the columns of a log.
 
@@ -261,6 +269,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     def __post_init__(self) -> None:
         self._check_times()
+        self._require_read()
         named = isinstance(self.period, str) and self.format != "npz"
         require(not named, "period", repr(self.period), "a number above 0 (an array's name: for npz only)")
         for name in ("period", "rate", "max_gap", "length_scale"):
@@ -284,6 +293,18 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             one.stream(name)
         if any(not column.columns for column in coordinates):
             raise ValueError("a column is an empty list; valid: the name of a column, or several to add up")
+
+    def _require_read(self) -> None:
+        """Refuse keys that the format does not read."""
+        reader = READERS[self.format]
+        keys = _OF_SOME_FORMATS - reader.keys if isinstance(reader, LogFormat) else ()
+        usual = {field.name: field.default for field in msgspec.structs.fields(self)}
+        given = [name for name in self.__struct_fields__ if name in keys and getattr(self, name) != usual[name]]
+        if given:
+            formats = [name for name, one in READERS.items() if isinstance(one, LogFormat) and given[0] in one.keys]
+            raise ValueError(
+                f"{given[0]} is given, but nothing reads it of {reader.what}; valid for {choices(formats)}"
+            )
 
     def _check_times(self) -> None:
         reader = READERS[self.format]

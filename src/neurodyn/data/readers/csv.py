@@ -205,5 +205,6 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.suffix.lower() == ".csv" or (table and not text.lstrip().startswith(("{", "<")))
 
 
-CSV = LogFormat("a CSV file with a header line", _recognises, CsvSource)
+_KEYS = frozenset({"comment", "delimiter", "episodes", "group", "split", "time_unit", "together"})
+CSV = LogFormat("a CSV file with a header line", _recognises, CsvSource, keys=_KEYS)
 """CSV files."""

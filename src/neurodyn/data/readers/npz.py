@@ -291,5 +291,6 @@ def _recognises(path: Path, head: bytes) -> bool:
     return ("qpos" not in names and bool(names)) or (path.suffix.lower() == ".npz" and not names)
 
 
-NPZ = LogFormat("an npz file (numpy.savez)", _recognises, NpzSource)
+_KEYS = frozenset({"episodes", "group", "group_names", "run_names", "split", "time_unit", "together"})
+NPZ = LogFormat("an npz file (numpy.savez)", _recognises, NpzSource, keys=_KEYS)
 """npz files."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, notice
-from neurodyn.data.readers.column_map import Column, ColumnMap
+from neurodyn.core.errors import InputError, choices, notice
+from neurodyn.data.readers.column_map import READERS, Column, ColumnMap, LogFormat
 from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, normalise, to_newton
 from neurodyn.data.readers.raw import RawRun, selected
 from neurodyn.data.readers.resample import hermite
@@ -41,8 +41,9 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
     factors = columns.factors(spec, where)
     joints = [name for column in columns.coordinates for name in column.names]
     names = tuple(dict.fromkeys([*joints, *measured_names(columns.measured)]))
-    count, groups = 0, set()
+    count, groups, empty = 0, set(), set(names)
     for part in source.parts(names):
+        empty -= {name for name in empty if np.isfinite(part.series[name].value).any()}
         signals = {what: _signals(what, factors[what], columns, part, where) for what in _KINDS}
         _check_motion(columns, spec, signals, part, where)
         for run in part.runs:
@@ -58,6 +59,9 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
         raise InputError(
             f"{where}: no run is selected by {patterns}; groups there: {', '.join(sorted(groups)) or '(none)'}"
         )
+    if not count and empty:
+        raise InputError(f"{where}: {choices(sorted(empty))} never {'hold' if len(empty) > 1 else 'holds'} a number; "
+                         "leave out what is not measured, or name other columns")  # fmt: skip
     if not count:
         raise InputError(f"{where}: holds no run; expected at least one with two rows")
 
@@ -166,7 +170,7 @@ def _cut(
         velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses rotate them
     shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
     kept = {
-        id(s): _keep_rows(s, shared if s is q else [], run, first, where)
+        id(s): _keep_rows(s, shared if s is q else [], run, first, where, _cure_of_times(columns))
         for s in (q, velocities, control)
         if s is not None and (s is q or s.time is not q.time)
     }
@@ -217,10 +221,22 @@ def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, wher
         )
 
 
+def _cure_of_times(columns: ColumnMap) -> str:
+    """Return what to do about times that go backwards in a log of a format."""
+    reader = READERS[columns.format]
+    keys = reader.keys if isinstance(reader, LogFormat) else ()
+    if "clock" in keys and columns.clock == "header":
+        return "`clock: log` takes the recorder's times in place of those of the messages"
+    return "sort the rows, or declare where runs begin (`episodes`)" if "episodes" in keys else "write it in order"
+
+
 def _keep_rows(
-    signals: _Signals, others: Sequence[_Signals], run: RunRows, first: int, where: str
+    signals: _Signals, others: Sequence[_Signals], run: RunRows, first: int, where: str, cure: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a run's rows with new times and all values, and the times of rows that lack a value."""
+    """Return a run's rows with new times and all values, and the times of rows that lack a value.
+
+    `cure` says what to do about times that go backwards.
+    """
     rows = np.arange(*run.rows.indices(len(signals.time)))
     time = signals.time[rows]
     steps = np.diff(time)
@@ -228,7 +244,7 @@ def _keep_rows(
         row = int(np.argmin(steps)) + 1
         raise InputError(
             f"{where}: time goes backwards in run {run.name!r} at row {first + int(rows[row])} ({time[row - 1]:.6g} s "
-            f"to {time[row]:.6g} s); sort the rows, or declare where runs begin (`episodes`)"
+            f"to {time[row]:.6g} s); {cure}"
         )
     doubled = int((steps == 0).sum())
     if doubled:
