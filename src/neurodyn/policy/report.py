@@ -78,7 +78,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
     body = [
         header(f"A policy for {result.task}"),
         paragraph(lead),
-        paragraph(f"Verdict: {result.verdict}"),
+        verdict_box(result.verdict, result.findings),
         cards(_headline(result)),
         section("Returns", *(table.html() for table in returns(result) if table.rows)),
         _histograms(result),

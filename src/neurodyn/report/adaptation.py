@@ -11,7 +11,7 @@ from neurodyn.identify.conditions import ConditionFigures
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, LogCheck, UnexplainedCoordinate
 from neurodyn.identify.structures import SPRINGS
 from neurodyn.report.held_out import title_of
-from neurodyn.report.numbers import MISSING, share
+from neurodyn.report.numbers import MISSING, capital, share
 from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict_box
 from neurodyn.report.sentences import held_out
 
@@ -190,16 +190,25 @@ def following(result: IdentificationFigures) -> Table:
     return Table("Standard deviations, of what was known beforehand", head, rows)
 
 
+def limits(result: IdentificationFigures) -> Table:
+    """Return the limits of each joint that the proposed motion keeps."""
+    by_joint = {} if result.next is UNSET else result.next.limits
+    kinds = list(dict.fromkeys(kind for bounds in by_joint.values() for kind in bounds))
+    rows = [
+        [name, *(f"{bounds[kind]:.3g}" if kind in bounds else MISSING for kind in kinds)]
+        for name, bounds in by_joint.items()
+    ]
+    return Table("Limits that the motion keeps (SI units)", ["Joint", *map(capital, kinds)], rows)
+
+
 def next_lead(result: IdentificationFigures) -> str:
     """Describe the proposed motion."""
     if result.next is UNSET:
         return "None was asked for."
     motion = result.next
     if motion.why_not:
-        return f"{motion.why_not[0].upper()}{motion.why_not[1:]}."
-    told = f"It {motion.tells[0]}." if motion.tells else ""
-    return (
-        f"{motion.file}: {motion.seconds:g} s, from rest to rest in {motion.pose}. {told} "
-        + "; ".join(f"{kind}: {source}" for kind, source in motion.sources.items()).capitalize()
-        + "."
-    )
+        return f"{capital(motion.why_not)}."
+    told = f" It {motion.tells[0]}." if motion.tells else ""
+    sources = "; ".join(f"{kind}: {source}" for kind, source in motion.sources.items())
+    kept = f" {capital(sources)}." if sources else ""
+    return f"{motion.file}: {motion.seconds:g} s, from rest to rest in {motion.pose}.{told}{kept}"

@@ -52,7 +52,7 @@ def write_identification(run: Path, result: IdentificationFigures, runs: Sequenc
         *opening(result),
         *evidence(result, curves),
         section("What remains unexplained", *_rest(result, curves), lead=adaptation.LEFT),
-        section("What to log next", adaptation.following(result).html(titled=True), lead=adaptation.next_lead(result)),
+        _next(result),
         section("Quantities", *tables(_quantities(result)), lead="" if result.rungs else convergence(result)),
         section("The logs", *tables(_logs(result)), lead=adaptation.log_lead(result.log) if result.log else ""),
         section("Where searches ended", ends(result).html(), lead=_ENDS),
@@ -117,6 +117,15 @@ def _rest(result: IdentificationFigures, curves: Forecasts | None) -> list[str]:
     if not result.unexplained:
         return []
     return [*([] if curves is None else [rest_plots(curves)]), *tables(adaptation.left(result))]
+
+
+def _next(result: IdentificationFigures) -> str:
+    if result.next is UNSET:
+        return ""
+    parts = [*tables([adaptation.following(result), adaptation.limits(result)])] or [
+        paragraph("No motion is proposed.")
+    ]
+    return section("What to log next", *parts, lead=adaptation.next_lead(result))
 
 
 def _quantities(result: IdentificationFigures) -> list[Table]:
