@@ -297,7 +297,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     def _require_read(self) -> None:
         """Refuse keys that the format does not read."""
         reader = READERS[self.format]
-        keys = _OF_SOME_FORMATS - reader.keys if isinstance(reader, LogFormat) else ()
+        if not isinstance(reader, LogFormat):
+            return
+        keys = _OF_SOME_FORMATS - reader.keys
         usual = {field.name: field.default for field in msgspec.structs.fields(self)}
         given = [name for name in self.__struct_fields__ if name in keys and getattr(self, name) != usual[name]]
         if given:
