@@ -10,8 +10,7 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.identify.conditions import ConditionFigures
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, LogCheck, UnexplainedCoordinate
 from neurodyn.identify.structures import SPRINGS
-from neurodyn.report.held_out import title_of
-from neurodyn.report.numbers import MISSING, capital, share
+from neurodyn.report.numbers import MISSING, capital, share, title_of
 from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict_box
 from neurodyn.report.sentences import held_out
 

@@ -5,29 +5,12 @@ from collections.abc import Mapping, Sequence
 
 from neurodyn.identify.forecasts import Forecasts, Row, WindowCurves
 from neurodyn.identify.ladder import DECLARED, IDENTIFIED, NETWORKS
-from neurodyn.report.numbers import count
+from neurodyn.report.numbers import count, title_of
 from neurodyn.report.page import grid, heading, section
 from neurodyn.report.plots import DOTS, INK, PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
 _BEYOND = 1.0
 """How far a forecast may leave the plot of a log, in ranges of the log; beyond it is cut."""
-
-TITLES = {
-    "nominal": DECLARED,
-    "hybrid": "identified + networks",
-    NETWORKS: "identified + networks",
-    "hold-last": "persistence",
-    "hold_last": "persistence",
-    "constant-velocity": "constant velocity",
-    "constant_velocity": "constant velocity",
-    "gru": "plain network (GRU)",
-}
-"""Names of models on pages, where they differ from those in results."""
-
-
-def title_of(model: str) -> str:
-    """Return the name of a model on pages."""
-    return TITLES.get(model, model)
 
 
 def looks(models: Sequence[str], chosen: str) -> dict[str, tuple[str, str]]:
@@ -48,7 +31,8 @@ def windows_section(curves: Forecasts) -> str:
         words = {"typical": "A typical window (median error)", "worst": "The worst window (largest error)"}
         plots = [_coordinate(curves, window, row, style) for row in range(len(curves.names))]
         parts += [heading(words.get(window.which, window.which)), grid(plots)]
-    moved = " Positions of a base are since the window's start." if any(".x" in name for name in curves.names) else ""
+    turns = any(name.endswith(".rx") for name in curves.names)
+    moved = " Rotations of a base are since the window's start." if turns else ""
     lead = (
         f"Each model starts from one logged state and gets the logged commands alone for {curves.seconds[-1]:g} s. "
         f"Of {count(curves.starts, 'window')} of {curves.split} episodes, which nothing was fitted to, the one with "

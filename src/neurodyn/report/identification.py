@@ -13,8 +13,8 @@ from neurodyn.identify.priors import NORMAL, PRIORS
 from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit
 from neurodyn.report import adaptation
 from neurodyn.report.forest import forest_section
-from neurodyn.report.held_out import growth_lead, growth_plots, rest_plots, title_of, windows_section
-from neurodyn.report.numbers import MISSING, count
+from neurodyn.report.held_out import growth_lead, growth_plots, rest_plots, windows_section
+from neurodyn.report.numbers import MISSING, count, title_of
 from neurodyn.report.page import (
     Table,
     facts,

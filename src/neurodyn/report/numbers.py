@@ -126,6 +126,24 @@ def baseline_titles() -> list[str]:
     return [capital(one.title) for one in BASELINES.values()]
 
 
+TITLES = {
+    "nominal": "declared",
+    "hybrid": "identified + networks",
+    "networks": "identified + networks",
+    "hold-last": "persistence",
+    "hold_last": "persistence",
+    "constant-velocity": "constant velocity",
+    "constant_velocity": "constant velocity",
+    "gru": "plain network (GRU)",
+}
+"""Names of models on pages, where they differ from those in results."""
+
+
+def title_of(model: str) -> str:
+    """Return the name of a model on pages."""
+    return TITLES.get(model, model)
+
+
 def network_name(kind: str | None) -> str:
     """Return the full name of a kind of network."""
     return _NETWORKS.get(kind or "", kind or "none")

@@ -6,8 +6,8 @@ the model predicts; and what stays unknown.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from msgspec import UNSET
@@ -15,7 +15,7 @@ from msgspec import UNSET
 from neurodyn.core.verdict import grade_of
 from neurodyn.identify.ladder import DECLARED
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Reference, Rung
-from neurodyn.report.numbers import capital, share, times
+from neurodyn.report.numbers import capital, share, times, title_of
 
 _MOST = 6
 """Most sentences."""
@@ -25,6 +25,8 @@ _NAMED = 5
 """Most kinds of undetermined quantities that are named."""
 _NEXT = 0.1
 """Distance from a bound below which a value counts as being at it, in standard deviations of the prior."""
+_ZERO = 0.01
+"""Share of the declared value below which the lower end of an interval is zero."""
 _EQUAL = 0.05
 """Relative difference of two errors below which they count as equal."""
 
@@ -143,7 +145,8 @@ def at_bound(one: IdentifiedParameter) -> bool:
         return False
     if one.in_prior is UNSET or one.bound:
         return one.bound
-    near = min(abs(one.in_prior.value - end) for end in one.in_prior.bounds) < _NEXT
+    zero = one.interval is not None and one.interval[0] <= _ZERO * abs(one.nominal)  # which is no bound of the search
+    near = any(abs(one.in_prior.value - end) < _NEXT for end in one.in_prior.bounds[zero:])
     return near and not _holds_declared(one)
 
 
@@ -176,7 +179,7 @@ def _changes(result: IdentificationFigures, most: int) -> list[str]:
         return ["No quantity clearly differs from its declared value."]
     own = told if len(told) <= most else told[: most - 1]
     said = [f"{_about(kind, found)}." for kind, found in own]
-    return said if own is told else [*said, f"Also changed: {_listed(told[most - 1 :])}."]
+    return said if own is told else [*said, f"Also changed: {_listed(told[most - 1 :], _NAMED)}."]
 
 
 def _bounds(result: IdentificationFigures) -> list[str]:
@@ -230,53 +233,96 @@ def _differences(result: IdentificationFigures) -> list[str]:
     return [f"The logs disagree: {result.differences[0].text}{others}."]
 
 
+@dataclass(frozen=True)
+class _Errors:
+    """Errors at the longest horizon, by group: of the declaration, of the model, and of the best other model."""
+
+    seconds: float
+    finite: float
+    before: dict[str, float | None]
+    now: dict[str, float | None]
+    beside: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        """The motion that is predicted."""
+        return "a kept-back second" if self.seconds == 1 else f"kept-back motion {self.seconds:g} s ahead"
+
+
 def _prediction(result: IdentificationFigures) -> list[str]:
-    """Return how errors on kept-back motion compare with the declaration's."""
-    pair = _errors(result)
-    if pair is None:
+    """Return how errors on kept-back motion compare with the declaration's, and with those of other models."""
+    errors = _errors(result)
+    if errors is None:
         return []
-    before, now, seconds, finite, what = pair
-    if now is None:
-        return [f"None of its roll-outs over {seconds:g} s of kept-back motion stays finite."]
-    ends = "" if finite >= 1 else f"; {share(1.0 - finite)} of its roll-outs diverge"
-    if before is None:
-        return [f"It predicts {what}, where the roll-outs of the declaration diverge{ends}."]
+    if None in errors.now.values():
+        return [f"None of its roll-outs over {errors.seconds:g} s of kept-back motion stays finite."]
+    ends = "" if errors.finite >= 1 else f"; {share(1.0 - errors.finite)} of its roll-outs diverge"
+    ends += _surpassed(errors)
+    if None in errors.before.values():
+        return [f"It predicts {errors.what}, where the roll-outs of the declaration diverge{ends}."]
     if result.chosen == DECLARED:
         return []
+    compared = {
+        _PARTS.get(group, group.partition(" [")[0]): _compared(errors.before[group], now)
+        for group, now in errors.now.items()
+    }
+    if len(compared) == 1:
+        return [f"It predicts {errors.what} {next(iter(compared.values()))} the declaration{ends}."]
+    clauses = _and(f"{name} {how.removesuffix(' than').removesuffix(' as')}" for name, how in compared.items())
+    return [f"Beside the declaration it predicts, in {errors.what}, {clauses}{ends}."]
+
+
+_PARTS = {"base [m]": "the base's position", "base [rad]": "its orientation"}
+"""Groups of errors in words; others by their own name."""
+
+
+def _compared(before: float | None, now: float | None) -> str:
+    """Return how an error compares with that of another model: "24 times better than"."""
+    assert before is not None
+    assert now is not None
     if now > 0 and before / now > 1 + _EQUAL:
-        return [f"It predicts {what} {times(before / now).removesuffix('×')} times better than the declaration{ends}."]
+        return f"{times(before / now).removesuffix('×')} times better than"
     if now > before * (1 + _EQUAL):
-        worse = times(now / max(before, 1e-12)).removesuffix("×")
-        return [f"It predicts {what} {worse} times worse than the declaration{ends}."]
-    return [f"It predicts {what} as well as the declaration, not better{ends}."]
+        return f"{times(now / max(before, 1e-12)).removesuffix('×')} times worse than"
+    return "no better than"
 
 
-def _errors(result: IdentificationFigures) -> tuple[float | None, float | None, float, float, str] | None:
-    """Return the last errors of the declaration and the model, their horizon, the finite share, and a description."""
+def _surpassed(errors: _Errors) -> str:
+    """Return which other model is clearly better in any group."""
+    better = {
+        name: max(
+            (now / other for group, now in errors.now.items() if now and (other := groups.get(group))), default=0.0
+        )
+        for name, groups in errors.beside.items()
+    }
+    name = max(better, key=lambda one: better[one], default="")
+    if not name or better[name] <= 1 + _EQUAL:
+        return ""
+    return f"; {title_of(name)} is {times(better[name]).removesuffix('×')} times better still"
+
+
+def _errors(result: IdentificationFigures) -> _Errors | None:
+    """Return the errors at the longest horizon."""
     if result.rungs:
         first, rung = result.rungs[0], next(one for one in result.rungs if one.name == result.chosen)
-        shown = [held_out(one) for one in (first, rung)]
-        groups = list(shown[0])
-        group = next((name for name in groups if name.startswith("joints")), groups[0])
-        seconds = result.horizons[-1]
-        return shown[0][group][-1], shown[1][group][-1], seconds, rung.finite_fraction, _ahead(seconds, group, groups)
+        before, now = (_last(one) for one in (first, rung))
+        beside = {one.name: _last(one) for one in result.references}
+        return _Errors(result.horizons[-1], rung.finite_fraction, before, now, beside)
     last = "hybrid" if "hybrid" in result.errors else "identified"
     marks = list(result.errors.get(last, {}))
     if not marks or "nominal" not in result.errors:
         return None
-    before, now = (result.errors[name][marks[-1]] for name in ("nominal", last))
-    seconds = float(marks[-1])
-    return before.errors.q_mean, now.errors.q_mean, seconds, now.finite_fraction, _ahead(seconds, "", [""])
+    nominal, found = (result.errors[name][marks[-1]] for name in ("nominal", last))
+    return _Errors(float(marks[-1]), found.finite_fraction, {"": nominal.errors.q_mean}, {"": found.errors.q_mean})
+
+
+def _last(model: Rung | Reference) -> dict[str, float | None]:
+    return {group: errors[-1] for group, errors in held_out(model).items()}
 
 
 def held_out(model: Rung | Reference) -> dict[str, list[float | None]]:
     """Return a model's errors on test episodes, or on those for validation if there are none."""
     return model.test or model.errors
-
-
-def _ahead(seconds: float, group: str, groups: Sequence[str]) -> str:
-    length = "a kept-back second" if seconds == 1 else f"kept-back motion {seconds:g} s ahead"
-    return f"{group.partition(' [')[0]} in {length}" if len(groups) > 1 else length
 
 
 def _silent(result: IdentificationFigures) -> list[str]:

@@ -49,8 +49,8 @@ def print_adaptation(result: "IdentificationFigures") -> None:
     shown = adaptation.errors(result)
     for table in shown:
         print_table(console, table.head, table.rows, table.title)
-    for name, meaning in explanations(row[0] for table in shown for row in table.rows):
-        console.print(f"{name}: {meaning}")
+    words = explanations(row[0] for table in shown for row in table.rows)
+    console.print("; ".join(f"{name}: {meaning}" for name, meaning in words), style="dim")
 
 
 def print_next(result: "IdentificationFigures", out: Path) -> None:
