@@ -16,7 +16,7 @@ from neurodyn.identify.agreement import of_differences
 from neurodyn.identify.evidence import Evidence
 from neurodyn.identify.ladder import DECLARED, noise_errors
 from neurodyn.identify.log_columns import fits_with_other_columns
-from neurodyn.identify.log_doubts import LOG_DOUBTS, LoggedColumns
+from neurodyn.identify.log_doubts import LoggedColumns, doubts_of
 from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
 from neurodyn.identify.references import GRU
 from neurodyn.identify.result import Reference, Rung
@@ -124,9 +124,7 @@ def the_log_is_strange(evidence: Evidence) -> Iterator[Finding]:
     """Doubt the log itself; see `log_doubts`."""
     if evidence.figures.log is UNSET:
         return
-    columns = LoggedColumns.of(evidence.store, evidence.figures.log, evidence.fitted)
-    for check in LOG_DOUBTS.values():
-        yield from check(columns)
+    yield from doubts_of(LoggedColumns.of(evidence.store, evidence.figures.log, evidence.fitted))
 
 
 def logs_disagree(evidence: Evidence) -> Iterator[Finding]:

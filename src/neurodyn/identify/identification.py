@@ -57,6 +57,7 @@ from neurodyn.identify.ladder import (
     beyond_noise,
     with_networks,
 )
+from neurodyn.identify.log_doubts import explaining
 from neurodyn.identify.logs import check_log
 from neurodyn.identify.next_motion import next_motion
 from neurodyn.identify.parameter_search import Searched, search
@@ -237,7 +238,8 @@ class _Identification:
         with MetricsLog(self.out, last_step(self.out) if going_on else 0) as metrics:
             metrics.start(record, self.problem.device)
             more = self.hybrid is not None or settings.networks or settings.bootstrap or settings.profile
-            with stage(0.05, 0.25 if residuals is not None and more else 0.6 if more else 0.85):
+            share = 0.25 if residuals is not None and more else 0.6 if more else 0.85
+            with explaining(store, log, self.model), stage(0.05, share):
                 searched, known = self._solve(residuals, metrics, going_on)
             fit = self._settle(searched, known)
             if self.hybrid is not None:

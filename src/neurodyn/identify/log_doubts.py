@@ -2,14 +2,16 @@
 """Doubts about a log, from its columns alone: clocks, velocities, noise, order of rows, encoders, ranges, motion."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
-from neurodyn.core.verdict import Finding, percent
+from neurodyn.core.verdict import Finding, doubts, percent
 from neurodyn.data.header import CONTROL, Delay
 from neurodyn.data.store import Store
 from neurodyn.identify.result import JointLog, LogCheck
@@ -27,6 +29,8 @@ _FROZEN, _MOVED = 0.5, 0.2
 """Time without any change of a reading [s], and motion of its command meanwhile, as a share of the command's span."""
 _OUTSIDE, _BEYOND = 0.02, 0.1
 """Share of the rows beyond a joint's limits, and the least excess that counts, as a share of its range."""
+_DEGREES = 5.0
+"""Largest position relative to the limits from which on it is one in degrees."""
 _STILL = 2.0
 _FOLLOWS, _ALIKE, _LATEST = 0.3, 0.9, 0.3
 """Least correlation of targets and positions, that of one joint's targets with another's positions, at delays up to
@@ -72,6 +76,23 @@ class LoggedColumns:
 
 
 LogDoubt = Callable[[LoggedColumns], Iterable[Finding]]
+
+
+def doubts_of(columns: LoggedColumns) -> list[Finding]:
+    """Return the findings of all checks of a log that are not ok, worst first."""
+    return doubts(finding for check in LOG_DOUBTS.values() for finding in check(columns))
+
+
+@contextmanager
+def explaining(store: Store, check: LogCheck | None, model: FitModel) -> Iterator[None]:
+    """Add the worst doubt about a log to an InputError of the enclosed work."""
+    try:
+        yield
+    except InputError as error:
+        found = [] if check is None else doubts_of(LoggedColumns.of(store, check, model))
+        if not found:
+            raise
+        raise InputError(f"{error}; what is doubtful: {found[0].what}; {found[0].advice}") from None
 
 
 def odd_velocities(log: LoggedColumns) -> Iterator[Finding]:
@@ -151,6 +172,7 @@ def _constant_runs(values: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[in
 def beyond_limits(log: LoggedColumns) -> Iterator[Finding]:
     """Doubt positions that lie beyond the declared limits of joints."""
     outside: dict[str, tuple[float, float]] = {}
+    turned = 0.0
     for link in log.model.mechanism.links:
         name, low, high = link.joint.name, link.lower, link.upper
         if name not in log.spec.q_names or low is None or high is None or not 0.0 < high - low < np.inf:
@@ -159,12 +181,15 @@ def beyond_limits(log: LoggedColumns) -> Iterator[Finding]:
         share = float(((q < low - _BEYOND * (high - low)) | (q > high + _BEYOND * (high - low))).mean())
         if share > _OUTSIDE:
             outside[name] = (share, float(np.abs(q).max()))
+            turned = max(turned, outside[name][1] / max(abs(low), abs(high)))
     if outside:
         name = max(outside, key=lambda one: outside[one][0])
         share, most = outside[name]
+        degrees = turned > _DEGREES
         yield Finding(
-            "range", "warning",
-            f"{name} is beyond its declared limits in {percent(share)} of the rows (up to {most:.3g})",
+            "degrees" if degrees else "range", "fails" if degrees else "warning",
+            f"{name} is beyond its declared limits in {percent(share)} of the rows (up to {most:.3g})"
+            + (": degrees?" if degrees else ""),
             "check units (degrees?), sign and offset of the column, or declare the limits that the joint has",
         )  # fmt: skip
 

@@ -37,6 +37,8 @@ _FIRST_LAG = 0.01
 """Start of lags that are declared 0 [s]: at 0 they have no derivative."""
 _OVERLAP = 3.0
 """Most windows that a frame of the log is in: more of a short log say the same again."""
+_WORST = 1e300
+"""Cost of a roll-out that is not finite, which JSON can hold."""
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
@@ -229,7 +231,12 @@ class Fitting:
             self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != last), stage.iterations, name)
             ends[name] = self.x, self.local
         for name, (self.x, self.local) in ends.items():
-            costs[name] = self.held_out_cost()
+            costs[name] = min(self.held_out_cost(), _WORST)
+        if min(costs.values()) >= _WORST:
+            raise InputError(
+                f"log of {self.spec.robot!r}: no fit has a finite cost on held-out episodes; valid: a log of this robot, in "
+                "its units (neurodyn inspect shows what it holds)"
+            )
         self.x, self.local = ends[min(costs, key=costs.__getitem__)]
         return self.end(costs)
 
