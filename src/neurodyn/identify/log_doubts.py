@@ -23,8 +23,8 @@ _EQUAL, _CLOCK = 0.03, 0.05
 """Spread of these slopes over joints below which they are one, and its distance from 1 that a clock is off by."""
 _NOISY = 0.01
 """Noise of positions above which a log is noisy [rad or m]."""
-_JUMPS = 0.1
-"""Noise relative to the span of a joint above which consecutive rows do not belong together."""
+_JUMP, _SOME = 0.3, 0.01
+"""Second difference of a reading, relative to its span, that no motion has, and the share of such rows that counts."""
 _FROZEN, _MOVED = 0.5, 0.2
 """Time without any change of a reading [s], and motion of its command meanwhile, as a share of the command's span."""
 _OUTSIDE, _BEYOND = 0.02, 0.1
@@ -32,9 +32,9 @@ _OUTSIDE, _BEYOND = 0.02, 0.1
 _DEGREES = 5.0
 """Largest position relative to the limits from which on it is one in degrees."""
 _STILL = 2.0
-_FOLLOWS, _ALIKE, _LATEST = 0.3, 0.9, 0.3
-"""Least correlation of targets and positions, that of one joint's targets with another's positions, at delays up to
-the last [s]."""
+_FOLLOWS, _ALIKE, _CLEARLY, _LATEST = 0.3, 0.9, 0.2, 0.3
+"""Least correlation of targets and positions, that of one joint's targets with another's positions, how much larger it
+is than with its own, and the longest delay at which they are compared [s]."""
 _LATE, _SURE = 0.06, 2.0
 """Longest delay of robots [s], and standard errors of a measured one that count as sure."""
 
@@ -119,16 +119,29 @@ def odd_velocities(log: LoggedColumns) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def much_noise(log: LoggedColumns) -> Iterator[Finding]:
-    """Doubt readings whose noise is large, or whose rows do not follow one another."""
-    jumping = [one for one in log.check.joints if one.noise > _JUMPS * max(one.span, 1e-12) and one.motion > one.noise]
-    if jumping and len(jumping) == len(log.check.joints):
+def rows_out_of_order(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt rows that do not follow one another: readings jump to and fro by a large part of their span."""
+    inner = np.ones(len(log.rows), bool)
+    inner[np.concatenate([log.offsets[:-1], log.offsets[1:] - 1])] = False
+    jumping: dict[str, float] = {}
+    for one in log.check.joints:
+        q = log.position(one.name)
+        turn = np.zeros(len(q))
+        turn[1:-1] = np.abs(q[2:] - 2.0 * q[1:-1] + q[:-2])
+        share = float((turn[inner] > _JUMP * max(one.span, 1e-12)).mean()) if inner.any() else 0.0
+        if share > _SOME:
+            jumping[one.name] = share
+    if jumping:
+        name = max(jumping, key=jumping.__getitem__)
         yield Finding(
-            "order", "fails", f"consecutive rows do not follow one another: {_names(jumping)} jump by "
-            f"{max(one.noise for one in jumping):.2g} from row to row",
+            "order", "fails",
+            f"rows do not follow one another: the readings of {name} jump to and fro in {percent(jumping[name])}",
             "sort the rows of the log by its clock, and check how runs were joined",
         )  # fmt: skip
-        return
+
+
+def much_noise(log: LoggedColumns) -> Iterator[Finding]:
+    """Doubt readings whose noise is large."""
     noisy = [one for one in log.check.joints if one.noise > _NOISY]
     if noisy:
         yield Finding(
@@ -198,30 +211,30 @@ def commands_of_something_else(log: LoggedColumns) -> Iterator[Finding]:
     """Doubt position targets that their joints do not follow at any delay."""
     names = [name for name in log.spec.controls if _follows_targets(log, name)]
     table = {name: {joint: _best_correlation(log, name, joint) for joint in names} for name in names}
-    astray = [name for name in names if table[name][name] < _FOLLOWS]
-    if not astray:
-        return
-    what = f"{', '.join(astray[:3])} {'does' if len(astray) == 1 else 'do'} not follow the logged targets at any delay"
-    for name in astray:
-        other = max(names, key=table[name].__getitem__)
-        if table[name][name] < -_ALIKE:
+    for name in names:
+        own, other = table[name][name], max(names, key=table[name].__getitem__)
+        if own < -_ALIKE:
             yield Finding(
-                "sign", "fails", f"{name} moves opposite to its targets (correlation {table[name][name]:.2f}): a sign",
+                "sign", "fails", f"{name} moves opposite to its targets (correlation {own:.2f}): a sign",
                 "mend the sign of the reading or of the command in the map (`scale: -1`), or the joint's axis",
             )  # fmt: skip
             return
-        if table[name][other] > _ALIKE and other in astray:
+        if table[name][other] > max(_ALIKE, own + _CLEARLY):
             yield Finding(
                 "swapped", "fails",
-                f"{other} follows the targets of {name} (correlation {table[name][other]:.2f}), {name} does not: the "
-                "columns of their readings or of their commands are swapped",
+                f"{other} follows the targets of {name} (correlation {table[name][other]:.2f}), {name} does not "
+                f"({own:.2f}): the columns of their readings or of their commands are swapped",
                 "mend the order of the columns in the map, and import the log again",
             )  # fmt: skip
             return
-    yield Finding(
-        "commands", "fails", f"{what}: another column, torques, or another run",
-        "mend the columns of the commands in the map; targets are positions",
-    )  # fmt: skip
+    astray = [name for name in names if table[name][name] < _FOLLOWS]
+    if astray:
+        yield Finding(
+            "commands", "fails",
+            f"{', '.join(astray[:3])} {'does' if len(astray) == 1 else 'do'} not follow the logged targets at any "
+            "delay: another column, torques, or another run",
+            "mend the columns of the commands in the map; targets are positions",
+        )  # fmt: skip
 
 
 def _follows_targets(log: LoggedColumns, name: str) -> bool:
@@ -279,7 +292,8 @@ def _names(joints: list[JointLog]) -> str:
 
 LOG_DOUBTS: Registry[LogDoubt] = Registry(
     "doubt about a log",
-    order=much_noise,
+    order=rows_out_of_order,
+    noise=much_noise,
     clock=odd_velocities,
     frozen=frozen_encoders,
     delay=strange_delay,

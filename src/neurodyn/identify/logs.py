@@ -48,7 +48,8 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
     )  # fmt: skip
     if joints and all(joint.motion < _STILL * joint.noise for joint in joints):
         raise InputError(
-            f"log of {spec.robot!r}: no joint moves by more than its noise; valid: a log in which the robot moves"
+            f"log of {spec.robot!r}: no joint moves by more than its noise; valid: a log in which the robot moves, "
+            "with its rows in order"
         )
     check.warnings.extend(_warnings(check))
     return check

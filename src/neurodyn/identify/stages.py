@@ -234,8 +234,8 @@ class Fitting:
             costs[name] = min(self.held_out_cost(), _WORST)
         if min(costs.values()) >= _WORST:
             raise InputError(
-                f"log of {self.spec.robot!r}: no fit has a finite cost on held-out episodes; valid: a log of this robot, in "
-                "its units (neurodyn inspect shows what it holds)"
+                f"log of {self.spec.robot!r}: no fit has a finite cost on held-out episodes; valid: a log of this "
+                "robot, in its units (neurodyn inspect shows what it holds)"
             )
         self.x, self.local = ends[min(costs, key=costs.__getitem__)]
         return self.end(costs)

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doubts about adaptations and logs: each names its cause, and sound ones have none."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import Finding, of_horizons
+from neurodyn.data.header import CONTROL, Delay, Split, StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.doubts import DOUBTS, doubts_about
+from neurodyn.identify.evidence import Evidence
+from neurodyn.identify.ladder import DECLARED, IDENTIFIED, Climb, Ladder
+from neurodyn.identify.log_columns import fits_with_other_columns
+from neurodyn.identify.log_doubts import LoggedColumns, doubts_of, explaining
+from neurodyn.identify.logs import check_log
+from neurodyn.identify.motors import with_motors
+from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
+from neurodyn.identify.readings import Noise
+from neurodyn.identify.references import GRU, train_gru
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.identify.sensors import behind_log
+from neurodyn.identify.structures import FitModel
+from tests.identify.two_joint_arm import declared, plant, write_log
+
+SETTINGS = AdaptationSettings(networks=False, rollouts_each=20, seconds=(0.05, 0.3))
+Rows = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("arm")
+
+
+@pytest.fixture(scope="module")
+def sound(folder: Path) -> Store:
+    return write_log(folder / "sound.h5", declared(folder), plant())
+
+
+@pytest.fixture(scope="module")
+def fitted(folder: Path, sound: Store) -> FitModel:
+    robot = behind_log(with_motors(declared(folder), sound), sound.header, SETTINGS)
+    return FitModel.declared(robot, str(folder), SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def climb(sound: Store, fitted: FitModel) -> Climb:
+    return Ladder(sound, 0, SETTINGS).climb({DECLARED: fitted.dynamics(sound, 1)})
+
+
+def harmed(store: Store, path: Path, harm: Callable[[Rows], None], delay: Delay | None = None) -> Store:
+    """Write a log with changed columns q, qd and u, each of shape [episodes, frames + 1, joints]."""
+    rows = np.asarray(store.frames[0 : len(store.frames)]).reshape(len(store.lengths), -1, 6).copy()
+    columns = {"q": rows[..., :2], "qd": rows[..., 2:4], "u": rows[..., 4:]}
+    harm(columns)
+    header = StoreHeader(spec=store.header.spec, source="log")
+    if delay is not None:
+        header = msgspec.structs.replace(header, delays={CONTROL: delay})
+    split = np.full(len(rows), Split.TRAIN, np.int8)
+    split[-3:-1], split[-1:] = Split.VALIDATION, Split.TEST
+    with StoreWriter(path, header) as writer:
+        writer.append(
+            columns["q"], columns["qd"], columns["u"][:, :-1], lengths=np.full(len(rows), rows.shape[1] - 1),
+            split=split,
+        )  # fmt: skip
+    return Store.open(path)
+
+
+def swap(*names: str) -> Callable[[Rows], None]:
+    def harm(columns: Rows) -> None:
+        for name in names:
+            columns[name][:] = columns[name][..., ::-1].copy()
+
+    return harm
+
+
+def turn(columns: Rows) -> None:
+    for name in ("q", "qd"):
+        columns[name][..., 1] *= -1.0
+
+
+def degrees(columns: Rows) -> None:
+    for name in ("q", "qd"):
+        columns[name] *= 180.0 / np.pi
+
+
+def slow_clock(columns: Rows) -> None:
+    columns["qd"] *= 0.8
+
+
+def freeze(columns: Rows) -> None:
+    columns["q"][2, 20:120, 1] = columns["q"][2, 20, 1]
+
+
+def noisy(columns: Rows) -> None:
+    columns["q"] += np.random.default_rng(1).normal(0.0, 0.03, columns["q"].shape)
+
+
+def disorder(columns: Rows) -> None:
+    rng = np.random.default_rng(1)
+    rows = np.sort(rng.choice(columns["q"].shape[1], 40, replace=False))
+    for values in columns.values():
+        values[:, rows] = values[:, rng.permutation(rows)]
+
+
+def other_commands(columns: Rows) -> None:
+    columns["u"][:] = np.random.default_rng(1).normal(0.0, 0.3, columns["u"].shape)
+
+
+def hold(columns: Rows) -> None:
+    columns["q"][..., 1] = np.random.default_rng(1).normal(0.0, 2e-4, columns["q"].shape[:2])
+    columns["qd"][..., 1] = 0.0
+
+
+def late(frames: int) -> Callable[[Rows], None]:
+    def harm(columns: Rows) -> None:
+        columns["u"][:] = np.roll(columns["u"], frames, axis=1)
+
+    return harm
+
+
+def nothing(columns: Rows) -> None:
+    pass
+
+
+LOGS = {
+    "sound": (nothing, None, set()),
+    "slow clock": (slow_clock, None, {"clock"}),
+    "frozen encoder": (freeze, None, {"frozen"}),
+    "noise": (noisy, None, {"noise"}),
+    "rows in disorder": (disorder, None, {"order"}),
+    "commands of something else": (other_commands, None, {"commands"}),
+    "readings swapped": (swap("q", "qd"), None, {"swapped"}),
+    "velocities swapped": (swap("qd"), None, {"velocity"}),
+    "a sign": (turn, None, {"sign"}),
+    "degrees": (degrees, None, {"degrees"}),
+    "a joint that is held": (hold, None, {"motion"}),
+    "motion before commands": (nothing, Delay(seconds=-0.05, error=0.004), {"clock"}),
+    "motion long after commands": (nothing, Delay(seconds=0.1, error=0.004), {"late"}),
+    "a delay as robots have": (nothing, Delay(seconds=0.02, error=0.004), set()),
+    "a delay that is not sure": (nothing, Delay(seconds=0.1, error=0.03), set()),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_is_doubted_by_its_cause(name: str, sound: Store, fitted: FitModel, tmp_path: Path):
+    harm, delay, names = LOGS[name]
+    store = harmed(sound, tmp_path / "log.h5", harm, delay)
+    found = doubts_of(LoggedColumns.of(store, check_log(fitted.robot, store), fitted))
+    assert {one.name for one in found} >= names
+    assert bool(found) == bool(names)
+    assert all(one.what and one.advice for one in found)
+
+
+def test_a_fit_that_fails_says_what_is_doubtful(sound: Store, fitted: FitModel, tmp_path: Path):
+    store = harmed(sound, tmp_path / "log.h5", degrees)
+    with (
+        pytest.raises(InputError, match=r"nothing fits; what is doubtful: .*degrees"),
+        explaining(store, check_log(fitted.robot, store), fitted),
+    ):
+        raise InputError("nothing fits")
+
+
+def evidence_of(
+    store: Store, fitted: FitModel, climb: Climb, parameters: list[IdentifiedParameter] | None = None, **figures: Any
+) -> Evidence:
+    dynamics = fitted.dynamics(store, 1)
+    rungs = [*climb.rungs, msgspec.structs.replace(climb.rungs[0], name=IDENTIFIED, share=0.1)]
+    climb = replace(climb, errors={**climb.errors, IDENTIFIED: climb.errors[DECLARED]})
+    known = IdentificationFigures(
+        robot="arm", parameters=parameters or [],
+        **{"chosen": IDENTIFIED, "rungs": rungs, "horizons": list(climb.seconds), "references": climb.references}
+        | figures,
+    )  # fmt: skip
+    noise = Noise(torch.full((2,), 2e-4).double(), torch.full((2,), 2e-3).double())
+    return Evidence(known, climb, fitted, dynamics, dynamics, store, 0, noise)
+
+
+COLUMNS = {
+    "sound": (nothing, None),
+    "readings": (swap("q", "qd"), "swapped"),
+    "commands": (swap("u"), "crossed"),
+    "a sign": (turn, "sign"),
+    "degrees": (degrees, "degrees"),
+    "late commands": (late(10), "shifted"),
+    "early commands": (late(-10), "shifted"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_other_columns_fit_better_only_if_they_are_wrong(
+    name: str, sound: Store, fitted: FitModel, climb: Climb, tmp_path: Path
+):
+    harm, cause = COLUMNS[name]
+    store = harmed(sound, tmp_path / "log.h5", harm)
+    found = list(fits_with_other_columns(evidence_of(store, fitted, climb)))
+    assert [one.name for one in found] == ([] if cause is None else [cause])
+
+
+def value(name: str, number: float, nominal: float, *, bound: bool = False) -> IdentifiedParameter:
+    return IdentifiedParameter(
+        name=name, value=number, interval=[0.95 * number, 1.05 * number], nominal=nominal, bound=bound
+    )
+
+
+VALUES = {
+    "friction near the motor's limit": (value("shoulder.friction", 39.0, 0.0), beyond_the_robot, "fails"),
+    "damping that stalls": (value("elbow.damping", 8.0, 0.1), beyond_the_robot, "fails"),
+    "a rotor larger than the arm": (value("elbow.armature", 5.0, 0.02), beyond_the_robot, "fails"),
+    "a payload beyond the arm": (value("payload.x", 3.0, 0.0), beyond_the_robot, "warning"),
+    "masses": (value("elbow.mass_scale", 2.5, 1.0), beyond_the_robot, "warning"),
+    "as an arm may be": (value("shoulder.friction", 1.0, 0.0), beyond_the_robot, None),
+    "a bound": (value("actuator.elbow.bias", 0.16, 0.0, bound=True), at_a_bound, "warning"),
+    "no friction": (value("elbow.friction", 0.0, 0.1, bound=True), at_a_bound, None),
+    "another controller": (value("actuator.elbow.kp", 8.0, 80.0), far_from_the_declaration, "warning"),
+    "a worn one": (value("actuator.elbow.kp", 60.0, 80.0), far_from_the_declaration, None),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_no_robot_has_are_doubted(name: str, sound: Store, fitted: FitModel, climb: Climb):
+    one, check, grade = VALUES[name]
+    found = list(check(evidence_of(sound, fitted, climb, [one])))
+    assert [finding.grade for finding in found] == ([] if grade is None else [grade])
+    assert all(one.name in finding.what for finding in found)
+
+
+def test_values_that_are_not_kept_are_not_doubted(sound: Store, fitted: FitModel, climb: Climb):
+    one = value("actuator.elbow.bias", 0.16, 0.0, bound=True)
+    assert not list(at_a_bound(evidence_of(sound, fitted, climb, [one], chosen=DECLARED)))
+
+
+def test_a_sound_adaptation_is_not_doubted(sound: Store, fitted: FitModel, climb: Climb):
+    assert doubts_about(evidence_of(sound, fitted, climb, log=check_log(fitted.robot, sound))) == []
+
+
+def worse(climb: Climb, factor: float) -> RolloutErrors:
+    """Return roll-outs with other errors than the declared model's."""
+    errors = climb.errors[DECLARED]
+    q = errors.truth.q + factor * (errors.predicted.q - errors.truth.q)
+    return replace(errors, predicted=Trajectory(q, errors.predicted.qd))
+
+
+def test_what_a_network_or_a_baseline_does_better_is_said(sound: Store, fitted: FitModel, climb: Climb):
+    good = replace(climb, errors={**climb.errors, GRU: worse(climb, 0.5)})
+    found = list(DOUBTS["gru"](evidence_of(sound, fitted, good)))
+    assert [one.name for one in found] == [GRU]
+    assert "50% more" in found[0].what
+    same = replace(climb, errors={**climb.errors, GRU: worse(climb, 0.95)})
+    assert not list(DOUBTS["gru"](evidence_of(sound, fitted, same)))
+    assert not [one for one in DOUBTS["baselines"](evidence_of(sound, fitted, climb)) if one.grade != "ok"]
+    bad = Rung(name=IDENTIFIED, kept=True, reason="", errors={"joints [rad or m]": [1e-3, 1.0]}, share=0.1)
+    rungs = [climb.rungs[0], bad]
+    lost = [one for one in DOUBTS["baselines"](evidence_of(sound, fitted, climb, rungs=rungs)) if one.grade != "ok"]
+    assert {one.name for one in lost} == {"persistence", "constant-velocity", "declaration"}
+
+
+def test_a_large_rest_and_a_robot_that_nothing_fits_are_said(sound: Store, fitted: FitModel, climb: Climb):
+    errors = climb.errors[DECLARED]
+    large = replace(errors, predicted=Trajectory(errors.predicted.q + 0.05, errors.predicted.qd))
+
+    def found(name: str, one: RolloutErrors) -> list[str]:
+        known = evidence_of(sound, fitted, climb)
+        known = replace(known, climb=replace(climb, errors={DECLARED: one, IDENTIFIED: one}))
+        return [finding.name for finding in DOUBTS[name](known)]
+
+    assert found("rest", large) == ["rest"]
+    assert found("rest", errors) == []
+    still = errors.baseline("hold_last")
+    assert found("robot", still) == ["wrong-robot"]
+    assert found("robot", errors) == []
+
+
+def test_nothing_better_and_logs_that_disagree_are_said(sound: Store, fitted: FitModel, climb: Climb):
+    rungs = [climb.rungs[0], msgspec.structs.replace(climb.rungs[0], name=IDENTIFIED, share=0.9)]
+    assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, chosen=DECLARED))] == ["declared"]
+    assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, rungs=rungs))] == ["poor"]
+
+
+def test_a_network_trains_beside_the_ladder_in_seconds(sound: Store, fitted: FitModel, folder: Path):
+    gru = train_gru(declared(folder), str(folder), sound, steps=10, seed=0)
+    assert gru is not None
+    climb = Ladder(sound, 0, SETTINGS).climb({DECLARED: fitted.dynamics(sound, 1)}, [gru])
+    assert [one.name for one in climb.references] == [GRU, "persistence", "constant velocity"]
+    assert all(len(one.errors["joints [rad or m]"]) == len(climb.seconds) for one in climb.references)
+    assert climb.references[0].cpu_seconds > 0.0
+    assert list(climb.shown) == [DECLARED, GRU]
+
+
+def test_episodes_without_room_train_no_network():
+    lengths = SimpleNamespace(lengths=np.array([6, 6]), episodes=lambda split: np.array([0]))
+    assert train_gru(cast(Any, None), "", cast(Store, lengths), 1, 0) is None
+
+
+def test_horizons_at_which_a_rival_is_better_are_named():
+    def judged(mine: list[float | None]) -> Finding:
+        return of_horizons(mine, [0.1, 0.2, 0.3], [0.05, 0.5, 1.0], rival="the declaration", what="error")
+
+    assert judged([0.05, 0.2, 0.31]).grade == "ok"
+    assert str(judged([0.05, 0.4, 0.3])).startswith(
+        "warning: the declaration is better 0.5 s ahead: error 0.2 beside 0.4"
+    )
+    assert judged([0.2, 0.4, None]).grade == "fails"
