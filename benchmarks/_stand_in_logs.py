@@ -70,9 +70,14 @@ def steps(rng: Generator, other: bool) -> Motion:
 
 
 def run(
-    plant: Plant, motion: Motion, seconds: float, rate: float, rng: Generator, *, speeds: bool
-) -> dict[str, np.ndarray]:
-    """Return the columns of one run: it begins at rest in the motion's first pose."""
+    plant: Plant, motion: Motion, seconds: float, rate: float, rng: Generator, *, speeds: bool,
+    start: np.ndarray | None = None, watch: Callable[[mujoco.MjData], None] | None = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return the columns of one run: it begins at rest in the motion's first pose.
+
+    With a `start`, readings at which the robot begins, the motion is one of commands: also of torques, without a
+    controller. `watch` sees each step.
+    """
     model = plant.model
     data = mujoco.MjData(model)
     at, rows = ([getattr(model.joint(name), which)[0] for name in plant.joints] for which in ("qposadr", "dofadr"))
@@ -83,7 +88,7 @@ def run(
     frames, before = round(seconds * rate), round(_SETTLE / step)
     model.opt.disableflags = 0 if floating else int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     gains = _gains(plant, rng)
-    data.qpos[at] = motion(0.0) - plant.bias
+    data.qpos[at] = (motion(0.0) if start is None else start) - plant.bias
     if floating:
         data.qpos[:7] = (0, 0, model.body("trunk").pos[2] + 0.005, 1, 0, 0, 0)
     commands, logged = [], {"q": [], "qd": [], "u": [], "base": []}
@@ -95,7 +100,8 @@ def run(
             noisy = seen + rng.normal(0.0, plant.noise, n)
             noisy = plant.step * np.round(noisy / plant.step)
             noisy_speed = speed + rng.normal(0.0, 20.0 * plant.noise, n)
-            command = motion(t) if plant.targets else _torques(plant, motion, t, noisy, noisy_speed)
+            direct = plant.targets or start is not None
+            command = motion(t) if direct else _torques(plant, motion, t, noisy, noisy_speed)
             commands.append(command)
             if tick >= 0:
                 logged["q"].append(noisy), logged["qd"].append(noisy_speed), logged["u"].append(command)
@@ -107,6 +113,8 @@ def run(
         data.ctrl[motors] = acting - plant.bias if plant.targets else acting
         _act(plant, data, rows[plant.faulty], at[plant.faulty], motors[plant.faulty])
         mujoco.mj_step(model, data)
+        if watch is not None and tick >= 0:
+            watch(data)
         reading, speed = data.qpos[at] + plant.bias, data.qvel[rows].copy()
         seen = seen + (reading - seen) * (step / plant.size if plant.fault == "sensor lag" else 1.0)
     model.actuator_gainprm[:], model.actuator_biasprm[:] = gains

@@ -82,7 +82,7 @@ def test_it_says_what_it_will_tell_and_expects(run: tuple[Path, Identification])
     assert motion is not msgspec.UNSET
     assert motion.tells[0].startswith("narrows ")
     assert all(then <= now for now, then in motion.deviations.values())
-    assert motion.sources["speed"] == "80% of the logs' largest"
+    assert motion.sources["speed"] == "100% of the logs' largest"
     assert "from a floor at 0 m" in motion.sources["contacts"]
     head, rows = table(out / motion.expected)
     assert head == ["time", "q.shoulder", "q.elbow", "torque.shoulder", "torque.elbow"]
@@ -109,12 +109,12 @@ def test_limits_come_from_the_declaration_or_the_log(tmp_path: Path):
     assert limits.torque.tolist() == pytest.approx([32.0, 12.0])
     assert float(limits.speed[1]) == 1.5
     largest = max(float(np.abs(store.episode(k)[1][:, 0]).max()) for k in range(len(store.lengths)))
-    assert 0.6 * largest < float(limits.speed[0]) < 0.85 * largest
+    assert 0.8 * largest < float(limits.speed[0]) < 1.05 * largest
     drives = dict(robot.drives)
     drives["shoulder"] = msgspec.structs.replace(drives["shoulder"], saturation_effort=50.0, velocity_limit=2.0)
     rated = MotionLimits.of(msgspec.structs.replace(robot, drives=drives), store, MotionLimitSettings())
-    assert float(rated.speed[0]) == pytest.approx(1.6)
-    assert rated.sources["speed"].startswith("80% of the declared for 1 joints")
+    assert float(rated.speed[0]) == pytest.approx(2.0)
+    assert rated.sources["speed"].startswith("100% of the declared for 1 joints")
 
 
 def test_links_touch_each_other_and_the_floor(tmp_path: Path):

@@ -19,7 +19,7 @@ from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
 from neurodyn.robots import Robot
 
-_OFTEN = 0.995
+_OFTEN = 0.998
 """Quantile of the logs' speeds and accelerations that counts as their largest: beyond it lie glitches of sensors."""
 SMOOTH = 0.05
 """Time over which accelerations are averaged [s]."""
@@ -30,9 +30,9 @@ class MotionLimitSettings(Config, frozen=True):
 
     position: float = 0.95
     """Share of the range between a joint's limits that is used."""
-    speed: float = 0.8
+    speed: float = 1.0
     """Share of the largest speed."""
-    acceleration: float = 0.8
+    acceleration: float = 1.0
     """Share of the largest acceleration in the logs; no declaration states one."""
     torque: float = 0.8
     """Share of the largest torque or force."""

@@ -5,10 +5,11 @@ A motion starts and ends at rest in the robot's pose. Its positions are
 
 $$q_j(t) = q_j^0 + w(t) \Big( o_j + a_j \sum_i s_{ji} \sin(2 \pi f_{ji} t + \varphi_{ji}) \Big)$$
 
-with a window w that rises from 0 and falls to 0 with zero velocity and acceleration at both ends: they are twice
-differentiable throughout. Targets of drives are these positions; torques are those that make the identified model
-follow them (inverse dynamics). Where joints without a motor move too, or the base, torques are such sums themselves,
-without mean and trend; then the robot comes to rest, but not in the same place.
+with a window w that rises from 0 and falls to 0 with zero velocity and acceleration at both ends, or moves between
+random positions, each from rest to rest along such a rise and as fast as the limits allow: twice differentiable.
+Targets of drives are these positions; torques are those that make the identified model follow them (inverse dynamics).
+Where joints without a motor move too, or the base, torques are such sums themselves, without mean and trend; then the
+robot comes to rest, but not in the same place.
 
 A candidate is played in the identified model. It is made smaller until targets and resulting motion keep the limits
 (`motion_limits`), links keep clear of each other and of the floor (`sim.mujoco.clearance`), the robot does not fall and
@@ -61,6 +62,13 @@ _SAMPLES = 10
 _SINES, _SLOW, _FAST, _SLOWEST_BAND = 4, 0.1, 3.0, 0.3
 _RAMP, _HOLD, _SETTLE = 1.0, 0.5, 1.5
 """Rise of the window, rest before and after, and time in which the robot settles before [s]."""
+_MOVES, _LEAST_REACH, _PAUSES = 0.7, 0.1, (0.0, 0.0, 0.2, 0.5)
+"""Share of commands that move between positions rather than as sums of sines, the smallest range of these, and pauses
+between them [s]."""
+_SHORTEST = 0.25
+"""Shortest move [s]."""
+_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 5.7735
+"""Largest speed and acceleration of a move over 1 in 1 s."""
 _SMALLER, _TRIES, _LEAST_SHARE = 0.8, 12, 0.02
 _ROOM = 0.9
 """Share of the limits that targets use: what follows them overshoots."""
@@ -73,8 +81,10 @@ _FLAT = 0.5
 _BACK, _STILL = 0.05, 0.05
 """Distance from the pose at the end, as a share of the range, and speed, as a share of the limit."""
 _NAMED = 6
-_CHECKED = 50.0
-"""Rate at which contacts are looked for [Hz]."""
+_POSES = 30
+"""Frames of least motion in the logs that may be the pose of rest."""
+_CHECKED, _CHECKED_FINALLY = 12.5, 100.0
+"""Rates at which contacts are looked for, in candidates and in the chosen motion [Hz]."""
 
 
 @dataclass(frozen=True)
@@ -208,16 +218,29 @@ class _Search:
     # What moves.
 
     def _pose(self) -> Pose:
-        """Return the declared pose, or the one in which the robot rests in its logs."""
+        """Return the declared pose, or of those in which the robot rests in its logs, the one with the most room."""
         windows = self.fitting.windows(Split.TRAIN, self.settings.stages[0])
-        row = int(windows.qd[:, 0].abs().sum(-1).argmin())
-        q, command = windows.q[row, 0].clone(), windows.control[row, 0].clone()
+        speeds = (windows.qd[:, 0, self._qd].abs() / self.limits.speed.clamp_min(1e-9)).amax(-1)
+        order = speeds.argsort()[:_POSES]
+        still = order[speeds[order] <= max(_STILL, 1.5 * float(speeds[order[0]]))]
+        q, command = windows.q[order[0], 0].clone(), windows.control[order[0], 0].clone()
         source = "the pose of least motion in the logs"
         if self.robot.nominal and not self.spec.floating:
             source = "the declared pose"
             for name, value in self.robot.nominal.items():
                 q[self.spec.q_names.index(name)] = value
-        for k, joint in enumerate(self.limits.names):  # within its limits
+        elif not self.spec.floating and len(still) > 1:
+            source = "a pose of rest in the logs"
+            joints = windows.q[still, 0][:, self._q]
+            span = (self.limits.upper - self.limits.lower).clamp_min(1e-9)
+            room = (torch.minimum(self.limits.upper - joints, joints - self.limits.lower) / span).clamp_max(0.3)
+            row = still[int(room.mean(-1).argmax())]
+            q, command = windows.q[row, 0].clone(), windows.control[row, 0].clone()
+        return self._held(q, command, source)
+
+    def _held(self, q: Tensor, command: Tensor, source: str) -> Pose:
+        """Return a pose within limits, with the commands that hold it."""
+        for k, joint in enumerate(self.limits.names):
             column = self.spec.q_names.index(joint)
             q[column] = q[column].clamp(self.limits.lower[k], self.limits.upper[k])
         if self._torque_driven:
@@ -233,26 +256,52 @@ class _Search:
         """Return a random motion of the commands about rest, as large as the limits of targets allow, shape [T, nu]."""
         seconds = self.settings.proposal_seconds
         frames = max(8, round(seconds / self.dt))
-        ramp, hold = (
-            max(1, round(min(most, share * seconds) / self.dt)) for most, share in ((_RAMP, 0.25), (_HOLD, 0.1))
-        )
+        ramp = max(1, round(min(_RAMP, 0.25 * seconds) / self.dt))
+        hold = max(1, round(min(_HOLD, 0.1 * seconds) / self.dt))
         t = torch.arange(frames, dtype=torch.float64) * self.dt
         inside = torch.arange(frames, dtype=torch.float64) - hold
         window = _rise(inside / ramp) * _rise((frames - 2 * hold - 1 - inside) / ramp)
         columns = []
         for command in range(self.spec.nu):
+            if self._prescribed and self.rng.random() < _MOVES:
+                columns.append(self._moves(command, frames, hold))
+                continue
             fastest = self.rng.uniform(math.log(_SLOWEST_BAND), math.log(_FAST))  # slow sines are large ones
             rates = np.exp(self.rng.uniform(math.log(_SLOW), fastest, _SINES))
             phases, shares = self.rng.uniform(0, 2 * math.pi, _SINES), self.rng.dirichlet(np.ones(_SINES))
             wave = sum(s * torch.sin(2 * math.pi * f * t + p) for s, f, p in zip(shares, rates, phases, strict=True))
-            offset = 0.5 * self.rng.uniform(-1.0, 1.0)
-            moved = window * (torch.as_tensor(wave) + offset)
+            inner = torch.as_tensor(wave) + 0.5 * self.rng.uniform(-1.0, 1.0)
+            moved = window * inner
             if not self._prescribed:  # torques leave neither speed nor travel behind
                 basis = torch.linalg.qr(torch.stack([window**0.5, window**0.5 * t], -1))[0]
-                inner = window**0.5 * (torch.as_tensor(wave) + offset)
+                inner = window**0.5 * inner
                 moved = window**0.5 * (inner - basis @ (basis.T @ inner))
             columns.append(moved * self._largest(command, moved))
         return torch.stack(columns, -1) if columns else torch.zeros(frames, 0, dtype=torch.float64)
+
+    def _moves(self, command: int, frames: int, hold: int) -> Tensor:
+        """Return moves between random positions of a joint about rest, each as fast as the limits allow, shape [T]."""
+        role, moved = self.roles[command], torch.zeros(frames, dtype=torch.float64)
+        assert role.joint is not None
+        rest = float(self.pose.q[self._q[role.joint]])
+        reach = math.exp(self.rng.uniform(math.log(_LEAST_REACH), 0.0))
+        below, above = (
+            _ROOM * reach * (float(end[role.joint]) - rest) for end in (self.limits.lower, self.limits.upper)
+        )
+        speed, acceleration = (_ROOM * float(x[role.joint]) for x in (self.limits.speed, self.limits.acceleration))
+        now, frame, last = 0.0, hold, frames - hold
+        while frame < last - 1:
+            then = self.rng.uniform(min(below, 0.0), max(above, 0.0))
+            far = max(abs(then - now), 1e-9)
+            length = _frames_of(far, speed, acceleration, self.dt)
+            if frame + length + _frames_of(abs(then), speed, acceleration, self.dt) > last:  # back to rest in time
+                then, length = 0.0, _frames_of(abs(now), speed, acceleration, self.dt)
+                moved[frame:] = now + (then - now) * _rise((torch.arange(frames - frame) + 1.0) / length)
+                break
+            moved[frame:] = now + (then - now) * _rise((torch.arange(frames - frame) + 1.0) / length)
+            room = last - (frame + length) - _frames_of(abs(then), speed, acceleration, self.dt)
+            now, frame = then, frame + length + min(room, int(self.rng.choice(_PAUSES) / self.dt))
+        return moved * (role.scale if role.kind == "target" else 1.0)
 
     def _largest(self, command: int, wave: Tensor) -> float:
         """Return the largest factor of a command's motion within its limits."""
@@ -412,15 +461,16 @@ class _Search:
         try:
             height = floor if isinstance(floor, float) else None
             least = self.settings.limits.clearance
-            return Clearance(self.robot, self.pose.q.numpy(), floor=height, least=least), ""
+            rest = self._play(self.pose.command[None].expand(2, -1), self.fitted)[0].q[0, 0]  # sags a little
+            return Clearance(self.robot, rest.numpy(), floor=height, least=least), ""
         except InputError as error:
             return None, str(error)
 
-    def _contact(self, path: Trajectory) -> str:
+    def _contact(self, path: Trajectory, rate: float) -> str:
         """Return what touches along motions; empty for nothing."""
         if self.clearance is None:
             return ""
-        every = max(1, round(1.0 / (_CHECKED * self.dt)))
+        every = max(1, round(1.0 / (rate * self.dt)))
         touching = self.clearance.first_contact(path.q[:, ::every])
         return "" if touching is None else f"{touching[0]} touches {touching[1]}"
 
@@ -439,7 +489,7 @@ class _Search:
             path, played = self._play(commands, values)
             fault, smaller = self._fault(path, played, values)
             if not fault:
-                fault = self._contact(path)
+                fault = self._contact(path, _CHECKED_FINALLY if sampled else _CHECKED)
             if not fault:
                 own = Trajectory(path.q[:1], path.qd[:1])
                 return Candidate(
@@ -514,6 +564,12 @@ class _Search:
             file="", seconds=0.0, amplitude=0.0, deviations={}, why_not=f"no motion is safe: {why or 'none was tried'}",
             pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
         )  # fmt: skip
+
+
+def _frames_of(far: float, speed: float, acceleration: float, dt: float) -> int:
+    """Return the fewest frames of a move over a distance, from rest to rest along `_rise`."""
+    seconds = max(_PEAK_SPEED * far / max(speed, 1e-9), math.sqrt(_PEAK_ACCELERATION * far / max(acceleration, 1e-9)))
+    return max(2, math.ceil(max(seconds, _SHORTEST) / dt))
 
 
 def _rise(t: Tensor) -> Tensor:

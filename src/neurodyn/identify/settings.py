@@ -188,7 +188,7 @@ class IdentificationSettings(Config, frozen=True):
     """Optimiser steps of a recurrent network that is trained beside the ladder, for comparison alone; 0 for none."""
     proposals: int = 0
     """Candidates for the next motion to log; 0 for none."""
-    proposal_seconds: float = 20.0
+    proposal_seconds: float = 30.0
     """Length of that motion [s]."""
     limits: MotionLimitSettings = MotionLimitSettings()
     """Limits of that motion."""

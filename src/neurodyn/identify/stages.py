@@ -42,6 +42,8 @@ _WORST = 1e300
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
+_LOG, _MOST_LOGS = 10.0, 4
+"""Mean length from which recorded runs count as logs [s], and the most that add windows to a stage."""
 _MORE = 4
 """Iterations of a fit that goes on, after a stage, with more that is free."""
 
@@ -190,7 +192,7 @@ class Fitting:
         """Return the windows of a stage, with the commands before them."""
         frames, settings = stage_frames(stage, self.spec.dt), self.settings
         recorded = int(self.store.lengths[episodes_of(self.store, split)].sum())
-        most = min(stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
+        most = min(_logs(self.store) * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
         whole = self.past + frames
         windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
         return windows.after(self.past)
@@ -296,6 +298,13 @@ def first_coordinates(space: CoordinateSpace) -> Tensor:
         if one.name.endswith(".lag") and one.nominal == 0.0:
             x[k] = one.of(_FIRST_LAG)
     return space.clip(x)
+
+
+def _logs(store: Store) -> int:
+    """Return the number of recorded runs that are as long as logs: each adds windows of its own, to a limit."""
+    runs = len(store.header.runs)
+    seconds = float(store.lengths.sum()) * store.header.spec.dt / max(1, runs)
+    return min(_MOST_LOGS, runs) if runs and seconds >= _LOG else 1
 
 
 def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> int:

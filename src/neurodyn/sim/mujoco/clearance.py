@@ -83,7 +83,14 @@ class Clearance:
             spec.delete(pair)
         self._model = compile_asset(path, spec)
         self._data = mujoco.MjData(self._model)
-        self._addresses = [int(self._model.jnt_qposadr[number]) for number in declared_joints(self._model, robot)]
+        numbers, self._from, to = declared_joints(self._model, robot), list[int](), list[int]()
+        for number, joint, place in zip(numbers, robot.joints, robot.spec.places, strict=True):
+            own = list(range(place.q.start, place.q.stop))
+            # Quaternions have the scalar first.
+            self._from += own if joint.scalar else [*own[:-4], own[-1], *own[-4:-1]]
+            at = int(self._model.jnt_qposadr[number])
+            to += range(at, at + len(own))
+        self._to = np.array(to)
 
     def _mounting(self, rest: np.ndarray) -> float:
         """Return the height of the lowest shape that does not move, 0 if there is none [m]."""
@@ -95,22 +102,20 @@ class Clearance:
 
     def _depth(self, rest: np.ndarray) -> float:
         """Return the depth of the deepest moving shape in the assumed floor [m]."""
-        return max((-d for pair, d in self._distances(rest).items() if _FLOOR in pair), default=0.0)
+        floor = int(self._model.geom(_FLOOR).id)
+        return max((-d for pair, d in self._distances(rest).items() if floor in pair), default=0.0)
 
-    def _distances(self, q: np.ndarray) -> dict[tuple[str, str], float]:
-        """Return the pairs of shapes closer than `least`, by names of shapes, and their distances [m]."""
+    def _distances(self, q: np.ndarray) -> dict[tuple[int, int], float]:
+        """Return the pairs of shapes closer than `least`, by number, and their distances [m]."""
         mujoco, model, data = import_mujoco(), self._model, self._data
-        for joint, place, at in zip(self._robot.joints, self._robot.spec.places, self._addresses, strict=True):
-            own = q[place.q.start : place.q.stop]
-            if not joint.scalar:  # quaternions with the scalar first
-                own = np.concatenate([own[:-4], own[-1:], own[-4:-1]])
-            data.qpos[at : at + len(own)] = own
+        data.qpos[self._to] = q[self._from]
         mujoco.mj_kinematics(model, data)
         mujoco.mj_collision(model, data)
-        near: dict[tuple[str, str], float] = {}
-        for contact in data.contact[: data.ncon]:
-            pair = tuple(sorted(str(model.geom(int(geom)).name) for geom in contact.geom))
-            near[pair[0], pair[1]] = min(float(contact.dist), near.get((pair[0], pair[1]), np.inf))
+        near: dict[tuple[int, int], float] = {}
+        if data.ncon:
+            for (one, other), distance in zip(data.contact.geom.tolist(), data.contact.dist.tolist(), strict=True):
+                if distance < near.get((one, other), self.least):  # margins of two shapes add up
+                    near[one, other] = distance
         return near
 
     def first_contact(self, paths: torch.Tensor) -> tuple[str, str, int] | None:
@@ -120,14 +125,15 @@ class Clearance:
                 for pair, distance in self._distances(row).items():
                     allowed = self._at_rest.get(pair)
                     if allowed is None or (allowed > 0.0 and distance < 0.5 * allowed):
-                        return self._link(pair[0]), self._link(pair[1]), frame
+                        first, second = sorted(map(self._link, pair))
+                        return first, second, frame
         return None
 
-    def _link(self, geom: str) -> str:
+    def _link(self, geom: int) -> str:
         """Return the name of the body that a shape is on; of the surroundings, the shape's own."""
         model, types = self._model, import_mujoco().mjtGeom
-        body = int(model.geom(geom).bodyid[0])
+        body = int(model.geom_bodyid[geom])
         if body:
             return str(model.body(body).name)
-        flat = int(model.geom(geom).type[0]) in (int(types.mjGEOM_PLANE), int(types.mjGEOM_HFIELD))
-        return "the floor" if flat else geom
+        flat = int(model.geom_type[geom]) in (int(types.mjGEOM_PLANE), int(types.mjGEOM_HFIELD))
+        return "the floor" if flat else str(model.geom(geom).name)
