@@ -30,7 +30,9 @@ from neurodyn.identify.motors import with_motors
 from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.references import GRU, train_gru
+from neurodyn.identify.residuals import Normal
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.identify.run_influence import decided_by_one_run, of_influences
 from neurodyn.identify.sensors import behind_log
 from neurodyn.identify.structures import FitModel
 from tests.identify.two_joint_arm import declared, plant, write_log
@@ -313,3 +315,20 @@ def test_horizons_at_which_a_rival_is_better_are_named():
         "warning: the declaration is better 0.5 s ahead: error 0.2 beside 0.4"
     )
     assert judged([0.2, 0.4, None]).grade == "fails"
+
+
+def test_what_one_run_decides_alone_is_said():
+    """Both quantities are seen in all of four runs, but the second one hundred times better in the third."""
+    matrix = torch.diag_embed(torch.tensor([[4.0, 1.0], [4.0, 1.0], [4.0, 1e4], [4.0, 1.0]], dtype=torch.float64))
+    runs = torch.arange(4)
+    residuals = SimpleNamespace(
+        windows=SimpleNamespace(log=runs, logs=("a", "b", "c", "d"), episode=runs), parameters=2, initials=0,
+        space=SimpleNamespace(names=("mass", "bias")),
+    )  # fmt: skip
+    analysis = SimpleNamespace(bound=torch.zeros(2, dtype=torch.bool), variance=1.0)
+    normal = Normal(matrix[None], torch.zeros(1, 4, 2), torch.zeros(1))
+    found = decided_by_one_run(cast(Any, residuals), normal, cast(Any, analysis))
+    assert [(one.quantity, one.run) for one in found] == [("bias", "c")]
+    assert found[0].wider == pytest.approx(50.0, rel=0.01)
+    assert of_influences([]) == []
+    assert "bias (c: 50 times)" in of_influences(found)[0].what

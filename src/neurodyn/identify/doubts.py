@@ -20,6 +20,7 @@ from neurodyn.identify.log_doubts import LoggedColumns, doubts_of
 from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
 from neurodyn.identify.references import GRU
 from neurodyn.identify.result import Reference, Rung
+from neurodyn.identify.run_influence import of_influences
 
 Check = Callable[[Evidence], Iterable[Finding]]
 
@@ -132,6 +133,11 @@ def logs_disagree(evidence: Evidence) -> Iterator[Finding]:
     yield from of_differences(evidence.figures.differences)
 
 
+def one_run_decides(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt quantities that one run alone decides."""
+    yield from of_influences(evidence.influences)
+
+
 def _mean(errors: RolloutErrors, frame: int) -> float:
     finite = errors.errors[errors.finite]
     return float(finite[:, frame - 1].mean()) if len(finite) else math.inf
@@ -150,5 +156,6 @@ DOUBTS: Registry[Check] = Registry(
     declared=nothing_is_better,
     gru=a_network_explains_more,
     rest=much_remains,
+    influence=one_run_decides,
 )
 """Checks of an adaptation, in the order of their findings within a grade: causes first."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is known after an adaptation, for the checks that doubt it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neurodyn.data.store import Store
@@ -9,6 +10,7 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify.ladder import Climb
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.identify.run_influence import Influence
 from neurodyn.identify.structures import FitModel
 
 
@@ -25,6 +27,7 @@ class Evidence:
         store: The log.
         past: Frames before a window in which motors settle.
         noise: Noise of the log's states.
+        influences: Quantities that one run decides alone.
     """
 
     figures: IdentificationFigures
@@ -35,6 +38,7 @@ class Evidence:
     store: Store
     past: int
     noise: Noise
+    influences: Sequence[Influence] = ()
 
     @property
     def chosen(self) -> Rung:

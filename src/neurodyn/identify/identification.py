@@ -77,6 +77,7 @@ from neurodyn.identify.result import (
     SensorErrors,
     TorqueErrors,
 )
+from neurodyn.identify.run_influence import decided_by_one_run
 from neurodyn.identify.search_space import CoordinateSpace
 from neurodyn.identify.sensors import LogSensors, behind_log
 from neurodyn.identify.settings import (
@@ -533,7 +534,7 @@ class _Identification:
                 before = ladder.unexplained(self.rigid, fit.noise)
             curves = forecasts_of(climb.shown, chosen, ladder.split.name.lower())
             write_forecasts(self.out, curves, beside_signals(spec, *ladder.rest(dynamics), after))
-            motion = None
+            motion, influences = None, []
             if isinstance(fit.searched.residuals.space, CoordinateSpace):
                 sample = posterior_sample(
                     fit.searched.residuals.space, fit.searched.point.x[0], fit.known.analysis, seed=settings.seed,
@@ -541,16 +542,20 @@ class _Identification:
                 )  # fmt: skip
                 artifacts.write_tensors(self.out / POSTERIOR, sample)
                 if settings.refits and chosen != DECLARED:
-                    residuals, space = fit.searched.residuals, fit.searched.residuals.space
-                    values = refit(residuals, fit.searched.point, settings.refits, settings.seed)
-                    write_refits(self.out, space.quantities, values)
+                    residuals, point = fit.searched.residuals, fit.searched.point
+                    normal = residuals.normal(point.pick(torch.tensor([0])))
+                    influences = decided_by_one_run(residuals, normal, fit.known.analysis)
+                    values = refit(residuals, point, normal, settings.refits, settings.seed)
+                    write_refits(self.out, fit.searched.residuals.space.quantities, values)
             if self.fitting is not None and settings.proposals:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
             figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after,
             unexplained_before=before, log=log, next=UNSET if motion is None else motion, references=climb.references,
         )  # fmt: skip
-        findings = doubts_about(Evidence(figures, climb, fit.model, rungs[DECLARED], dynamics, store, past, fit.noise))
+        findings = doubts_about(
+            Evidence(figures, climb, fit.model, rungs[DECLARED], dynamics, store, past, fit.noise, influences)
+        )
         return msgspec.structs.replace(figures, findings=findings, verdict=str(combine_verdicts(findings))), dynamics
 
     def _references(self) -> list[TrainedReference]:

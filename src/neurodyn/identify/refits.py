@@ -18,7 +18,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.windows import blocks_of
 from neurodyn.identify.intervals import draw_weights
 from neurodyn.identify.least_squares import move, step
-from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.residuals import Normal, Point, Residuals
 
 REFITS = "refits.safetensors"
 """File of a run with the quantities of its refits, a tensor of shape [refits] each."""
@@ -31,12 +31,13 @@ _DAMPING = 1e-6
 
 
 @torch.no_grad()
-def refit(residuals: Residuals, point: Point, count: int, seed: int = 0) -> Tensor:
+def refit(residuals: Residuals, point: Point, normal: Normal, count: int, seed: int = 0) -> Tensor:
     """Return the quantities fitted to resampled blocks of a log by one Gauss-Newton step from the solution.
 
     Args:
         residuals: Residuals of the fit.
         point: Its solution, of which the first set counts.
+        normal: The normal equations there.
         count: Number of refits.
         seed: Seed of the draws.
 
@@ -47,7 +48,6 @@ def refit(residuals: Residuals, point: Point, count: int, seed: int = 0) -> Tens
     weights = draw_weights(
         residuals, blocks_of(residuals.windows), count, torch.Generator().manual_seed(derive_seed(seed, "refits"))
     )
-    normal = residuals.normal(first)
     rows = []
     for number in range(count):  # one by one: all together would hold `count` copies of the log's roll-outs
         own = weights.pick(torch.tensor([number]))
