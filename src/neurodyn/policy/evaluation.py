@@ -43,6 +43,7 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.nets.networks import weights_in
 from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.judges import Promise, promises_of
 from neurodyn.policy.randomisation import Randomisation, open_randomisation, robust
 from neurodyn.policy.requests import EPISODES, SEED, EvaluatePolicyRequest
 from neurodyn.sim.draws import QuantityDraws
@@ -136,6 +137,7 @@ class PolicyEvaluation(Record, frozen=True):
         verdict: Whether models made from logs, or else the simulator, contradict the returns elsewhere
             (`core.verdict`).
         findings: The findings behind it that are not ok.
+        promises: By policy, what its training promises by its judges (`policy.judges`), if it had any.
         from_logs: Dynamics made from logs of the robot.
         caveats: By dynamics, their caveat if they have one (`Dynamics.caveat`).
     """
@@ -151,6 +153,7 @@ class PolicyEvaluation(Record, frozen=True):
     policies: tuple["PolicyEvaluation", ...] = ()
     verdict: str = "ok"
     findings: list[Finding] = msgspec.field(default_factory=list)
+    promises: dict[str, Promise] = msgspec.field(default_factory=dict)
     from_logs: tuple[str, ...] = ()
     caveats: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -267,6 +270,7 @@ def evaluate(request: EvaluatePolicyRequest) -> PolicyEvaluation:
             results=results,
             verdict=str(combine_verdicts(findings)),
             findings=findings,
+            promises=promises_of(folders[which]),
             from_logs=from_logs,
             caveats=caveats,
             reward_error=reward_errors(

@@ -25,7 +25,7 @@ from torch import Tensor
 from neurodyn.control.commands import Commands
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes
-from neurodyn.core.artifacts import read_json
+from neurodyn.core.artifacts import read_json, resolve_policy
 from neurodyn.core.config import Record, from_dict
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.errors import InputError
@@ -42,7 +42,7 @@ CONFIDENCE = 0.90
 """Confidence level of the interval of a return."""
 CHOOSING = 8
 """Number of judges that choose the kept policy; the others state the interval."""
-EPISODES = 16
+EPISODES = 32
 """Episodes of each judge that state the interval."""
 PROMISE = "promise.json"
 """File of a policy's folder with its promise."""
@@ -124,6 +124,12 @@ def read_promise(policy: Path) -> Promise | None:
     """
     path = policy / PROMISE
     return from_dict(read_json(path), Promise, str(path)) if path.is_file() else None
+
+
+def promises_of(policies: Sequence[str]) -> dict[str, Promise]:
+    """Return the promises of the policies that have one, by name."""
+    found = {policy: read_promise(resolve_policy(policy)) for policy in policies}
+    return {policy: promise for policy, promise in found.items() if promise is not None}
 
 
 @dataclass(frozen=True)

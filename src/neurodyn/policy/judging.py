@@ -44,7 +44,7 @@ class Judging:
     Attributes:
         choosing: Judges that choose the kept policy.
         stating: Other judges, which state the interval of its return.
-        falls: Evaluations in a row in which the return fell in the judges, but not in the model.
+        falls: Evaluations in a row in which the return fell in the judges and rose in the model.
     """
 
     def __init__(self, judges: Judges, patience: int | None) -> None:
@@ -72,9 +72,8 @@ class Judging:
         self._last = imagined, judged
         if self._kept is None:
             return
-        lost = self._kept[1] - judged
-        apart = imagined - self._kept[0] + lost
-        self.falls = self.falls + 1 if all(map(_is_positive, (lost, apart))) else 0
+        gained, lost = imagined - self._kept[0], self._kept[1] - judged
+        self.falls = self.falls + 1 if _is_positive(gained) and _is_positive(lost) else 0
 
     def keep(self) -> None:
         """Take the policy of the last evaluation as the kept one."""

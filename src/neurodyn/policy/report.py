@@ -25,6 +25,7 @@ from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns
 from neurodyn.policy.evaluation import evaluate as evaluate_policy
+from neurodyn.policy.judges import CONFIDENCE
 from neurodyn.policy.logs import log_policies
 from neurodyn.policy.play import record_policy
 from neurodyn.report.identification import evidence
@@ -139,6 +140,7 @@ def returns(result: PolicyEvaluation) -> list[Table]:
         Table(_title(result), head, rows, strong=1),
         Table("Reward error", compared, pairs, strong=2),
         _commands(result),
+        _promises(result),
         *_sensitivity(result),
         _terms(result),
         _by_policy(result),
@@ -227,6 +229,21 @@ def _commands(result: PolicyEvaluation) -> Table:
     return Table("Commanded and achieved", head, rows, strong=3)
 
 
+def _promises(result: PolicyEvaluation) -> Table:
+    """Return what the trainings promise by their judges; no rows without judges."""
+    rows = [
+        [policy, f"{one.interval[0]:.4g} to {one.interval[1]:.4g}", f"{one.judged:.4g}", f"{one.imagined:.4g}",
+         f"{one.excess:+.3g}", MISSING if one.worst_tenth is UNSET else f"{one.worst_tenth:.4g}",
+         f"{one.update} of {one.updates}"]
+        for policy, one in result.promises.items()
+    ]  # fmt: skip
+    head = [
+        "Policy", f"Return on the robot ({CONFIDENCE:.0%} interval)", "Judges' mean", "Imagined",
+        "Imagined less judges'", "Worst tenth of the posterior", "Kept update",
+    ]  # fmt: skip
+    return Table("What the training promises", head, rows, strong=1)
+
+
 def _terms(result: PolicyEvaluation) -> Table:
     """Return the reward terms' shares of the return, by dynamics; no rows if there is only one term."""
     by_dynamics = {row.dynamics: {} if row.terms is UNSET else row.terms for row in result.results}
@@ -273,7 +290,8 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
     last = next((line for line in reversed(lines) if "cpu_seconds" in line), {})
     lead = (
         f"{last.get('frames', 0):,} frames in {last.get('cpu_seconds', 0.0):.0f} CPU-s. The policy that is kept is the "
-        "best one where it was trained; the reference is watched, never used."
+        f"best one {'by its judges' if any('falls' in line for line in played) else 'where it was trained'}; the "
+        "reference is watched, never used."
     )
     judged = [line for line in played if "exploits" in line]
     if judged:

@@ -156,7 +156,7 @@ class TrainingSettings(Config, frozen=True):
     one_robot: bool = False
     """Train in the identified robot alone, instead of over the posterior of a model of `neurodyn adapt`."""
     patience: int | None = 3
-    """Evaluations in a row in which the return falls in the judges but not in the model, before a training in a model
+    """Evaluations in a row in which the return falls in the judges and rises in the model, before a training in a model
     of `neurodyn adapt` ends (`policy.judges`); None for no end."""
 
     def __post_init__(self) -> None:
