@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-from scipy.ndimage import convolve1d
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.drive import Drive
@@ -375,6 +374,8 @@ def _smooth(columns: np.ndarray, dt: float) -> np.ndarray:
     """Return columns smoothed by a symmetric window, which delays nothing, shape [frames, columns]."""
     width = min(max(round(_SMOOTHED / dt), _FEWEST), _WIDEST) | 1
     window = np.hanning(width + 2)[1:-1]
+    from scipy.ndimage import convolve1d  # slow to import, and logs are opened where none is measured
+
     return convolve1d(columns, window / window.sum(), axis=0, mode="nearest")
 
 
