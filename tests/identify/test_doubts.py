@@ -259,7 +259,7 @@ def test_what_a_network_or_a_baseline_does_better_is_said(sound: Store, fitted: 
     good = replace(climb, errors={**climb.errors, GRU: worse(climb, 0.5)})
     found = list(DOUBTS["gru"](evidence_of(sound, fitted, good)))
     assert [one.name for one in found] == [GRU]
-    assert "50% more" in found[0].what
+    assert "50% more of" in found[0].what
     same = replace(climb, errors={**climb.errors, GRU: worse(climb, 0.95)})
     assert not list(DOUBTS["gru"](evidence_of(sound, fitted, same)))
     assert not [one for one in DOUBTS["baselines"](evidence_of(sound, fitted, climb)) if one.grade != "ok"]

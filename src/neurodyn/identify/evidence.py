@@ -3,11 +3,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.identify.ladder import Climb
+from neurodyn.identify.ladder import Climb, noise_errors
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
 from neurodyn.identify.run_influence import Influence
@@ -49,6 +50,11 @@ class Evidence:
     def errors(self) -> RolloutErrors:
         """Roll-outs of the chosen model along validation windows."""
         return self.climb.errors[self.chosen.name]
+
+    @cached_property
+    def noise_errors(self) -> RolloutErrors:
+        """Errors of a perfect model along the same windows, under the noise of the sensors."""
+        return noise_errors(self.model, self.store, self.climb.windows, self.past, self.noise)
 
     @property
     def determined(self) -> list[IdentifiedParameter]:
