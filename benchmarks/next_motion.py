@@ -26,8 +26,10 @@ from stand_ins import KINDS, StandIn, _command, _seeds, read
 
 SETTINGS = "reference_steps: 0\nrefits: 0\nnetworks: false\n"
 """What has no influence on intervals is left out."""
+_TOLD = 2.5
+"""Width of an interval, in standard deviations of the prior, above which nothing is told (3.3: the prior's own)."""
 _AVERAGED = 0.05
-"""Time over which accelerations are averaged, as in the limits [s]."""
+"""Time over which speeds and accelerations are averaged, as the limits are from logs [s]."""
 
 
 @dataclass
@@ -159,7 +161,8 @@ def played(kind: str, one: StandIn, out: Path, motion: dict[str, Any], second: P
     np.savez(second / "second.npz", allow_pickle=False, **log)
     q, qd, torque = np.array(watch.q) + plant.bias, np.array(watch.qd), np.array(watch.torque)
     frames = max(1, round(_AVERAGED / model.opt.timestep))
-    bend = np.abs(qd[frames:] - qd[:-frames]) / (frames * model.opt.timestep)
+    rate = (q[frames:] - q[:-frames]) / _AVERAGED
+    bend = np.abs(rate[frames:] - rate[:-frames]) / _AVERAGED
     limits = [motion["limits"][name] for name in names]
 
     def most(kind: str) -> np.ndarray:
@@ -167,7 +170,7 @@ def played(kind: str, one: StandIn, out: Path, motion: dict[str, Any], second: P
 
     middle, half = 0.5 * (most("upper") + most("lower")), 0.5 * (most("upper") - most("lower"))
     shares = {
-        "position": (np.abs(q - middle) / half).max(), "speed": (np.abs(qd) / most("speed")).max(),
+        "position": (np.abs(q - middle) / half).max(), "speed": (np.abs(rate) / most("speed")).max(),
         "acceleration": (bend / most("acceleration")).max(), "torque": (np.abs(torque) / most("torque")).max(),
     }  # fmt: skip
     declared = np.array([mujoco.MjModel.from_xml_path(str(one.folder / "robot.xml")).joint(n).range for n in names])
@@ -188,7 +191,8 @@ def narrowed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         ends = {one["name"]: one["in_prior"]["interval"] for one in figures["parameters"]}
         return {name: high - low for name, (low, high) in ends.items()}
 
-    told = {one["name"] for one in before["parameters"] if one.get("said", True) and not one.get("bound")}
+    said = {one["name"] for one in before["parameters"] if one.get("said", True) and not one.get("bound")}
+    told = {name for name in said if widths(before)[name] < _TOLD}
     promised = before["next"]["deviations"]
     known = told | {name for name, (_, then) in promised.items() if then < 0.7}
     old, new = widths(before), widths(after)

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""The motion to log next: safe to run, and the one whose log narrows the widest intervals.
 
-A motion starts and ends at rest in the robot's pose. Its positions are
-
-$$q_j(t) = q_j^0 + w(t) \Big( o_j + a_j \sum_i s_{ji} \sin(2 \pi f_{ji} t + \varphi_{ji}) \Big)$$
-
-with a window w that rises from 0 and falls to 0 with zero velocity and acceleration at both ends, or moves between
-random positions, each from rest to rest along such a rise and as fast as the limits allow: twice differentiable.
-Targets of drives are these positions; torques are those that make the identified model follow them (inverse dynamics).
-Where joints without a motor move too, or the base, torques are such sums themselves, without mean and trend; then the
-robot comes to rest, but not in the same place.
+A motion has parts, each of which starts and ends at rest in the robot's pose (`motion_waves`): joints move between
+random positions as fast as the limits allow, or as sums of sines. Targets of drives are these positions; torques are
+those that make the identified model follow them (inverse dynamics). Where joints without a motor move too, or the base,
+torques are sums of sines themselves, without mean and trend; the robot then comes to rest, but not in the same place.
 
 A candidate is played in the identified model. It is made smaller until targets and resulting motion keep the limits
 (`motion_limits`), links keep clear of each other and of the floor (`sim.mujoco.clearance`), the robot does not fall and
@@ -18,14 +13,14 @@ best has the smallest sum of variances (A-optimality, in standard deviations of 
 
 $$\mathrm{tr}\,(H + C)^{-1}$$
 
-which widest intervals dominate. The chosen one must be safe in samples of the posterior, too.
+which widest intervals dominate. Parts that are safe in samples of the posterior, too, are added, the best first, until
+the widest interval that the logs tell is expected to halve.
 """
 
 import csv
 import io
-import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,6 +40,7 @@ from neurodyn.identify.certainty import posterior_sample, value_of
 from neurodyn.identify.intervals import Identifiability
 from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples
 from neurodyn.identify.motion_limits import MotionLimits
+from neurodyn.identify.motion_waves import moves, sines
 from neurodyn.identify.result import CONFIDENCE, NextMotion
 from neurodyn.identify.search_space import Coordinate
 from neurodyn.identify.stages import Fitting
@@ -59,16 +55,10 @@ EXPECTED = "next-motion-expected.csv"
 """Positions that the identified model expects, and torques of its drives."""
 _SAMPLES = 10
 """Samples of the posterior in which the motion must be safe."""
-_SINES, _SLOW, _FAST, _SLOWEST_BAND = 4, 0.1, 3.0, 0.3
-_RAMP, _HOLD, _SETTLE = 1.0, 0.5, 1.5
-"""Rise of the window, rest before and after, and time in which the robot settles before [s]."""
-_MOVES, _LEAST_REACH, _PAUSES = 0.7, 0.1, (0.0, 0.0, 0.2, 0.5)
-"""Share of commands that move between positions rather than as sums of sines, the smallest range of these, and pauses
-between them [s]."""
-_SHORTEST = 0.25
-"""Shortest move [s]."""
-_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 5.7735
-"""Largest speed and acceleration of a move over 1 in 1 s."""
+_PART, _SETTLE = 20.0, 1.5
+"""Longest part of a motion, and time in which the robot settles before [s]."""
+_MOVES = 0.7
+"""Share of commands that move between positions rather than as sums of sines."""
 _SMALLER, _TRIES, _LEAST_SHARE = 0.8, 12, 0.02
 _ROOM = 0.9
 """Share of the limits that targets use: what follows them overshoots."""
@@ -180,6 +170,7 @@ class _Search:
         self.fitting, self.x, self.analysis, self.settings = fitting, x, analysis, fitting.settings
         self.robot, self.dynamics = fitting.model.robot, fitting.dynamics
         self.spec, self.dt = self.robot.spec, self.robot.spec.dt
+        self.frames = max(8, round(min(self.settings.proposal_seconds, _PART) / self.dt))
         self.limits = MotionLimits.of(self.robot, fitting.store, self.settings.limits)
         self.rng = generator(self.settings.seed, "next motion")
         self.failed: Counter[str] = Counter()
@@ -193,27 +184,62 @@ class _Search:
         self.fitted, self.samples = values, drawn
         self.pose = self._pose()
         self.clearance, self.unchecked = self._clearance()
-        inflation = max(analysis.variance, 1.0)
-        self.information = analysis.information / inflation + torch.eye(len(x), dtype=torch.float64)
-        self._inflation = inflation
+        self._inflation = self._inflations()
+        self.information = analysis.information / self._inflation + torch.eye(len(x), dtype=torch.float64)
 
     def run(self, out: Path) -> NextMotion:
-        """Search, check the best candidates in the posterior, and write the first that is safe there."""
+        """Search parts, and write as many as it takes for the widest interval to halve, each safe in the posterior."""
         found: list[tuple[float, Candidate]] = []
         for _ in range(self.settings.proposals):
             if (candidate := self._safe(self._waves())) is not None:
-                found.append((self._score(candidate), candidate))
+                found.append((self._score(candidate.gained), candidate))
         found.sort(key=lambda one: one[0])
         for _ in range(self.settings.proposals // 2 if found else 0):  # redraw some joints of the best
             waves = self._waves()
             kept = torch.from_numpy(self.rng.random(waves.shape[1]) < 0.7)
             if (candidate := self._safe(torch.where(kept, found[0][1].waves, waves))) is not None:
-                found.append((self._score(candidate), candidate))
+                found.append((self._score(candidate.gained), candidate))
                 found.sort(key=lambda one: one[0])
-        for _, candidate in found[:3]:
-            if (safe := self._safe(candidate.waves, candidate.share, sampled=True)) is not None:
-                return self._write(safe, out)
-        return self._nothing()
+        left, parts = [candidate for _, candidate in found], list[Candidate]()
+        gained = torch.zeros_like(self.information)
+        while left and len(parts) < max(1, int(self.settings.proposal_seconds / _PART)):
+            best = min(left, key=lambda one: self._score(gained + one.gained))
+            left.remove(best)
+            if (safe := self._safe(best.waves, best.share, sampled=True)) is None:
+                continue
+            parts.append(safe)
+            gained = gained + safe.gained
+            if self._halves(gained):
+                break
+        return self._write(parts, gained, out) if parts else self._nothing()
+
+    def _halves(self, gained: Tensor) -> bool:
+        """Return whether the widest interval that the logs tell becomes half as wide."""
+        now, then = self._deviations(gained)
+        told = (now < self.settings.undetermined_above) & ~self.analysis.bound
+        if not bool(told.any()):
+            return False
+        widest = int(torch.where(told, now, -1.0).argmax())
+        return float(then[widest]) <= 0.5 * float(now[widest])
+
+    def _deviations(self, gained: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the standard deviations of coordinates now and with the log of a motion, in the prior's, shape [n]."""
+        after = self.information + gained / self._inflation
+        before, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (self.information, after))
+        now = torch.maximum(before, torch.nan_to_num(self.analysis.deviations, posinf=1.0).clamp(max=1.0))
+        return now, now * then / before
+
+    def _inflations(self) -> Tensor:
+        """Return the divisor of information with which standard deviations are those of the intervals, shape [n, n]."""
+        known = self.analysis.information / max(self.analysis.variance, 1.0)
+        plain = torch.linalg.inv(known + torch.eye(len(known), dtype=torch.float64)).diagonal().clamp_min(1e-12).sqrt()
+        told = torch.nan_to_num(self.analysis.deviations, nan=1.0, posinf=1.0).clamp(max=0.99)
+        # For one coordinate with prior precision 1, the information behind a standard deviation d is 1 / d^2 - 1.
+        ratio = ((1.0 / plain.clamp_max(0.99).square() - 1.0) / (1.0 / told.clamp_min(1e-6).square() - 1.0)).clamp(
+            1.0, 400.0
+        )
+        root = ratio.sqrt()
+        return max(self.analysis.variance, 1.0) * root[:, None] * root
 
     # What moves.
 
@@ -254,54 +280,21 @@ class _Search:
 
     def _waves(self) -> Tensor:
         """Return a random motion of the commands about rest, as large as the limits of targets allow, shape [T, nu]."""
-        seconds = self.settings.proposal_seconds
-        frames = max(8, round(seconds / self.dt))
-        ramp = max(1, round(min(_RAMP, 0.25 * seconds) / self.dt))
-        hold = max(1, round(min(_HOLD, 0.1 * seconds) / self.dt))
-        t = torch.arange(frames, dtype=torch.float64) * self.dt
-        inside = torch.arange(frames, dtype=torch.float64) - hold
-        window = _rise(inside / ramp) * _rise((frames - 2 * hold - 1 - inside) / ramp)
         columns = []
-        for command in range(self.spec.nu):
-            if self._prescribed and self.rng.random() < _MOVES:
-                columns.append(self._moves(command, frames, hold))
-                continue
-            fastest = self.rng.uniform(math.log(_SLOWEST_BAND), math.log(_FAST))  # slow sines are large ones
-            rates = np.exp(self.rng.uniform(math.log(_SLOW), fastest, _SINES))
-            phases, shares = self.rng.uniform(0, 2 * math.pi, _SINES), self.rng.dirichlet(np.ones(_SINES))
-            wave = sum(s * torch.sin(2 * math.pi * f * t + p) for s, f, p in zip(shares, rates, phases, strict=True))
-            inner = torch.as_tensor(wave) + 0.5 * self.rng.uniform(-1.0, 1.0)
-            moved = window * inner
-            if not self._prescribed:  # torques leave neither speed nor travel behind
-                basis = torch.linalg.qr(torch.stack([window**0.5, window**0.5 * t], -1))[0]
-                inner = window**0.5 * inner
-                moved = window**0.5 * (inner - basis @ (basis.T @ inner))
-            columns.append(moved * self._largest(command, moved))
-        return torch.stack(columns, -1) if columns else torch.zeros(frames, 0, dtype=torch.float64)
-
-    def _moves(self, command: int, frames: int, hold: int) -> Tensor:
-        """Return moves between random positions of a joint about rest, each as fast as the limits allow, shape [T]."""
-        role, moved = self.roles[command], torch.zeros(frames, dtype=torch.float64)
-        assert role.joint is not None
-        rest = float(self.pose.q[self._q[role.joint]])
-        reach = math.exp(self.rng.uniform(math.log(_LEAST_REACH), 0.0))
-        below, above = (
-            _ROOM * reach * (float(end[role.joint]) - rest) for end in (self.limits.lower, self.limits.upper)
-        )
-        speed, acceleration = (_ROOM * float(x[role.joint]) for x in (self.limits.speed, self.limits.acceleration))
-        now, frame, last = 0.0, hold, frames - hold
-        while frame < last - 1:
-            then = self.rng.uniform(min(below, 0.0), max(above, 0.0))
-            far = max(abs(then - now), 1e-9)
-            length = _frames_of(far, speed, acceleration, self.dt)
-            if frame + length + _frames_of(abs(then), speed, acceleration, self.dt) > last:  # back to rest in time
-                then, length = 0.0, _frames_of(abs(now), speed, acceleration, self.dt)
-                moved[frame:] = now + (then - now) * _rise((torch.arange(frames - frame) + 1.0) / length)
-                break
-            moved[frame:] = now + (then - now) * _rise((torch.arange(frames - frame) + 1.0) / length)
-            room = last - (frame + length) - _frames_of(abs(then), speed, acceleration, self.dt)
-            now, frame = then, frame + length + min(room, int(self.rng.choice(_PAUSES) / self.dt))
-        return moved * (role.scale if role.kind == "target" else 1.0)
+        for command, role in enumerate(self.roles):
+            if self._prescribed and role.joint is not None and self.rng.random() < _MOVES:
+                rest = float(self.pose.q[self._q[role.joint]])
+                low, high, speed, acceleration = (
+                    float(limit[role.joint])
+                    for limit in (self.limits.lower, self.limits.upper, self.limits.speed, self.limits.acceleration)
+                )
+                span = (_ROOM * (low - rest), _ROOM * (high - rest))
+                moved = moves(self.rng, self.frames, self.dt, span, _ROOM * speed, _ROOM * acceleration)
+                columns.append(moved * (role.scale if role.kind == "target" else 1.0))
+            else:
+                moved = sines(self.rng, self.frames, self.dt, drifts=self._prescribed)
+                columns.append(moved * self._largest(command, moved))
+        return torch.stack(columns, -1) if columns else torch.zeros(self.frames, 0, dtype=torch.float64)
 
     def _largest(self, command: int, wave: Tensor) -> float:
         """Return the largest factor of a command's motion within its limits."""
@@ -520,32 +513,32 @@ class _Search:
         n = len(self.x)
         return residuals.normal(residuals.start(self.x[None])).matrix[0].sum(0)[:n, :n] * (total / len(starts))
 
-    def _score(self, candidate: Candidate) -> float:
-        return float(torch.linalg.inv(self.information + candidate.gained / self._inflation).trace())
+    def _score(self, gained: Tensor) -> float:
+        return float(torch.linalg.inv(self.information + gained / self._inflation).trace())
 
-    def _write(self, candidate: Candidate, out: Path) -> NextMotion:
-        after = self.information + candidate.gained / self._inflation
-        before, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (self.information, after))
-        now = torch.maximum(before, torch.nan_to_num(self.analysis.deviations, posinf=1.0).clamp(max=1.0))
-        then = now * then / before
-        write_text(out / FILE, _table(self.dt, dict(zip(self.spec.controls, candidate.commands.T, strict=True))))
-        columns = zip(self.limits.names, self._q, strict=True)
-        expected = {f"q.{name}": candidate.path.q[0, :-1, column] for name, column in columns}
-        known = self._quantities(self.fitted[0])
+    def _write(self, parts: Sequence[Candidate], gained: Tensor, out: Path) -> NextMotion:
+        now, then = self._deviations(gained)
+        commands = torch.cat([part.commands for part in parts])
+        write_text(out / FILE, _table(self.dt, dict(zip(self.spec.controls, commands.T, strict=True))))
+        known, expected = self._quantities(self.fitted[0]), dict[str, Tensor]()
+        for name, column in zip(self.limits.names, self._q, strict=True):
+            expected[f"q.{name}"] = torch.cat([part.path.q[0, :-1, column] for part in parts])
         for command, role in enumerate(self.roles):
             if role.joint is not None and role.kind != "command":
-                torque = self._drive_torque(command, role, candidate.path, candidate.commands[None], 0, known)
-                expected[f"torque.{self.spec.controls[command]}"] = torque
+                expected[f"torque.{self.spec.controls[command]}"] = torch.cat(
+                    [self._drive_torque(command, role, part.path, part.commands[None], 0, known) for part in parts]
+                )
         write_text(out / EXPECTED, _table(self.dt, expected))
         order = (now - then).argsort(descending=True)[:_NAMED].tolist()
         coordinates, reach = self.fitting.space.coordinates, student_t(self.analysis.degrees, CONFIDENCE)
         return NextMotion(
-            file=FILE, seconds=len(candidate.commands) * self.dt, amplitude=float(candidate.share.max()),
+            file=FILE, seconds=len(commands) * self.dt, amplitude=float(max(part.share.max() for part in parts)),
             deviations={coordinates[k].name: (float(now[k]), float(then[k])) for k in order},
             tells=[
                 f"narrows {coordinates[k].name} from {_width(coordinates[k], self.x[k], reach * now[k])} to "
                 f"{_width(coordinates[k], self.x[k], reach * then[k])}"
                 for k in order
+                if now[k] < 1.0 or then[k] < self.settings.undetermined_above
             ],
             expected=EXPECTED, pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
         )  # fmt: skip
@@ -564,18 +557,6 @@ class _Search:
             file="", seconds=0.0, amplitude=0.0, deviations={}, why_not=f"no motion is safe: {why or 'none was tried'}",
             pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
         )  # fmt: skip
-
-
-def _frames_of(far: float, speed: float, acceleration: float, dt: float) -> int:
-    """Return the fewest frames of a move over a distance, from rest to rest along `_rise`."""
-    seconds = max(_PEAK_SPEED * far / max(speed, 1e-9), math.sqrt(_PEAK_ACCELERATION * far / max(acceleration, 1e-9)))
-    return max(2, math.ceil(max(seconds, _SHORTEST) / dt))
-
-
-def _rise(t: Tensor) -> Tensor:
-    """Return a step from 0 at t = 0 to 1 at t = 1 with zero first and second derivatives at both ends."""
-    s = t.clamp(0.0, 1.0)
-    return s**3 * (10.0 - 15.0 * s + 6.0 * s * s)
 
 
 def _width(coordinate: Coordinate, x: Tensor, deviation: Tensor) -> str:

@@ -115,7 +115,7 @@ class NextMotionRequest(Config, frozen=True, kw_only=False):
     run: Annotated[str | Path, Flag(Path)]
     """Run directory of `neurodyn adapt`."""
     seconds: float | None = None
-    """Length of the motion [s]; by default that of the run's settings."""
+    """Longest motion [s]; by default that of the run's settings."""
     candidates: int | None = None
     """Number of random motions to compare; by default that of the run's settings."""
     limits: Annotated["MotionLimitSettings | str | Path | None", Flag(Path | None)] = None

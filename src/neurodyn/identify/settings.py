@@ -188,8 +188,8 @@ class IdentificationSettings(Config, frozen=True):
     """Optimiser steps of a recurrent network that is trained beside the ladder, for comparison alone; 0 for none."""
     proposals: int = 0
     """Candidates for the next motion to log; 0 for none."""
-    proposal_seconds: float = 30.0
-    """Length of that motion [s]."""
+    proposal_seconds: float = 120.0
+    """Longest motion [s]; it is shorter if its log is expected to halve the widest interval earlier."""
     limits: MotionLimitSettings = MotionLimitSettings()
     """Limits of that motion."""
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
