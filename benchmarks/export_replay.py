@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-19", help="first-last, or a list with commas")
     parser.add_argument("--folder", type=Path, required=True, help="folder of robots, logs and runs")
     parser.add_argument("--run", default="adapted", help="folder of the runs in each robot's folder")
+    parser.add_argument("--flags", default="--mechanism", help="flags of `adapt`")
     parser.add_argument("--to", nargs="+", default=["mjcf"], help="targets")
     parser.add_argument("--json", type=Path, help="file for the result")
     options = parser.parse_args()
@@ -70,7 +71,7 @@ def main() -> None:
         folder = options.folder / f"{options.kind}-{seed:03d}"
         one = read(folder) if (folder / "truth.json").exists() else KINDS[options.kind](seed, folder)
         with contextlib.suppress(RuntimeError):
-            adapted(one, options.run)
+            adapted(one, options.run, options.flags)
         if not (folder / options.run / "run" / "model").is_dir():
             print(f"{folder.name:10s} is not adapted", flush=True)
             continue

@@ -23,6 +23,7 @@ from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.interop import export_identified, replay
+from neurodyn.interop.replay import total
 from neurodyn.sim import declare
 from tests.interop.open_loop import with_networks
 from tests.interop.runs import identified_run, write_arm
@@ -75,7 +76,10 @@ def log_of(model: HybridDynamics, path: Path, drives: dict[str, Drive] | None = 
     at = {name: control[:, 0, k] for k, name in enumerate(spec.controls)}
     targets = spec.control_kind != "torque"
     q = torch.stack([at.get(name, torch.zeros(6)) if targets else torch.zeros(6) for name in spec.q_names], -1).double()
-    path_ = model.rollout(State(q=q, qd=torch.zeros(6, spec.nv, dtype=torch.float64)), control)
+    qd = torch.zeros(6, spec.nv, dtype=torch.float64)
+    if spec.floating:
+        q[:, 2], q[:, 6], qd[:, 0], qd[:, 5] = 0.1, 1.0, 2.0, 3.0  # it slides and turns
+    path_ = model.rollout(State(q=q, qd=qd), control)
     split = np.array([Split.TRAIN] * 3 + [Split.VALIDATION] + [Split.TEST] * 2, np.int8)
     with StoreWriter(path, StoreHeader(spec=spec, source="log", drives=drives or {})) as writer:
         writer.append(*(x.float().numpy() for x in (path_.q, path_.qd, control)), split=split)
@@ -284,3 +288,29 @@ def test_networks_are_replayed_in_their_plugin(servos, tmp_path):
     assert "servos_plugin.xml" in exported.files
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(exported.files)
     assert max(exported.replay.exported.values()) < 3e-4
+
+
+BOX = """<mujoco model="box"><worldbody>{floor}
+  <body name="box" pos="0 0 .3"><freejoint name="base"/><geom type="box" size=".1 .15 .05" mass="2"/>
+    <body pos=".1 0 0"><joint name="arm" axis="0 1 0" range="-1 1" damping=".5" armature=".02"/>
+      <geom type="capsule" fromto="0 0 0 .2 0 0" size=".03" mass=".3"/></body></body></worldbody>
+  <actuator><motor name="arm" joint="arm"/></actuator></mujoco>"""
+
+
+WALL, FLOOR = '<geom type="plane" size="0 0 1" zaxis="0 1 0"/>', '<geom type="plane" size="1 1 1"/>'
+
+
+@pytest.mark.parametrize("floor", ["", WALL, FLOOR])
+def test_a_floating_robot_is_replayed_on_a_level_floor(tmp_path, floor):
+    (tmp_path / "box.xml").write_text(BOX.format(floor=floor))
+    declare(tmp_path / "box.xml", tmp_path / "robot", name="box", dt=0.01)
+    model = identified_run(
+        tmp_path / "run", str(tmp_path / "robot"), "base.mass=2.6", "base.com.x=.02", "arm.friction=.2",
+        "contact.friction=.4", contact="soft",
+    )  # fmt: skip
+    exported = export_identified(model, "mjcf", tmp_path / "out", data=log_of(model, tmp_path / "log.h5", frames=80))
+    errors = exported.replay
+    assert {errors.units[name] for name in ("base.x", "base.rx", "arm")} == {"m", "rad"}
+    assert not errors.reason
+    for unit, error in total(errors, "exported").items():
+        assert error < 0.2 * total(errors, "original")[unit]

@@ -61,11 +61,13 @@ class Scene:
         robot: The declaration, with the drives that it declares for a log of targets.
         windows: Windows with the past in which actuators settle.
         step: Time step of the model [s].
+        com: Point of a floating base whose velocity the states hold, in the base's frame [m].
     """
 
     robot: Robot
     windows: Windows
     step: float
+    com: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,8 @@ def _replay(dynamics: HybridDynamics, store: Store, target: str, play: Callable[
     windows = _windows(dynamics, store, split)
     drives = drives_of_log(robot, store.header)
     step = dynamics.spec.dt / dynamics.config.substeps
-    played = play(Scene(robot.behind(drives) if drives else robot, windows, step))
+    x, y, z = dynamics.base_com.tolist()
+    played = play(Scene(robot.behind(drives) if drives else robot, windows, step, (x, y, z)))
     ours, metres = settle_and_roll_out(dynamics, store, windows), _metres(dynamics)
     return Replay(
         target=target, simulator=played.simulator, horizon=windows.frames * dynamics.spec.dt, windows=windows.count,

@@ -123,9 +123,19 @@ def needs_floor(scene: Scene) -> bool:
 
 
 def add_floor(spec: Any) -> None:
-    """Add a level plane to a spec without a floor."""
-    if not fixed_floors(spec):
-        spec.worldbody.add_geom(type=import_mujoco().mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0])
+    """Give a spec a level floor, unless it has one; others than level ones are removed, as in the model."""
+    mujoco, model = import_mujoco(), spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    level = False
+    for floor in fixed_floors(spec):
+        up, height = float(data.geom_xmat[floor.id][8]), float(data.geom_xpos[floor.id][2])
+        if floor.type == mujoco.mjtGeom.mjGEOM_PLANE and up > 1.0 - _TINY and abs(height) < _TINY:
+            level = True
+        else:
+            spec.delete(floor)
+    if not level:
+        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0])
 
 
 class LogPlayer:
@@ -141,9 +151,6 @@ class LogPlayer:
         if lacking or more:
             raise NotReplayedError(f"the file's joints are not the robot's ({', '.join((*lacking, *more)[:3])})")
         self._joints = [known[joint.name] for joint in spec.joints]
-        self._com = [
-            np.array(model.body_ipos[model.jnt_bodyid[number]]) for number in self._joints
-        ]  # the velocity of a free joint is that of the centre of mass
         self._commands, self._gears = self.actuators()
 
     def actuators(self) -> tuple[list[int], np.ndarray]:
@@ -215,7 +222,7 @@ class LogPlayer:
             turn, spin = q[place.quaternion], qd[place.angular]
             if joint.kind == "free":
                 data.qpos[at : at + 3] = q[place.q.start : place.q.start + 3]
-                data.qvel[rate : rate + 3] = qd[place.linear] - np.cross(spin, _turned(turn, self._com[index]))
+                data.qvel[rate : rate + 3] = qd[place.linear] - np.cross(spin, _turned(turn, np.array(self.scene.com)))
                 at, rate = at + 3, rate + 3
             data.qpos[at : at + 4] = turn[[3, 0, 1, 2]]
             data.qvel[rate : rate + 3] = _turned(turn * [-1.0, -1.0, -1.0, 1.0], spin)
@@ -234,7 +241,7 @@ class LogPlayer:
             q[place.quaternion] = turn
             qd[place.angular] = spin = _turned(turn, data.qvel[rate + free : rate + free + 3])
             if free:
-                qd[place.linear] = data.qvel[rate : rate + 3] + np.cross(spin, _turned(turn, self._com[index]))
+                qd[place.linear] = data.qvel[rate : rate + 3] + np.cross(spin, _turned(turn, np.array(self.scene.com)))
         return q, qd
 
 
