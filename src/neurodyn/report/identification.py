@@ -154,7 +154,7 @@ def convergence(result: IdentificationFigures) -> str:
 def torques(result: IdentificationFigures) -> Table:
     """Return the torque errors of inverse dynamics; empty for roll-outs."""
     found = result.torque
-    head = ["Joint", "Logged", "Nominal misses", "Identified misses", "Of nominal"]
+    head = ["Joint", "Logged", "Declared misses", "Identified misses", "Of declared"]
     if found is UNSET:
         return Table("Torques", head, [])
     rows = [
@@ -174,7 +174,7 @@ def parameters(result: IdentificationFigures) -> Table:
     }
     if any(entry.sandwich is not UNSET for entry in result.parameters):
         columns["By the sandwich"] = lambda entry: MISSING if entry.sandwich is UNSET else _between(entry.sandwich)
-    columns["Nominal"] = lambda entry: f"{entry.nominal:.4g}"
+    columns["Declared"] = lambda entry: f"{entry.nominal:.4g}"
     if any(entry.prior is not UNSET for entry in result.parameters):
         columns["Prior"] = lambda entry: MISSING if entry.prior is UNSET else _prior(entry.prior, entry.prior_kind)
     if any(entry.with_networks is not UNSET for entry in result.parameters):
@@ -197,7 +197,7 @@ def ends(result: IdentificationFigures) -> Table:
 def runs(result: IdentificationFigures) -> Table:
     """Return the RMS residuals of whole runs by model."""
     models = list(result.runs[0].q) if result.runs else []
-    head = ["Run", "Length", *models, "sensors' noise alone"]
+    head = ["Run", "Length", *map(title_of, models), "sensors' noise alone"]
     rows = [
         [entry.run, f"{entry.seconds:.3g} s", *(f"{entry.q[name]:.3g}" for name in models), f"{entry.floor:.3g}"]
         for entry in result.runs
@@ -220,7 +220,7 @@ def sensors(result: IdentificationFigures) -> Table:
         for name, entry in result.sensors.items()
     ]
     title = "Sensors on held-out windows: root mean square (SI units)"
-    return Table(title, ["Reading", "Nominal", "Identified", "Noise of the fit"], rows)
+    return Table(title, ["Reading", "Declared", "Identified", "Noise of the fit"], rows)
 
 
 def errors(result: IdentificationFigures) -> list[Table]:
@@ -235,7 +235,10 @@ def errors(result: IdentificationFigures) -> list[Table]:
             title,
             ["Model", *(f"{mark} s" for mark in marks)],
             [
-                [name, *(f"{_number(mean(by[mark].errors))} ({_number(mean(by[mark].moving))})" for mark in marks)]
+                [
+                    title_of(name),
+                    *(f"{_number(mean(by[mark].errors))} ({_number(mean(by[mark].moving))})" for mark in marks),
+                ]
                 for name, by in found.items()
             ],
         )
@@ -296,10 +299,14 @@ def _runs(result: IdentificationFigures, fits: Sequence[RunFit]) -> str:
         time = [fit.dt * (frame + 1) for frame in range(len(fit.logged[0]))]
         for row, name in enumerate(fit.names):
             curves = [PlotCurve("logged", time, fit.logged[row], TRUTH, "-", 2.2)]
-            curves += [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.paths.items()]
+            curves += [
+                PlotCurve(title_of(m), time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.paths.items()
+            ]
             figures.append(plot(f"run-{number}-{row}", curves, caption=f"{name} in {fit.run}", points=_POINTS))
         for row, name in enumerate(fit.tangent_names):
-            curves = [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.residuals.items()]
+            curves = [
+                PlotCurve(title_of(m), time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.residuals.items()
+            ]
             for band, label in ((2.0 * fit.floor[row], "± 2 sigma of the noise"), (-2.0 * fit.floor[row], None)):
                 curves.append(PlotCurve(label, [time[0], time[-1]], [band] * 2, TRUTH, "--", 1.0))
             caption = f"Residual of {name} in {fit.run}"
@@ -309,6 +316,10 @@ def _runs(result: IdentificationFigures, fits: Sequence[RunFit]) -> str:
         "of a perfect model: residuals beyond it are the model's, or the torque's."
     )
     return section("Whole runs", runs(result).html(), grid(figures), lead=words)
+
+
+def _of_model(name: str, time: Sequence[float], values: Sequence[float]) -> PlotCurve:
+    return PlotCurve(title_of(name), time, values, _COLOURS.get(name, THIRD), "-", 1.0)
 
 
 def _sight(result: IdentificationFigures) -> str:
@@ -322,7 +333,7 @@ def _sight(result: IdentificationFigures) -> str:
         "Columns are scaled by the sizes of the parameters, residuals by their standard deviations, and starting "
         "states are eliminated. 1 / s is how well a direction is known, as a share of the parameters' sizes."
     )
-    return section("What the logs see", drawn, Table(caption, head, rows).html(), lead=words)
+    return section("What the logs see", grid([drawn]), Table(caption, head, rows).html(), lead=words)
 
 
 def _facts(result: IdentificationFigures) -> str:

@@ -234,7 +234,7 @@ def _differences(result: IdentificationFigures) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Errors:
+class _LastErrors:
     """Errors at the longest horizon, by group: of the declaration, of the model, and of the best other model."""
 
     seconds: float
@@ -287,7 +287,7 @@ def _compared(before: float | None, now: float | None) -> str:
     return "no better than"
 
 
-def _surpassed(errors: _Errors) -> str:
+def _surpassed(errors: _LastErrors) -> str:
     """Return which other model is clearly better in any group."""
     better = {
         name: max(
@@ -301,19 +301,19 @@ def _surpassed(errors: _Errors) -> str:
     return f"; {title_of(name)} is {times(better[name]).removesuffix('×')} times better still"
 
 
-def _errors(result: IdentificationFigures) -> _Errors | None:
+def _errors(result: IdentificationFigures) -> _LastErrors | None:
     """Return the errors at the longest horizon."""
     if result.rungs:
         first, rung = result.rungs[0], next(one for one in result.rungs if one.name == result.chosen)
         before, now = (_last(one) for one in (first, rung))
         beside = {one.name: _last(one) for one in result.references}
-        return _Errors(result.horizons[-1], rung.finite_fraction, before, now, beside)
+        return _LastErrors(result.horizons[-1], rung.finite_fraction, before, now, beside)
     last = "hybrid" if "hybrid" in result.errors else "identified"
     marks = list(result.errors.get(last, {}))
     if not marks or "nominal" not in result.errors:
         return None
     nominal, found = (result.errors[name][marks[-1]] for name in ("nominal", last))
-    return _Errors(float(marks[-1]), found.finite_fraction, {"": nominal.errors.q_mean}, {"": found.errors.q_mean})
+    return _LastErrors(float(marks[-1]), found.finite_fraction, {"": nominal.errors.q_mean}, {"": found.errors.q_mean})
 
 
 def _last(model: Rung | Reference) -> dict[str, float | None]:
