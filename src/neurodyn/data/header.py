@@ -21,6 +21,7 @@ from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.sensors import Stream, stream_columns
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import Finding, doubts
 
 FORMAT = "neurodyn trajectories"
 _CRC = "crc32"
@@ -65,6 +66,10 @@ class Split(IntEnum):
 
 SIMULATED = "simulated"
 """Note that marks a log as coming from the declared simulator."""
+
+
+FINDINGS = "findings"
+"""Note that holds what the import of a log found to doubt."""
 
 
 class Delay(Config, frozen=True):
@@ -157,6 +162,15 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         if CONTROL in self.delays:
             return self.delays[CONTROL].applied
         return float((self.notes.get("alignment") or {}).get("chosen", 0.0))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the import found to doubt in a log, worst first."""
+        return from_dict(self.notes.get(FINDINGS, []), list[Finding], "findings of the log")
+
+    def with_findings(self, findings: Sequence[Finding]) -> "StoreHeader":
+        """Return the header of a log with these findings, of which the ones that are ok are left out."""
+        return msgspec.structs.replace(self, notes={**self.notes, FINDINGS: to_dict(doubts(findings))})
 
     def differences(self, other: "StoreHeader") -> list[str]:
         """List in words how `other` differs from this header, apart from `sources`."""

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError, nearest
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split, StoreHeader
+from neurodyn.data.shifts import different_shifts, joined_delays
 from neurodyn.data.split import SAMPLE, episodes_of, sample_states
 from neurodyn.data.store import Store, StoredRows, take
 from neurodyn.data.windows import Windows, WindowSampler
@@ -283,7 +285,16 @@ def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
         tables.append(table)
         begin += len(store.frames)
     runs = tuple(names) or tuple(str(number) for number in range(len(stores)))
-    header = msgspec.structs.replace(first, groups=(), runs=runs)
+    headers = [store.header for store in stores]
+    header = msgspec.structs.replace(first, groups=(), runs=runs, delays=joined_delays(headers))
+    findings = [
+        msgspec.structs.replace(one, what=f"{name}: {one.what}")
+        for name, own in zip(runs, headers, strict=True)
+        for one in own.findings
+    ]
+    if (shifts := different_shifts(headers, runs)) is not None:
+        findings.append(Finding("shift", "warning", shifts, "import all logs of a robot with the same column map"))
+    header = header.with_findings(findings) if findings else header
     frames = np.concatenate([np.asarray(store.frames) for store in stores])
     extra = {name: _concatenate_arrays(stores, name) for name in ("ground", "reward", "measured", "parameters")}
     return Store(header, frames, np.concatenate(tables), **extra)

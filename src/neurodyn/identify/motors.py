@@ -8,12 +8,15 @@ import msgspec
 
 from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import CONTROL, Delay
 from neurodyn.data.store import Store
 from neurodyn.robots import Robot
 from neurodyn.robots.data import as_logged
 
 LONGEST_DELAY = 0.03
-"""Longest delay that is searched [s]."""
+"""Longest delay that is searched if no longer one was measured [s]."""
+_REACH, _MORE, _FARTHEST = 1.5, 0.005, 0.25
+"""Longest delay that is searched: by so much, and so much more [s], beyond a measured one; at most the last [s]."""
 
 _PASSIVE = ("armature", "damping", "friction")
 
@@ -23,7 +26,17 @@ def with_motors(robot: Robot, store: Store) -> Robot:
 
     For a log of targets they follow these. Errors: see `robots.data.as_logged`.
     """
-    return with_lag(msgspec.structs.replace(robot, drives=as_logged(robot, store.header).drives))
+    return with_lag(
+        msgspec.structs.replace(robot, drives=as_logged(robot, store.header).drives),
+        longest=longest_delay(store.header.delays.get(CONTROL)),
+    )
+
+
+def longest_delay(measured: Delay | None) -> float:
+    """Return the longest delay that is searched, given the one that the import of the log measured [s]."""
+    if measured is None or not measured.usable:
+        return LONGEST_DELAY
+    return max(LONGEST_DELAY, min(_REACH * (measured.seconds - measured.applied) + _MORE, _FARTHEST))
 
 
 def with_named_motors(robot: Robot, asked: Sequence[str]) -> Robot:
@@ -43,8 +56,11 @@ def with_named_motors(robot: Robot, asked: Sequence[str]) -> Robot:
     return with_lag(robot, named) if named else robot
 
 
-def with_lag(robot: Robot, joints: Collection[str] | None = None) -> Robot:
-    """Return a robot with a drive on some driven joints (None: on all), with a lag and room for a delay."""
+def with_lag(robot: Robot, joints: Collection[str] | None = None, longest: float = LONGEST_DELAY) -> Robot:
+    """Return a robot with a drive on some driven joints (None: on all), with a lag and room for a delay.
+
+    `longest` is the longest delay [s] of drives that declare none.
+    """
     drives: dict[str, Drive] = {}
     for name in robot.actuated:
         if joints is not None and name not in joints:
@@ -57,13 +73,13 @@ def with_lag(robot: Robot, joints: Collection[str] | None = None) -> Robot:
         law = DRIVE_KINDS[drive.kind]
         if law.damping is not None:  # a lag would make its damping explicit
             drives[name] = msgspec.structs.replace(
-                drive, longest_delay=drive.longest_delay or max(LONGEST_DELAY, drive.longest_held_delay)
+                drive, longest_delay=drive.longest_delay or max(longest, drive.longest_held_delay)
             )
             continue
         drives[name] = msgspec.structs.replace(
             drive, lag=0.0 if drive.lag is None else drive.lag,
             longest_delay=(
-                max(LONGEST_DELAY, drive.longest_held_delay) if drive.longest_delay is None else drive.longest_delay
+                max(longest, drive.longest_held_delay) if drive.longest_delay is None else drive.longest_delay
             ),
         )  # fmt: skip
     return msgspec.structs.replace(robot, drives=drives)

@@ -33,6 +33,8 @@ _STOP = 0.03
 """Prior deviation of a joint limit, as a share of the joint's range."""
 _ADDED = 0.3
 """Prior deviation of quantities outside of the default set, as a share of their size."""
+DELAY = "motors.delay"
+"""The delay of all motors, one coordinate."""
 LIMITS = (".lower", ".upper")
 """Suffixes of the names of joint limits."""
 
@@ -247,6 +249,6 @@ def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coor
     if delayed:
         reach = min(robot.drives[name.split(".")[1]].longest_held_delay for name in delayed)
         coordinates.append(
-            Coordinate("motors.delay", declared[delayed[0]], 1.0, _LAG, quantities=tuple(delayed), most=reach, unit="s")
+            Coordinate(DELAY, declared[delayed[0]], 1.0, _LAG, quantities=tuple(delayed), most=reach, unit="s")
         )
     return coordinates

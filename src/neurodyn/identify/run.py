@@ -13,6 +13,7 @@ from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.data.mixture import join_stores
+from neurodyn.data.shifts import without_measured_shift
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identification import finished_fit
@@ -206,13 +207,15 @@ def _text(parameter: Parameter) -> str:
 def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Store:
     """Return the trajectories of one file, or of several, each as one log.
 
+    Commands that an import of an older version shifted by a measured delay are taken back.
+
     Raises:
         InputError: A file is missing or malformed, or of another robot.
     """
     if isinstance(data, Store):
-        return data
+        return without_measured_shift(data)
     paths = [Path(path) for path in names_of(data)]
-    stores = [open_robot_data(robot, path, targets=True) for path in paths]
+    stores = [without_measured_shift(open_robot_data(robot, path, targets=True)) for path in paths]
     if len(stores) == 1:
         return stores[0]
     stems = [path.stem for path in paths]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, nearest
-from neurodyn.data.header import Split
+from neurodyn.data.header import CONTROL, Delay, Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
@@ -26,15 +26,15 @@ from neurodyn.identify.ladder import environments_of
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import Searched, SearchEnd
 from neurodyn.identify.priors import UnitPrior
-from neurodyn.identify.quantities import LIMITS
+from neurodyn.identify.quantities import DELAY, LIMITS
 from neurodyn.identify.readings import Noise, noise_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.structures import FitModel
 
-_FIRST_LAG = 0.01
-"""Start of lags that are declared 0 [s]: at 0 they have no derivative."""
+_FIRST_LAG, _LEAST_LAG = 0.01, 0.001
+"""Start of lags that are declared 0, and the least one [s]: at 0 they have no derivative."""
 _OVERLAP = 3.0
 """Most windows that a frame of the log is in: more of a short log say the same again."""
 _WORST = 1e300
@@ -105,7 +105,7 @@ class Fitting:
         self.spec = model.robot.spec
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings)
-        self.x = first_coordinates(self.space)
+        self.x = first_coordinates(self.space, store.header.delays.get(CONTROL))
         self.per_log = self._varying(settings.per_log)
         self.local: dict[str, Tensor] = {}
         early = [not name.endswith(LIMITS) for name in self.space.names]
@@ -291,12 +291,21 @@ class Fitting:
         self.local = dict(zip(logs, local, strict=True))
 
 
-def first_coordinates(space: CoordinateSpace) -> Tensor:
-    """Return the start of a search: the declared values, but with a small lag of motors."""
-    x = space.nominal.clone()
-    for k, one in enumerate(space.coordinates):
-        if one.name.endswith(".lag") and one.nominal == 0.0:
-            x[k] = one.of(_FIRST_LAG)
+def first_coordinates(space: CoordinateSpace, measured: Delay | None = None) -> Tensor:
+    """Return the start of a search: the declared values, but with a delay of motors as measured in the log.
+
+    Lags that are declared 0 begin above it. A measured delay is that of both; half of it is given to each.
+    """
+    x, late = space.nominal.clone(), None
+    if measured is not None and measured.usable:
+        late = max(measured.seconds - measured.applied, 0.0)
+    lags = [k for k, one in enumerate(space.coordinates) if one.name.endswith(".lag") and one.nominal == 0.0]
+    lag = _FIRST_LAG if late is None else min(max(0.5 * late, _LEAST_LAG), _FIRST_LAG)
+    for k in lags:
+        x[k] = space.coordinates[k].of(lag)
+    if late is not None and DELAY in space.names:
+        k = space.names.index(DELAY)
+        x[k] = space.coordinates[k].of(max(late - (lag if lags else 0.0), 0.0))
     return space.clip(x)
 
 
