@@ -105,7 +105,10 @@ class Fitting:
         self.spec = model.robot.spec
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings)
-        self.x = first_coordinates(self.space, store.header.delays.get(CONTROL))
+        self.x = first_coordinates(self.space)
+        self._starts = [self.x]  # delay and other slowness of motors trade, and the search may end near its start
+        if (measured := first_coordinates(self.space, store.header.delays.get(CONTROL))).ne(self.x).any():
+            self._starts.append(measured)
         self.per_log = self._varying(settings.per_log)
         self.local: dict[str, Tensor] = {}
         early = [not name.endswith(LIMITS) for name in self.space.names]
@@ -118,6 +121,7 @@ class Fitting:
             self.scale = scaled_like.scale
             if scaled_like.space.names == self.space.names:
                 self.x = scaled_like.x
+                self._starts = [self.x]
             return
         self.scale = self.noise.joined
         first = self.residuals(
@@ -212,12 +216,20 @@ class Fitting:
         )  # fmt: skip
 
     def screen(self, bar: float = math.inf) -> float:
-        """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`."""
+        """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`.
+
+        The first search is from the declared values, and from a measured delay of motors; the better one is kept.
+        """
         settings = self.settings
         stage = msgspec.structs.replace(settings.stages[0], windows=settings.screen)
         residuals = self.residuals(self.windows(Split.TRAIN, stage), early=True)
-        count = residuals.windows.count
-        return self._search(residuals, settings.screen_iterations, "structure", bar * count) / count
+        count, starts, self._starts = residuals.windows.count, self._starts, [self.x]
+        ends: list[tuple[float, Tensor]] = []
+        for self.x in starts:
+            cost = self._search(residuals, settings.screen_iterations, "structure", bar * count)
+            ends.append((cost, self.x))
+        cost, self.x = min(ends, key=lambda end: end[0])
+        return cost / count
 
     def rescale(self) -> None:
         """Rescale each channel by its remaining errors: a model errs more in one channel than in another."""
