@@ -11,6 +11,7 @@ from neurodyn.core.artifacts import require_writable, write_text
 from neurodyn.core.config import with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage
+from neurodyn.core.verdict import combine_verdicts, require_usable
 from neurodyn.interop.formats import MODEL_LAYOUTS
 from neurodyn.sim.requests import GenerationRequest
 
@@ -136,6 +137,9 @@ def import_(
         commands = declared_commands(own)
         store = import_logs(files, columns, own.spec, out, split=split, seed=seed, declared=commands)
     print_import(store, out)
+    verdict = str(combine_verdicts(store.header.findings))
+    require_usable(verdict, out)
+    print(f"verdict: {verdict}")
 
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:

@@ -5,8 +5,6 @@ import json
 import shutil
 import sqlite3
 import tempfile
-import warnings
-from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -16,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from neurodyn.core.config import from_dict
-from neurodyn.core.errors import InputError, Notice
+from neurodyn.core.errors import InputError
 from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import ColumnMap, import_logs
 from neurodyn.data.readers.column_map import READERS
@@ -498,10 +496,6 @@ def test_degrees_that_are_read_as_radians_are_noticed(folder, amplitude, rate, f
             )
         ]
         foreign.write_mcap(path, messages)
-    with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neurodyn.core.errors._given", Counter())
-        warnings.simplefilter("always")
-        import_logs([path], from_dict(tree, ColumnMap), SPEC, folder / "out.h5")
-    noticed = [str(one.message) for one in caught if isinstance(one.message, Notice)]
-    assert any("'turn'" in line and "degrees" in line and "check `unit`" in line for line in noticed), noticed
-    assert not any("'lift'" in line for line in noticed)
+    found = import_logs([path], from_dict(tree, ColumnMap), SPEC, folder / "out.h5").header.findings
+    assert any(one.name == "units" and "turn" in one.what and "`unit" in one.advice for one in found), found
+    assert not any("lift" in one.what for one in found if one.name == "units")

@@ -292,23 +292,6 @@ def test_a_package_that_is_missing_is_named(tmp_path):
         require_logs(tmp_path, ("nowhere.part",))
 
 
-def test_units_that_cannot_be_right_are_doubted(tmp_path):
-    from neurodyn.data.readers.raw import RawRun, unit_doubts
-
-    time = 0.01 * np.arange(500)
-    q, qd = np.sin(3 * time)[:, None], 3 * np.cos(3 * time)[:, None]
-    none = np.zeros_like(q)
-
-    def doubts(q, qd):
-        return unit_doubts([RawRun("r", "", None, time, q, qd, none)], PENDULUM)
-
-    assert doubts(q, qd) == doubts(q, None) == []
-    assert "degrees" in doubts(np.rad2deg(q), qd)[0]
-    assert "rpm" in doubts(q, qd * 30 / np.pi)[0]
-    assert "degrees" in doubts(np.rad2deg(2 * q), None)[0]
-    assert "opposite" in doubts(-q, qd)[0]
-
-
 def test_a_raw_log_is_inspected_and_a_map_is_drafted_in_its_units(tmp_path):
     """An encoder in degrees, a speed in rpm, a clock in ms with a gap, and a hole in the data."""
     time = 0.004 * np.arange(500)

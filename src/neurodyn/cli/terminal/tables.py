@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from neurodyn.cli.terminal.console import terminal
+from neurodyn.core.verdict import Finding
 
 if TYPE_CHECKING:
     from neurodyn.data.store import Store
@@ -101,6 +102,8 @@ def print_import(store: "Store", out: Path) -> None:
         f"{out.stat().st_size / 1e6:.1f} MB: {out}"
     )
     _print_sensors(console, data)
+    for one in store.header.findings:
+        console.print(f"{one.name}: {one}", markup=False)
 
 
 def _print_sensors(console: Console, data: dict[str, Any]) -> None:
@@ -122,6 +125,8 @@ def print_inspection(data: dict[str, Any]) -> None:
         parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in data[what].items() if c["episodes"]]
         console.print(f"{what}, episodes (transitions): {', '.join(parts)}")
     _print_sensors(console, data)
+    for one in (data["log"] or {}).get("findings", []):
+        console.print(f"{one['name']}: {Finding(**one)}", markup=False)
     rows = []
     for c in data["coordinates"]:
         if "min" in c:

@@ -65,18 +65,25 @@ class Following:
 def targets(runs: list[RawRun], spec: StateSpec) -> list[str]:
     """Return the joints whose commands are like their positions; empty unless that is so for most."""
     run = max(runs, key=lambda r: len(r.time))
-    named = [name for name in spec.controls if name in spec.q_names]
+    pairs = {}
+    for name in spec.controls:
+        if name in spec.q_names:
+            u = run.control[:, spec.controls.index(name)]
+            u = u if run.control_time is None else np.interp(run.time, run.control_time, u)
+            pairs[name] = run.q[:, spec.q_names.index(name)], u
+    return targets_among(pairs)
+
+
+def targets_among(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
+    """Return the joints whose commands are like their positions, from both, shape [rows] each; see `targets`."""
     alike = []
-    for name in named:
-        q = run.q[:, spec.q_names.index(name)]
-        u = run.control[:, spec.controls.index(name)]
-        u = u if run.control_time is None else np.interp(run.time, run.control_time, u)
+    for name, (q, u) in pairs.items():
         spread, other = float(q.std()), float(u.std())
         if min(spread, other) < 1e-6 or not _LEAST_RATIO < spread / other < 1.0 / _LEAST_RATIO:
             continue
         if float(np.corrcoef(q, u)[0, 1]) > _ALIKE:
             alike.append(name)
-    return alike if 2 * len(alike) > len(named) else []
+    return alike if 2 * len(alike) > len(pairs) else []
 
 
 def servo_time(drives: Mapping[str, Drive], joints: list[str]) -> float | None:

@@ -20,11 +20,13 @@ from neurodyn.core.errors import InputError, describe_os_error, notice
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.verdict import Finding
 from neurodyn.data.header import CONTROL, Delay, Split, Status, StoreHeader, episode_table
+from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
 from neurodyn.data.readers.following import DeclaredCommands
-from neurodyn.data.readers.raw import RawRun, Survey, unit_doubts
+from neurodyn.data.readers.raw import RawRun, Survey
 from neurodyn.data.readers.resample import check_rate, resample, segments
 from neurodyn.data.readers.sensor_columns import measured_streams
 from neurodyn.data.readers.streams import read_source
@@ -45,6 +47,8 @@ _HELD = 96 << 20
 
 _ROWS = 1 << 19
 """Rows written to the store at once."""
+_CHECKED = 1 << 17
+"""Rows that are checked."""
 
 
 def read_logs(
@@ -75,6 +79,8 @@ def read_logs(
     measured = both[:, width:].copy() if header.streams else None
     store = Store(header, both[:, :width].copy(), table, ground, measured=measured)
     store.check("log")
+    for one in header.findings:
+        notice(f"{files[0]}: {one}")
     return store
 
 
@@ -247,7 +253,19 @@ def _collect(
     )
     for name, names in (("run", header.runs), ("group", header.groups)):
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
-    return header, table
+    return header.with_findings(_findings(header, table, rows, conversion.declared)), table
+
+
+def _findings(header: StoreHeader, table: np.ndarray, rows: IO[bytes], declared: DeclaredCommands) -> list[Finding]:
+    """Return what the checks doubt in the first of the rows that were written."""
+    width, end = sum(widths(header.spec).values()) + len(stream_columns(header.streams)), rows.tell()
+    rows.seek(0)
+    frames = np.frombuffer(rows.read(4 * width * _CHECKED), np.float32).reshape(-1, width)
+    rows.seek(end)
+    ends = np.cumsum(table["length"] + 1)
+    kept = table[: max(1, int((ends <= len(frames)).sum()))]
+    kept = kept[np.cumsum(kept["length"] + 1) <= len(frames)]
+    return check_log(Store(header, frames[: int((kept["length"] + 1).sum())], kept), declared) if len(kept) else []
 
 
 @dataclass(frozen=True)
@@ -269,7 +287,8 @@ class _Conversion:
         self.alignment: Alignment | None = None
         self.velocity_delay: float | None = None
         self._columns, self._spec, self._file = columns, spec, rows
-        self._drives = expand_keys(columns.drives, spec.controls, "drives of the log") or declared.drives
+        drives = expand_keys(columns.drives, spec.controls, "drives of the log") or declared.drives
+        self.declared = replace(declared, drives=drives, limits={} if columns.drives else declared.limits)
         self._held: list[RawRun] = []
         self._size = 0
 
@@ -300,11 +319,8 @@ class _Conversion:
         if self.velocity_delay:
             measured = [self._on_time(piece) for piece in measured]
         declared = None if columns.alignment == "auto" else columns.alignment
-        self.alignment = measure(
-            measured, self._spec, averaged=columns.velocity == "averaged", declared=declared, drives=self._drives
-        )
-        for line in unit_doubts(measured, self._spec):
-            notice(line)
+        averaged, drives = columns.velocity == "averaged", self.declared.drives
+        self.alignment = measure(measured, self._spec, averaged=averaged, declared=declared, drives=drives)
 
     @property
     def delays(self) -> dict[str, Delay]:
