@@ -24,7 +24,7 @@ from neurodyn.identify.doubts import DOUBTS, doubts_about
 from neurodyn.identify.evidence import Evidence
 from neurodyn.identify.ladder import DECLARED, IDENTIFIED, Climb, Ladder
 from neurodyn.identify.log_columns import fits_with_other_columns
-from neurodyn.identify.log_doubts import LoggedColumns, doubts_of, explaining
+from neurodyn.identify.log_doubts import doubts_of, explaining
 from neurodyn.identify.logs import check_log
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
@@ -145,7 +145,7 @@ LOGS = {
     "rows in disorder": (disorder, None, {"order"}),
     "commands of something else": (other_commands, None, {"commands"}),
     "readings swapped": (swap("q", "qd"), None, {"swapped"}),
-    "velocities swapped": (swap("qd"), None, {"velocity"}),
+    "velocities swapped": (swap("qd"), None, {"swapped"}),
     "a sign": (turn, None, {"sign"}),
     "degrees": (degrees, None, {"degrees"}),
     "a joint that is held": (hold, None, {"motion"}),
@@ -160,7 +160,7 @@ LOGS = {
 def test_a_log_is_doubted_by_its_cause(name: str, sound: Store, fitted: FitModel, tmp_path: Path):
     harm, delay, names = LOGS[name]
     store = harmed(sound, tmp_path / "log.h5", harm, delay)
-    found = doubts_of(LoggedColumns.of(store, check_log(fitted.robot, store), fitted))
+    found = doubts_of(store, fitted.robot)
     assert {one.name for one in found} >= names
     assert bool(found) == bool(names)
     assert all(one.what and one.advice for one in found)
@@ -170,7 +170,7 @@ def test_a_fit_that_fails_says_what_is_doubtful(sound: Store, fitted: FitModel, 
     store = harmed(sound, tmp_path / "log.h5", degrees)
     with (
         pytest.raises(InputError, match=r"nothing fits; what is doubtful: .*degrees"),
-        explaining(store, check_log(fitted.robot, store), fitted),
+        explaining(store, fitted.robot),
     ):
         raise InputError("nothing fits")
 

@@ -34,8 +34,9 @@ _RATIOS = {
 """Likely cause of each ratio."""
 _NOISY = 0.015
 """Noise of positions above which a log is noisy [rad or m]."""
-_SHUFFLED = 0.5
-"""Change from row to row, relative to the deviation of the positions, from which on rows are in no order."""
+_SHUFFLED, _DISORDER = 0.5, 0.01
+"""Change from row to row, relative to the deviation of the positions, and share of jumps, from which on rows are in no
+order."""
 _JUMP, _USUAL, _LEAST_JUMP = 8.0, 0.9, 0.1
 """Change from row to row that is a jump: in units of this quantile of all, and at least so much [rad or m]."""
 _FROZEN, _MOVED, _HARDER = 0.4, 0.2, 2.0
@@ -50,8 +51,9 @@ _EXCEEDED, _ABOVE = 0.01, 1.05
 """Share of commands beyond the declared limits that counts, and by how much."""
 _LATE, _SURE = 0.06, 2.0
 """Longest delay of robots [s], and standard errors of a measured one that count as sure."""
-_FOLLOWS, _LATEST = 0.3, 0.3
-"""Least correlation of targets and positions at delays up to the last [s]."""
+_FOLLOWS, _CLEARLY, _LATEST = 0.3, 0.2, 0.3
+"""Least correlation of targets and positions, how much larger that with another joint is if they are swapped, and the
+longest delay at which they are compared [s]."""
 _SAME = 1e-3
 """Mean difference of commands and positions, relative to the positions' deviation, below which they are the same."""
 _PUSHES = 4.0
@@ -96,6 +98,14 @@ def order_of_rows(log: LogColumns) -> Iterator[Finding]:
     steps = log.surprises
     usual = np.quantile(np.abs(steps), _USUAL, axis=0)
     jumps = np.abs(steps) > np.maximum(_JUMP * usual, _LEAST_JUMP)
+    if float(jumps.mean()) > _DISORDER:
+        yield Finding(
+            "order", "fails",
+            f"{percent(float(jumps.any(axis=1).mean()))} of the rows do not follow the one before: readings jump by up "
+            f"to {float(np.abs(steps[jumps]).max()):.2g}",
+            "sort the rows of the log by its clock, and check for lost rows",
+        )  # fmt: skip
+        return
     torn = {name: int(count) for name, count in zip(names, jumps.sum(axis=0), strict=True) if count}
     if torn:
         worst = max(torn, key=torn.__getitem__)
@@ -151,7 +161,7 @@ def _of_ratios(names: Sequence[str], ratios: Sequence[float]) -> Iterator[Findin
         words = next((what for known, what in _RATIOS.items() if abs(ratio / known - 1.0) < _NEAR), None)
         if words:
             yield Finding(
-                "units", "fails",
+                "degrees" if "degrees" in words else "units", "fails",
                 f"the position of {name} changes {ratio:.3g} times as fast as its velocity says, as {words} would",
                 "give the `unit` of the column in the map, and import the log again",
             )  # fmt: skip
@@ -246,7 +256,7 @@ def units_of_angles(log: LogColumns) -> Iterator[Finding]:
         turns = joint.lower is None and not joint.continuous and np.ptp(q) > _TURNS
         if fast > _FASTEST or turns:
             yield Finding(
-                "units", "warning",
+                "degrees", "warning",
                 f"{joint.name} goes from {q.min():.3g} to {q.max():.3g} at {fast:.3g} per second: degrees?",
                 "give `unit: deg` in the map if they are, and import the log again",
             )  # fmt: skip
@@ -274,7 +284,7 @@ def beyond_limits(log: LogColumns) -> Iterator[Finding]:
     within = joint.lower - 0.35 < math.radians(q.min()) and math.radians(q.max()) < joint.upper + 0.35
     if joint.kind == "revolute" and within and share > _FAR and np.ptp(q) > joint.upper - joint.lower:
         yield Finding(
-            "units", "fails", f"positions of {name} from {q.min():.3g} to {q.max():.3g} leave its limits, and would "
+            "degrees", "fails", f"positions of {name} from {q.min():.3g} to {q.max():.3g} leave its limits, and would "
             "not as degrees",
             "give `unit: deg` in the map, and import the log again",
         )  # fmt: skip
@@ -364,25 +374,25 @@ def commands_of_something_else(log: LogColumns) -> Iterator[Finding]:
     """Doubt position targets that their joints do not follow at any delay."""
     names = [n for n in _are_targets(log) if log.position(n).std() > 1e-9 and log.command(n).std() > 1e-9]
     table = {name: {joint: _best_correlation(log, name, joint) for joint in names} for name in names}
-    astray = [name for name in names if table[name][name] < _FOLLOWS]
-    if not astray:
-        return
-    for name in astray:
-        other = max(names, key=table[name].__getitem__)
-        if table[name][name] < -_ALIKE:
+    for name in names:
+        own, other = table[name][name], max(names, key=table[name].__getitem__)
+        if own < -_ALIKE:
             yield Finding(
-                "sign", "fails", f"{name} moves opposite to its targets (correlation {table[name][name]:.2f}): a sign",
+                "sign", "fails", f"{name} moves opposite to its targets (correlation {own:.2f}): a sign",
                 "mend the sign of the reading or of the command in the map (`sign: -1`), or the joint's axis",
             )  # fmt: skip
             return
-        if table[name][other] > _ALIKE and other in astray:
+        if table[name][other] > max(_ALIKE, own + _CLEARLY):
             yield Finding(
                 "swapped", "fails",
-                f"{other} follows the targets of {name} (correlation {table[name][other]:.2f}), {name} does not: the "
-                "columns of their readings or of their commands are swapped",
+                f"{other} follows the targets of {name} (correlation {table[name][other]:.2f}), {name} does not "
+                f"({own:.2f}): the columns of their readings or of their commands are swapped",
                 "mend the order of the columns in the map, and import the log again",
             )  # fmt: skip
             return
+    astray = [name for name in names if table[name][name] < _FOLLOWS]
+    if not astray:
+        return
     sizes = [float(log.command(name).std() / log.position(name).std()) for name in astray]
     cause = "torques, another column, or another run" if max(sizes) > 5.0 or min(sizes) < 0.2 else (
         "another column, or another run"
@@ -444,7 +454,7 @@ def strange_delay(log: LogColumns) -> Iterator[Finding]:
         return
     left, error = 1e3 * (delay.seconds - delay.applied), delay.error
     told = log.reason.partition("measured: ")[2]
-    if log.doubt == "negative" or (delay.usable and left < -1e3 * _SURE * error):
+    if log.doubt == "negative" or (not log.doubt and left < -1e3 * _SURE * error):
         yield Finding(
             "clock", "fails", f"motion begins before its commands ({told or f'{left:.3g} ms'}): these are late, of "
             "another clock, or measured torques", _CLOCKS,
@@ -460,7 +470,7 @@ def strange_delay(log: LogColumns) -> Iterator[Finding]:
             f"{told}: the commands may be another column, those of another run, or in another order",
             "check the columns of the commands in the map; log more and faster motion",
         )  # fmt: skip
-    elif delay.usable and left - 1e3 * _SURE * error > 1e3 * _LATE:
+    elif not log.doubt and left - 1e3 * _SURE * error > 1e3 * _LATE:
         yield Finding(
             "late", "warning", f"motion follows its commands {left:.3g} ms late, more than robots take: commands are "
             "early, or of another clock", _CLOCKS,

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
-from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.parameter import student_t
@@ -18,7 +17,7 @@ from neurodyn.identify.agreement import of_differences
 from neurodyn.identify.evidence import Evidence
 from neurodyn.identify.ladder import DECLARED, NETWORKS
 from neurodyn.identify.log_columns import fits_with_other_columns
-from neurodyn.identify.log_doubts import LoggedColumns, doubts_of
+from neurodyn.identify.log_doubts import doubts_of
 from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
 from neurodyn.identify.references import GRU
 from neurodyn.identify.result import Reference, Rung
@@ -144,9 +143,7 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
 
 def the_log_is_strange(evidence: Evidence) -> Iterator[Finding]:
     """Doubt the log itself; see `log_doubts`."""
-    if evidence.figures.log is UNSET:
-        return
-    yield from doubts_of(LoggedColumns.of(evidence.store, evidence.figures.log, evidence.fitted))
+    yield from doubts_of(evidence.store, evidence.fitted.robot)
 
 
 def logs_disagree(evidence: Evidence) -> Iterator[Finding]:

@@ -240,7 +240,7 @@ class _Identification:
             metrics.start(record, self.problem.device)
             more = self.hybrid is not None or settings.networks or settings.bootstrap or settings.profile
             share = 0.25 if residuals is not None and more else 0.6 if more else 0.85
-            with explaining(store, log, self.model), stage(0.05, share):
+            with explaining(store, self.problem.robot), stage(0.05, share):
                 searched, known = self._solve(residuals, metrics, going_on)
             fit = self._settle(searched, known)
             if self.hybrid is not None:

@@ -497,5 +497,5 @@ def test_degrees_that_are_read_as_radians_are_noticed(folder, amplitude, rate, f
         ]
         foreign.write_mcap(path, messages)
     found = import_logs([path], from_dict(tree, ColumnMap), SPEC, folder / "out.h5").header.findings
-    assert any(one.name == "units" and "turn" in one.what and "`unit" in one.advice for one in found), found
-    assert not any("lift" in one.what for one in found if one.name == "units")
+    assert any(one.name == "degrees" and "turn" in one.what and "`unit" in one.advice for one in found), found
+    assert not any("lift" in one.what for one in found if one.name == "degrees")
