@@ -9,9 +9,9 @@ import numpy as np
 from neurodyn.core.description.spec import JointSpec
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Finding, doubts, percent
+from neurodyn.data.commands import DeclaredCommands, targets_among
 from neurodyn.data.header import CONTROL
 from neurodyn.data.log_columns import LogColumns
-from neurodyn.data.readers.following import DeclaredCommands, targets_among
 from neurodyn.data.store import Store
 
 LogCheck = Callable[[LogColumns], Iterable[Finding]]

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.ndimage import convolve1d
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.data.commands import DeclaredCommands
 from neurodyn.data.header import Delay
-from neurodyn.data.readers.following import DeclaredCommands
 from neurodyn.data.store import Store
 
 _SMOOTHED, _WIDEST = 0.09, 31

@@ -15,10 +15,10 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, notice, unknown, unreadable
+from neurodyn.data.commands import DeclaredCommands
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, require_format
 from neurodyn.data.readers.draft import infer_map
-from neurodyn.data.readers.following import DeclaredCommands
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.store import IN_MEMORY, Store

@@ -12,8 +12,9 @@ import numpy as np
 from neurodyn.core.config import Config
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.spec import StateSpec
+from neurodyn.data.commands import servo_time
 from neurodyn.data.header import Delay
-from neurodyn.data.readers.following import Following, delay_of, measure_following, servo_time, targets
+from neurodyn.data.readers.following import Following, delay_of, measure_following, targets
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
 

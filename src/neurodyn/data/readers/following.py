@@ -9,38 +9,22 @@ This is measured because the noise of velocities outweighs the little that a sti
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.spec import StateSpec
+from neurodyn.data.commands import targets_among
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
 
 _EARLIEST, _LATEST, _STEP = -0.15, 0.6, 0.01
 """Candidate times, and their least step [s]."""
 _BLOCK, _MOST_FRAMES = 50, 30_000
-_ALIKE, _LEAST_RATIO = 0.9, 0.5
-"""Correlation of a command with the position, and least ratio of their deviations, from which on it is a target."""
 _GAIN_SHARE = 0.3
 """Uncertainty of declared kd / kp."""
 _FRICTION = 0.002
 """Uncertainty through friction, which holds a joint back as a delay does [s]."""
-
-
-@dataclass(frozen=True)
-class DeclaredCommands:
-    """What a robot's declaration says about its commands.
-
-    Attributes:
-        drives: Drives that follow them, by joint.
-        limits: Least and greatest command, by joint.
-    """
-
-    drives: Mapping[str, Drive] = field(default_factory=dict)
-    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,25 +56,6 @@ def targets(runs: list[RawRun], spec: StateSpec) -> list[str]:
             u = u if run.control_time is None else np.interp(run.time, run.control_time, u)
             pairs[name] = run.q[:, spec.q_names.index(name)], u
     return targets_among(pairs)
-
-
-def targets_among(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
-    """Return the joints whose commands are like their positions, from both, shape [rows] each; see `targets`."""
-    alike = []
-    for name, (q, u) in pairs.items():
-        spread, other = float(q.std()), float(u.std())
-        if min(spread, other) < 1e-6 or not _LEAST_RATIO < spread / other < 1.0 / _LEAST_RATIO:
-            continue
-        if float(np.corrcoef(q, u)[0, 1]) > _ALIKE:
-            alike.append(name)
-    return alike if 2 * len(alike) > len(pairs) else []
-
-
-def servo_time(drives: Mapping[str, Drive], joints: list[str]) -> float | None:
-    """Return the time after which declared servos follow a slow command, mean of kd / kp over joints [s]."""
-    gains = [drives[name].pd_gains() for name in joints if name in drives]
-    ratios = [pair[1] / pair[0] for pair in gains if pair is not None and pair[0] > 0.0]
-    return float(np.mean(ratios)) if ratios else None
 
 
 def measure_following(runs: list[RawRun], spec: StateSpec, joints: list[str], *, averaged: bool) -> Following | None:

@@ -21,11 +21,11 @@ from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.verdict import Finding
+from neurodyn.data.commands import DeclaredCommands
 from neurodyn.data.header import CONTROL, Delay, Split, Status, StoreHeader, episode_table
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
-from neurodyn.data.readers.following import DeclaredCommands
 from neurodyn.data.readers.raw import RawRun, Survey
 from neurodyn.data.readers.resample import check_rate, resample, segments
 from neurodyn.data.readers.sensor_columns import measured_streams
