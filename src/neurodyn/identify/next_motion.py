@@ -128,7 +128,7 @@ class Role:
         return cls(place, "torque" if drive.kind == "torque" else "command")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A motion.
 
