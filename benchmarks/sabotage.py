@@ -135,7 +135,7 @@ SABOTAGES: dict[str, Sabotage] = {
     "readings of two joints swapped": Sabotage(lambda c: _swap(c, "pos", "vel"), "swapped|crossed"),
     "commands of two joints crossed": Sabotage(lambda c: _swap(c, "cmd"), "swapped|crossed"),
     "sign of a reading": Sabotage(lambda c: _scale(c, -1.0, (_B,)), "sign"),
-    "degrees": Sabotage(lambda c: _scale(c, 180.0 / np.pi, ARM), "degrees|range|units"),
+    "degrees": Sabotage(lambda c: _scale(c, 180.0 / np.pi, ARM), "degrees|range|beyond its declared limits"),
     "another robot": Sabotage(_nothing, "wrong-robot|limit|controller", other=True),
     "clock 25 % slow": Sabotage(_slow_clock, "clock"),
     "commands logged .1 s late": Sabotage(lambda c: _shift(c, 0.1), "clock|shifted"),
@@ -186,7 +186,7 @@ def judged(name: str, place: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"sabotage": name, "import": warned, "adapt": [], "verdict": ""}
     if not code:
         code, printed = _run(place, "adapt declared --data log.h5 --mechanism --threads 1 --out run --json told.json")
-        if code:
+        if not (place / "told.json").exists():
             row["verdict"] = f"fails: {printed.strip().splitlines()[-1]}"
         else:
             figures = json.loads((place / "told.json").read_text(encoding="utf-8"))
@@ -196,7 +196,7 @@ def judged(name: str, place: Path) -> dict[str, Any]:
     one = SABOTAGES[name]
     row["noticed"] = bool(warned) or row["verdict"] != "ok"
     row["named"] = any(re.fullmatch(one.named, found) for found in names) or any(
-        re.search(one.named, line) for line in (*warned, row["verdict"] if code else "")
+        re.search(one.named, line) for line in (*warned, "" if row["adapt"] else row["verdict"])
     )
     file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
     return row

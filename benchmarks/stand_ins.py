@@ -165,9 +165,15 @@ def adapted(one: StandIn, name: str, flags: str = "", alignment: float | None = 
     if not file.exists():
         shutil.rmtree(out / "run", ignore_errors=True)
         begun = _children()
-        _command(
-            folder, f"adapt declared --data {name}/log.h5 --threads 1 {flags} --out {name}/run --json {name}/told.json"
-        )
+        (out / "told.json").unlink(missing_ok=True)
+        try:
+            _command(
+                folder,
+                f"adapt declared --data {name}/log.h5 --threads 1 {flags} --out {name}/run --json {name}/told.json",
+            )
+        except RuntimeError:  # a verdict that fails ends with an error, too
+            if not (out / "told.json").exists():
+                raise
         figures = json.loads((out / "told.json").read_text(encoding="utf-8")) | {"cpu_of_command": _children() - begun}
         file.write_text(json.dumps(figures), encoding="utf-8")
     return json.loads(file.read_text(encoding="utf-8"))

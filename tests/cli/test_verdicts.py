@@ -2,11 +2,14 @@
 """A training that cannot be used ends with exit code 2 and the cause; others end with their verdict."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from neurodyn.cli.terminal.console import report_training
+from neurodyn.cli.train import adapt
 from neurodyn.core.errors import InputError
+from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.plan import TrainState
 
 
@@ -25,3 +28,16 @@ def test_the_verdict_is_the_last_line(capsys):
 def test_a_training_that_others_left_no_core_says_so(starved: bool, capsys):
     report_training(Path("run"), TrainState(step=7, seconds=60.0, cpu_seconds=20.0, verdict="ok", starved=starved))
     assert ("20 of 60 s were left for the training" in capsys.readouterr().out) == starved
+
+
+def test_an_adaptation_that_fails_writes_its_results_and_ends_with_an_error(tmp_path: Path, monkeypatch, capsys):
+    figures = IdentificationFigures(robot="arm", parameters=[], chosen="declared", verdict="fails: a sign; mend it")
+    found = SimpleNamespace(figures=figures, runs=[])
+    monkeypatch.setattr("neurodyn.identify.run.adapt", lambda request: found)
+    monkeypatch.setattr("neurodyn.report.identification.write_identification", lambda *parts: None)
+    monkeypatch.setattr("neurodyn.cli.terminal.adaptation.print_adaptation", lambda figures: None)
+    monkeypatch.setattr("neurodyn.cli.terminal.adaptation.print_next", lambda *parts: None)
+    with pytest.raises(InputError, match="run: verdict: fails: a sign; mend it"):
+        adapt(robot="ant", data=("log.h5",), out=tmp_path / "run", json=tmp_path / "told.json")
+    assert '"verdict": "fails: a sign; mend it"' in (tmp_path / "told.json").read_text()
+    assert "verdict" not in capsys.readouterr().out

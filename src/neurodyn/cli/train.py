@@ -253,6 +253,7 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
     if not isinstance(result, IdentifiedConditions):
         print_next(result.figures, out)
+    require_usable(str(result.figures.verdict), out)
     print(f"verdict: {result.figures.verdict}")
 
 
