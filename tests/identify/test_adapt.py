@@ -24,6 +24,7 @@ from neurodyn.identify.certainty import coordinate_parameters, hold_undetermined
 from neurodyn.identify.intervals import identifiability
 from neurodyn.identify.ladder import DECLARED, IDENTIFIED, held_out_errors, held_out_windows, joint_networks
 from neurodyn.identify.motors import with_lag
+from neurodyn.identify.refits import read_refits
 from neurodyn.identify.settings import AdaptationRecord, FitStage
 from neurodyn.identify.stages import Fitting
 from neurodyn.identify.structures import FitModel, structures
@@ -95,6 +96,16 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Identification], log: Pa
             assert abs(float(column.median()) - values[name]) <= 0.5 * float(column.std()) + 1e-6
     assert found.figures.next is not msgspec.UNSET  # the pole falls from any pose in the log
     assert found.figures.next.why_not.startswith("no motion is safe: slider does not rest in the pose of least motion")
+
+
+def test_models_fitted_to_other_episodes_spread_like_the_posterior(run: tuple[Path, Identification]):
+    refits, (names, rows) = read_refits(run[0]), read_posterior(run[0])
+    assert refits is not None
+    assert set(refits) == set(names)
+    deviations = dict(zip(names, rows.std(0).tolist(), strict=True))
+    for name in ("hinge.damping", "actuator.slider.gain"):
+        assert refits[name].shape == (SETTINGS.refits,)
+        assert 0.2 < float(refits[name].std()) / deviations[name] < 5.0
 
 
 def test_the_metrics_hold_the_fit_and_the_networks(run: tuple[Path, Identification]):

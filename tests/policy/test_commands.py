@@ -9,8 +9,10 @@ pytest.importorskip("rsl_rl")
 from neurodyn.control.commands import CommandFigures, mean_commands, of_commands
 from neurodyn.policy.evaluation import PolicyEvaluation, play
 from neurodyn.policy.report import returns
-from neurodyn.tasks.commands import GOAL, SPEED, GoalCommand, VelocityCommand
+from neurodyn.tasks import load
+from neurodyn.tasks.commands import GOAL, SPEED, TURNING, GoalCommand, VelocityCommand
 from tests.policy.worlds import Fixed, Hold, Mass
+from tests.tasks.quantities import given, standing, walking_memory, with_command
 
 
 class Walk(Hold):
@@ -76,3 +78,23 @@ def test_several_policies_are_averaged_and_shown():
     assert table.rows == [["model", SPEED, "0.6", "0", "0"]]
     assert shown.plain()["results"][0]["commands"] == {SPEED: {"commanded": pytest.approx(0.6), "achieved": 0.0,
                                                              "moved": 0.0}}  # fmt: skip
+
+
+def test_tasks_with_commands_say_what_the_robot_does():
+    walks = load("anymal-velocity")
+    now = standing(walks, walks.contacts, base_linear_velocity=torch.tensor([[0.1, 0.0, 0.0]]))
+    walking = walks.commanded(now, walking_memory(walks, (0.6, 0.0, 0.5)))
+    speed, turning = walking[SPEED], walking[TURNING]
+    assert isinstance(speed, VelocityCommand)
+    assert isinstance(turning, VelocityCommand)
+    assert [float(speed.asked), float(speed.along), float(speed.moved)] == pytest.approx([0.6, 0.1, 0.1])
+    assert [float(turning.asked), float(turning.along), float(turning.moved)] == pytest.approx([0.5, 0.0, 0.0])
+    sideways = load("anymal-side").commanded(now, walking_memory(walks))[SPEED]
+    assert isinstance(sideways, VelocityCommand)
+    assert [float(sideways.asked), float(sideways.along)] == pytest.approx([1.0, 0.0])
+    reach = load("franka-torque")
+    hand = given(joint_velocity=[0.0] * 7, end_effector_position=[0.3, 0.0, 0.4])
+    goal = reach.commanded(hand, with_command(reach, hand, [0.3, 0.3, 0.0]))[GOAL]
+    assert isinstance(goal, GoalCommand)
+    assert float(goal.distance) == pytest.approx(0.5)
+    assert load("ant-run").commanded(now, walking_memory(walks)) == {}

@@ -543,9 +543,9 @@ class _Identification:
                 artifacts.write_tensors(self.out / POSTERIOR, sample)
                 if settings.refits and chosen != DECLARED:
                     residuals, point = fit.searched.residuals, fit.searched.point
-                    normal = residuals.normal(point.pick(torch.tensor([0])))
+                    normal, gradient = residuals.chord(point.pick(torch.tensor([0])))
                     influences = decided_by_one_run(residuals, normal, fit.known.analysis)
-                    values = refit(residuals, point, normal, settings.refits, settings.seed)
+                    values = refit(residuals, point, normal, gradient, fit.determined, settings.refits, settings.seed)
                     write_refits(self.out, fit.searched.residuals.space.quantities, values)
             if self.fitting is not None and settings.proposals:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)

@@ -6,7 +6,9 @@ them, and moves the mean of each prior at random. All refits share the Jacobian 
 roll-outs of the log, not a fit.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,27 +19,40 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.windows import blocks_of
 from neurodyn.identify.intervals import draw_weights
-from neurodyn.identify.least_squares import move, step
+from neurodyn.identify.least_squares import Weights, move, step
 from neurodyn.identify.residuals import Normal, Point, Residuals
+from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace
+
+Gradient = Callable[[Point], Tensor]
+"""From a point to the gradients of its windows (`Residuals.chord`)."""
 
 REFITS = "refits.safetensors"
 """File of a run with the quantities of its refits, a tensor of shape [refits] each."""
-_LENGTHS = (1.0, 0.5, 0.25, 0.0)
-"""Shares of a Gauss-Newton step that are tried."""
+_STEPS = 8
+"""Steps of a refit."""
 _ROUGH = 1.1
-"""Largest cost after a step, relative to that before. Contacts make costs rough: a step of a standard deviation, which
-lowers the cost by less than a thousandth, may raise it by some percent, which another log would not repeat."""
-_DAMPING = 1e-6
+"""Largest cost of a refit, relative to that of the solution. Contacts make costs rough: a move of a standard deviation,
+which lowers the cost by less than a thousandth, may raise it by some percent, which another log would not repeat."""
+_SETTLED, _DAMPING = 1e-4, 1e-4
+"""Relative decrease of the cost below which a refit has settled; damping of its steps."""
 
 
 @torch.no_grad()
-def refit(residuals: Residuals, point: Point, normal: Normal, count: int, seed: int = 0) -> Tensor:
-    """Return the quantities fitted to resampled blocks of a log by one Gauss-Newton step from the solution.
+def refit(
+    residuals: Residuals, point: Point, normal: Normal, gradient: Gradient, determined: Tensor, count: int,
+    seed: int = 0,
+) -> Tensor:  # fmt: skip
+    """Return the quantities fitted to resampled blocks of a log, by a few steps with the Jacobian of the solution.
+
+    All coordinates move, as far as their priors and the log let them. Where such a refit is worse than the solution, as
+    when the limit of a joint enters the range of the log, only those move that the log determines.
 
     Args:
         residuals: Residuals of the fit.
         point: Its solution, of which the first set counts.
         normal: The normal equations there.
+        gradient: Gradients at other points (`Residuals.chord`).
+        determined: Which coordinates the log determines, bool, shape [n].
         count: Number of refits.
         seed: Seed of the draws.
 
@@ -48,17 +63,47 @@ def refit(residuals: Residuals, point: Point, normal: Normal, count: int, seed: 
     weights = draw_weights(
         residuals, blocks_of(residuals.windows), count, torch.Generator().manual_seed(derive_seed(seed, "refits"))
     )
+    groups = torch.arange(len(determined)), torch.nonzero(determined)[:, 0]
     rows = []
     for number in range(count):  # one by one: all together would hold `count` copies of the log's roll-outs
         own = weights.pick(torch.tensor([number]))
-        change = step(residuals, own.normal(normal), first, torch.tensor([_DAMPING], dtype=torch.float64), own)
-        tried = [
-            move(residuals, first, Point(share * change.x, share * change.local, share * change.initial))
-            for share in _LENGTHS
-        ]
         most = _ROUGH * float(own.cost(residuals, first))
-        rows.append(next((one.x for one in tried if float(own.cost(residuals, one)) <= most), first.x))
+        ends = (_end(residuals, first, normal, gradient, own, kept, most) for kept in groups)
+        rows.append(next((end.x for end in ends if end is not None), first.x))
     return residuals.space.values(torch.cat(rows))
+
+
+def _end(
+    residuals: Residuals, first: Point, normal: Normal, gradient: Gradient, own: Weights, kept: Tensor, most: float
+) -> Point | None:
+    """Return the end of a refit in which the coordinates `kept` move; None if its cost is above `most`.
+
+    The first step is taken whole, although it may leave a curved valley of the cost; later ones return to it.
+    """
+    at, cost = first, math.inf
+    for _ in range(_STEPS):
+        slope = normal.gradient if at is first else gradient(at)
+        after = _moved(residuals, at, Normal(normal.matrix, slope, normal.cost), own, kept)
+        now = float(own.cost(residuals, after))
+        if at is not first and not now < (1.0 - _SETTLED) * cost:
+            break
+        at, cost = after, now
+    return at if cost <= most else None
+
+
+def _moved(residuals: Residuals, at: Point, normal: Normal, own: Weights, kept: Tensor) -> Point:
+    """Return a point after a step of the coordinates `kept`, with the others held."""
+    space = residuals.space
+    assert isinstance(space, CoordinateSpace)
+    columns = torch.cat([kept, torch.arange(at.x.shape[1], normal.gradient.shape[-1])])
+    part = Normal(normal.matrix[..., columns, :][..., columns], normal.gradient[..., columns], normal.cost)
+    weights = replace(own, prior=own.prior[:, kept])
+    start = replace(at, x=at.x[:, kept])
+    held = residuals.with_space(PartOfSpace(space, kept, at.x[0]))
+    change = step(held, weights.normal(part), start, torch.tensor([_DAMPING], dtype=torch.float64), weights)
+    moves = torch.zeros_like(at.x)
+    moves[:, kept] = change.x
+    return move(residuals, at, replace(change, x=moves))
 
 
 def write_refits(run: Path, names: tuple[str, ...], values: Tensor) -> None:

@@ -18,7 +18,7 @@ vectors for quaternions) and velocities, and errors of other sensors (`identify.
   a `CoordinateSpace` these are shifts of a coordinate, so that every log has physical values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -272,6 +272,13 @@ class Residuals:
     @torch.no_grad()
     def normal(self, point: Point, *, physical: bool = False) -> Normal:
         """Linearise at a point; with `physical` the first columns are with respect to values instead of coordinates."""
+        return self.chord(point, physical=physical)[0]
+
+    def chord(self, point: Point, *, physical: bool = False) -> tuple[Normal, Callable[[Point], Tensor]]:
+        """Return `normal`, and a function that returns the gradients at other points by the same Jacobian.
+
+        These have the shape of `Normal.gradient`; initial states must not be free.
+        """
         base, jacobian = self._linearised(point, physical)
         weights = self._weights(base)
         r, j = (base * weights).flatten(2), jacobian.mul_(weights[..., None]).flatten(2, 3)
@@ -281,7 +288,13 @@ class Residuals:
             first = matrix.shape[-1] - self.initials
             matrix[..., first:, first:] += torch.eye(self.initials, dtype=matrix.dtype)
             gradient[..., first:] += point.initial
-        return Normal(matrix, gradient, self._cost(base, point))
+
+        def gradient_at(other: Point) -> Tensor:
+            errors = torch.nan_to_num(self.weighted(self.errors(other)), nan=0.0, posinf=0.0, neginf=0.0)
+            pull = (errors * self._weights(errors).square() / weights).flatten(2)
+            return (j.mT @ pull[..., None])[..., 0]
+
+        return Normal(matrix, gradient, self._cost(base, point)), gradient_at
 
     def path(self, point: Point) -> Trajectory:
         """Return the roll-outs of the first set."""
