@@ -226,7 +226,8 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     logs; the weights stay, and `neurodyn finetune` can train them further.
 
     Each step is kept only if it is better on whole held-out episodes. The report in the run directory says what differs
-    from the declaration, what the logs do not determine, what remains unexplained, and which motion to log next.
+    from the declaration (the robot's file), what the logs do not determine and so stays as declared, what remains
+    unexplained, and which motion to log next.
 
     Example:
         neurodyn adapt ant --data logs/*.h5 --out runs/my-ant

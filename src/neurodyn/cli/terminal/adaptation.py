@@ -61,7 +61,8 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
         return
     if result.next is not UNSET and result.next.file:
         told = f", which {result.next.tells[0]}" if result.next.tells else ""
-        print(f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s){told}")
+        text = f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s){told}"
+        terminal(_WIDTH).print(text)
     print(f"next: neurodyn export {out}")
     print(f"or: neurodyn policy train TASK --dynamics {out}")
 
