@@ -144,9 +144,11 @@ SABOTAGES: dict[str, Sabotage] = {
     "frozen encoder": Sabotage(_freeze, "frozen"),
     "noise of .05 rad": Sabotage(_noise, "noise"),
     "commands of another run": Sabotage(_shuffle, "commands"),
-    "velocities of the wrong joint": Sabotage(lambda c: _swap(c, "vel"), "velocity|swapped-velocities"),
-    "torques logged as targets": Sabotage(_torques, "commands"),
-    "one run with another payload": Sabotage(_nothing, "run|logs-disagree", change=_loaded),
+    "velocities of the wrong joint": Sabotage(
+        lambda c: _swap(c, "vel"), "velocity|velocity-sign|swapped|swapped-velocities"
+    ),
+    "torques logged as targets": Sabotage(_torques, "commands|command-limits"),
+    "one run with another payload": Sabotage(_nothing, "one-run|run|logs-disagree", change=_loaded),
 }
 _ONE_RUN = "one run with another payload"
 _WARNED = re.compile(r"^(warning|fails|finding)\b.*", re.MULTILINE)

@@ -285,6 +285,22 @@ def test_a_large_rest_and_a_robot_that_nothing_fits_are_said(sound: Store, fitte
     assert found("robot", errors) == []
 
 
+def test_a_run_that_is_predicted_much_worse_is_said(sound: Store, fitted: FitModel, climb: Climb):
+    errors, windows = climb.errors[DECLARED], climb.windows
+    logs = torch.arange(windows.count) % 4
+    origin = replace(windows.source, log=logs, logs=("a", "b", "c", "d"))
+    q = errors.truth.q + (errors.predicted.q - errors.truth.q) * torch.where(logs == 2, 8.0, 1.0)[:, None, None]
+    worse_in_c = replace(errors, predicted=Trajectory(q, errors.predicted.qd))
+
+    def found(one: RolloutErrors) -> list[str]:
+        known = evidence_of(sound, fitted, climb)
+        own = replace(climb, errors={DECLARED: one, IDENTIFIED: one}, windows=replace(windows, origin=origin))
+        return [finding.what for finding in DOUBTS["run"](replace(known, climb=own))]
+
+    assert found(errors) == []
+    assert found(worse_in_c)[0].startswith("c is predicted ")
+
+
 def test_nothing_better_and_logs_that_disagree_are_said(sound: Store, fitted: FitModel, climb: Climb):
     rungs = [climb.rungs[0], msgspec.structs.replace(climb.rungs[0], name=IDENTIFIED, share=0.9)]
     assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, chosen=DECLARED))] == ["declared"]

@@ -23,6 +23,9 @@ from neurodyn.identify.references import GRU
 from neurodyn.identify.result import Reference, Rung
 from neurodyn.identify.run_influence import of_influences
 
+_RUNS, _DIFFERENT = 3, 4.0
+"""Fewest runs of which one can stand out, and how much worse it is predicted than the median one."""
+
 Check = Callable[[Evidence], Iterable[Finding]]
 
 _POOR = 0.5
@@ -151,6 +154,28 @@ def logs_disagree(evidence: Evidence) -> Iterator[Finding]:
     yield from of_differences(evidence.figures.differences)
 
 
+def one_run_is_different(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt one model of all runs if one of them is predicted much worse than the others."""
+    windows, errors = evidence.climb.windows, evidence.errors
+    by_log = len(windows.logs) >= _RUNS
+    run = windows.log if by_log else torch.unique(windows.episode, return_inverse=True)[1]
+    names = windows.logs if by_log else [f"episode {k}" for k in torch.unique(windows.episode).tolist()]
+    last = errors.tangents[:, -1].abs()
+    scaled = (last / last[errors.finite].median(0).values.clamp_min(1e-9)).mean(1)
+    sizes = [float(scaled[(run == k) & errors.finite].median()) for k in range(len(names))]
+    known = [size for size in sizes if math.isfinite(size)]
+    if len(known) < _RUNS:
+        return
+    worst = max(range(len(names)), key=lambda k: sizes[k] if math.isfinite(sizes[k]) else 0.0)
+    times = sizes[worst] / max(sorted(known)[len(known) // 2], 1e-12)
+    if times > _DIFFERENT:
+        yield Finding(
+            "run", "warning", f"{names[worst]} is predicted {times:.2g} times worse than the median run: something was "
+            "different in it",
+            "ask what changed on the robot (payload, contact, battery, gains), or leave that run out",
+        )  # fmt: skip
+
+
 def one_run_decides(evidence: Evidence) -> Iterator[Finding]:
     """Doubt quantities that one run alone decides."""
     yield from of_influences(evidence.influences)
@@ -174,6 +199,7 @@ DOUBTS: Registry[Check] = Registry(
     declared=nothing_is_better,
     gru=a_network_explains_more,
     rest=much_remains,
+    run=one_run_is_different,
     influence=one_run_decides,
 )
 """Checks of an adaptation, in the order of their findings within a grade: causes first."""
