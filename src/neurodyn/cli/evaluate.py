@@ -285,7 +285,7 @@ def export(
         data: Log whose held-out episodes are replayed in the simulator before an identified robot is written, by
             default that of the run.
         force: Write also what predicts that log worse than the robot's original file.
-        without_delay: Leave delays of drives out, for simulators that do not know them (MuJoCo before 3.5).
+        without_delay: For mjcf: filters of commands with the same mean instead of delays, which MuJoCo knows since 3.5.
         json: File for the errors of the replay.
 
     Example:

@@ -2,7 +2,7 @@
 """Names of other projects' formats, and exports and imports by these names; heavy imports wait for their use."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,7 +202,7 @@ def export_identified(
             models.
         data: Log to replay; None for that of the run.
         force: Whether to write files that predict the log worse than the original.
-        without_delay: Whether to leave delays out, for simulators that do not know them (MuJoCo before 3.5).
+        without_delay: Whether an MJCF has filters of commands instead of delays, which MuJoCo knows since 3.5.
 
     Raises:
         InputError: There is no such run or target, the folder exists, the run is not a hybrid model, or the target can
@@ -215,7 +215,7 @@ def export_identified(
     SIMULATOR_FORMATS.require(to)
     identified = read_identified(run, networks=to in WITH_NETWORKS, transmissions=to in WITH_TRANSMISSIONS)
     if without_delay:
-        identified = identified.without_delay()
+        identified = replace(identified, delays=False)
     usual = export_folder(run, to) if isinstance(run, str | Path) else Path(f"{run.spec.robot}-{to}")
     folder = _new_folder(usual if out is None else Path(out))
     remarks: tuple[str, ...] = ()

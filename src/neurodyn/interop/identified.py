@@ -197,6 +197,7 @@ class IdentifiedRobot:
         model: The model, if its blueprint has networks that the target supports; None otherwise.
         step: Time step of the model [s]; None if unknown.
         frame: Length of a frame of the model [s]; None if unknown.
+        delays: Whether the target's actuators have delays; if not, filters with the same mean take their place.
         explicit: Whether that step integrates joint damping explicitly; None if unknown.
     """
 
@@ -212,6 +213,7 @@ class IdentifiedRobot:
     step: float | None = None
     frame: float | None = None
     explicit: bool | None = None
+    delays: bool = True
 
     @property
     def scalar_links(self) -> list[Link]:
@@ -257,13 +259,6 @@ class IdentifiedRobot:
     def biased(self) -> list[str]:
         """Joints whose encoders have an offset."""
         return [name for name in self.mechanism.names if self.bias(name)]
-
-    def without_delay(self) -> "IdentifiedRobot":
-        """Return the robot with drives that act at once."""
-        drives = {
-            name: msgspec.structs.replace(drive, delay=0.0, longest_delay=None) for name, drive in self.drives.items()
-        }
-        return replace(self, drives=drives)
 
     def require_robot(self, target: str) -> Robot:
         """Return the declaration, or raise an InputError if there is none."""

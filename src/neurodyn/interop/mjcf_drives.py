@@ -176,7 +176,7 @@ def _actuator(
         placed.add("effort_limit")
     attributes |= _range("force", force)
     seconds = acts_after(drive, step, identified.frame)
-    delay, constant = split_delay(seconds, drive.lag or 0.0, step)
+    delay, constant = split_delay(seconds, drive.lag or 0.0, step, identified.delays)
     dynamics, held = _dynamics(drive, constant)
     attributes |= dynamics
     placed |= held
@@ -209,17 +209,18 @@ def acts_after(drive: Drive, step: float, frame: float | None) -> float:
     return period * (whole + min((seconds - whole * period) / step, 1.0))
 
 
-def split_delay(delay: float, lag: float, step: float) -> tuple[float, float]:
+def split_delay(delay: float, lag: float, step: float, delays: bool = True) -> tuple[float, float]:
     r"""Return delay and time constant of a filter that together act as a delay and a lag [s], 0 for none.
 
     MuJoCo's delays are at least a step. A shorter one is moved to or from the lag, so that the mean stays: a filter
     whose weight of the command k steps ago is $(1 - a) a^k$ has the mean $h a / (1 - a)$, with $a = e^{-h / \tau}$.
+    Without `delays`, a filter has to do for any delay.
     """
-    if not 0.0 < delay < step:
+    if not delay or (delays and delay >= step):
         return delay, lag
     decay = math.exp(-step / lag) if lag else 0.0
     mean, delayed = delay + step * decay / (1.0 - decay), 0.0
-    if mean >= step:
+    if delays and mean >= step:
         mean, delayed = mean - step, step
     return delayed, step / math.log1p(step / mean) if mean > 1e-9 else 0.0
 
@@ -253,7 +254,10 @@ def remarks(identified: IdentifiedRobot) -> list[str]:
     lines = []
     step = identified.step or _STEP
     drives = identified.drives.values()
-    if any(split_delay(acts_after(one, step, identified.frame), one.lag or 0.0, step)[0] for one in drives):
+    delays = [acts_after(one, step, identified.frame) for one in drives]
+    if any(delays) and not identified.delays:
+        lines.append("delays are filters of the commands with the same mean")
+    elif any(split_delay(one, drive.lag or 0.0, step)[0] for one, drive in zip(delays, drives, strict=True)):
         lines.append(f"needs MuJoCo {DELAYS_SINCE} or later, for the delays of its actuators")
     if any(torque_trails(identified, joint) for joint in identified.drives):
         lines.append("to first order: lag and hold of controllers (filter of the command, kd and armature are smaller)")
