@@ -156,7 +156,8 @@ def played(kind: str, one: StandIn, out: Path, motion: dict[str, Any], second: P
     start = np.array([expected[f"q.{name}"][0] for name in names])
     log = run(
         plant, lambda t: table[min(int(t / dt + 1e-6), len(table) - 1)], len(table) * dt, one.rate,
-        np.random.default_rng(one.seed), speeds=facts["speeds"], start=start, watch=watch,
+        np.random.default_rng(one.seed), speeds=facts["speeds"], watch=watch,
+        start=start if plant.targets else None,  # a controller follows
     )  # fmt: skip
     np.savez(second / "second.npz", allow_pickle=False, **log)
     q, qd, torque = np.array(watch.q) + plant.bias, np.array(watch.qd), np.array(watch.torque)

@@ -2,6 +2,7 @@
 """The motion to log next is safe in the robot itself, and says what it will tell."""
 
 import csv
+import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -131,3 +132,25 @@ def test_links_touch_each_other_and_the_floor(tmp_path: Path):
     assert beside.first_contact(torch.tensor([[[0.0, 0.0], [0.0, 1.5]]], dtype=torch.float64)) == ("lower", "post", 1)
     hanging = Clearance(robot, np.array([2.4, 0.0]))
     assert hanging.floor is None  # it rests below its mounting
+
+
+def test_a_robot_of_torques_follows_positions(tmp_path: Path):
+    """Torques alone would drift; the file holds positions, and what torques to expect beside it."""
+    robot = declared(tmp_path / "robot")
+    store = write_log(tmp_path / "log.h5", robot, plant(**WORN))
+    torques = msgspec.structs.replace(robot, drives={})
+    header = msgspec.structs.replace(store.header, spec=torques.spec)
+    frames = np.array(store.frames)
+    frames[:, -2:] = np.array([180.0, 80.0]) * (frames[:, -2:] - frames[:, :2]) - np.array([6.0, 2.0]) * frames[:, 2:4]
+    changed = dataclasses.replace(store, header=header, frames=frames)
+    figures = adapt(torques, changed, tmp_path / "run", settings=SETTINGS, threads=1).figures
+    motion = figures.next
+    assert motion is not msgspec.UNSET
+    assert motion.kind == "target"
+    rows = table(tmp_path / "run" / motion.file)[1]
+    head, expected = table(tmp_path / "run" / motion.expected)
+    assert expected[:, 1:3] == pytest.approx(rows[:, 1:], abs=1e-5)
+    for name, most in (("shoulder", 32.0), ("elbow", 12.0)):
+        assert np.abs(expected[:, head.index(f"torque.{name}")]).max() <= most
+    path = played(plant(**WORN), rows[:, 1:], 0.01, rows[0, 1:])
+    assert not path["contacts"].any()

@@ -2,9 +2,10 @@
 r"""The motion to log next: safe to run, and the one whose log narrows the widest intervals.
 
 A motion has parts, each of which starts and ends at rest in the robot's pose (`motion_waves`): joints move between
-random positions as fast as the limits allow, or as sums of sines. Targets of drives are these positions; torques are
-those that make the identified model follow them (inverse dynamics). Where joints without a motor move too, or the base,
-torques are sums of sines themselves, without mean and trend; the robot then comes to rest, but not in the same place.
+random positions as fast as the limits allow, or as sums of sines. These are targets of drives; a robot that takes
+torques follows them with a controller of its own, as torques alone would drift: the torques to expect are those of
+inverse dynamics. Where joints without a motor move too, or the base, torques are sums of sines themselves, without mean
+and trend; the robot then comes to rest, but not in the same place.
 
 A candidate is played in the identified model. It is made smaller until targets and resulting motion keep the limits
 (`motion_limits`), links keep clear of each other and of the floor (`sim.mujoco.clearance`), the robot does not fall and
@@ -62,8 +63,8 @@ _MOVES = 0.7
 _SMALLER, _TRIES, _LEAST_SHARE = 0.8, 12, 0.02
 _ROOM = 0.9
 """Share of the limits that targets use: what follows them overshoots."""
-_WINDOWS = 16
-"""Most windows for the information of a candidate; that of the chosen one uses all."""
+_WINDOWS, _WINDOWS_FINALLY = 8, 24
+"""Most windows for the information of a candidate and of the chosen motion's parts; it grows with their length."""
 _CONTACT_PIECE = 0.25
 """Length of the windows of a motion with contacts [s]: beyond it they make derivatives meaningless."""
 _FLAT = 0.5
@@ -73,7 +74,7 @@ _BACK, _STILL = 0.05, 0.05
 _NAMED = 6
 _POSES = 30
 """Frames of least motion in the logs that may be the pose of rest."""
-_CHECKED, _CHECKED_FINALLY = 12.5, 100.0
+_CHECKED, _CHECKED_FINALLY = 12.5, 50.0
 """Rates at which contacts are looked for, in candidates and in the chosen motion [Hz]."""
 
 
@@ -135,7 +136,7 @@ class Candidate:
     Attributes:
         waves: Motion of each command relative to rest, largest amplitude, shape [T, nu].
         share: Share of it, by command, shape [nu].
-        commands: Commands, shape [T, nu].
+        commands: Commands, shape [T, nu]; of a robot that follows positions, its torques.
         path: Its motion in the identified model, one world.
         gained: Information of its log, shape [n, n].
     """
@@ -178,6 +179,7 @@ class _Search:
         self._q = [self.spec.q_names.index(joint.name) for joint in scalar]
         self._qd = [self.spec.qd_names.index(joint.name) for joint in scalar]
         self.roles = [Role.of(self.robot, name, self.limits.names) for name in self.spec.controls]
+        self._nominal = nominal(fitting.model.mechanism, fitting.model.engine.contact)
         values = fitting.space.values(x[None]).double()
         sample = posterior_sample(fitting.space, x, analysis, _SAMPLES, self.settings.seed)
         drawn = torch.stack([sample[name].double() for name in fitting.space.quantities], -1)
@@ -269,10 +271,7 @@ class _Search:
         for k, joint in enumerate(self.limits.names):
             column = self.spec.q_names.index(joint)
             q[column] = q[column].clamp(self.limits.lower[k], self.limits.upper[k])
-        if self._torque_driven:
-            torques = self._torques(q[None, self._q], torch.zeros(1, len(self._q)), torch.zeros(1, len(self._q)))
-            command = torch.zeros_like(command) if torques is None else torques[0]
-        elif not self.spec.floating:
+        if not self._torque_driven and not self.spec.floating:
             for k, role in enumerate(self.roles):
                 if role.joint is not None and role.kind == "target":
                     command[k] = role.scale * q[self._q[role.joint]]
@@ -328,44 +327,43 @@ class _Search:
         """Whether the joints with motors follow prescribed positions."""
         return self._torque_driven or all(role.kind == "target" for role in self.roles)
 
-    def _commands(self, moved: Tensor) -> Tensor | None:
-        """Return the commands of a motion about rest, shape [T, nu]; None if there are none."""
-        if not self._torque_driven:
-            return self.pose.command + moved
-        q = self.pose.q[self._q].repeat(len(moved), 1)
-        q[:, [role.joint for role in self.roles]] += moved
+    def _follow(self, moved: Tensor, values: Tensor) -> tuple[Trajectory, Tensor] | None:
+        """Return a motion that a controller of the robot's own follows, and its torques for each row of values."""
+        q = self.pose.q.repeat(len(moved), 1)
+        q[:, [self._q[role.joint or 0] for role in self.roles]] += moved
         qd = torch.gradient(q, spacing=self.dt, dim=0)[0]
-        qdd = torch.gradient(qd, spacing=self.dt, dim=0)[0]
-        return self._torques(q, qd, qdd)
+        torques = self._torques(q[:, self._q], qd[:, self._qd], torch.gradient(qd, spacing=self.dt, dim=0)[0], values)
+        if torques is None:
+            return None
+        return Trajectory(*(torch.cat([x, x[-1:]])[None] for x in (q, qd))), torques
 
-    def _torques(self, q: Tensor, qd: Tensor, qdd: Tensor) -> Tensor | None:
-        """Return the commanded torques of a motion by inverse dynamics, shape [T, nu]; None where these fail."""
+    def _torques(self, q: Tensor, qd: Tensor, qdd: Tensor, values: Tensor) -> Tensor | None:
+        """Return the commanded torques of a motion by inverse dynamics, shape [N, T, nu]; None where these fail."""
         specs = [Parameter(name=name, nominal=0.0) for name in self.fitting.space.quantities]
         known = self._quantities(self.fitted[0])
+        bias = torch.tensor([known.get(f"actuator.{n}.bias", 0.0) for n in self.limits.names], dtype=torch.float64)
+        samples = TorqueSamples((q - bias).numpy(), qd.numpy(), qdd.numpy(), np.zeros(q.shape), dt=self.dt)
         try:
             model = TorqueModel(self.fitting.model.mechanism)
-            bias = torch.tensor([known.get(f"actuator.{n}.bias", 0.0) for n in self.limits.names], dtype=torch.float64)
-            samples = TorqueSamples(
-                (q - bias).numpy(), qd.double().numpy(), qdd.double().numpy(), np.zeros(q.shape), dt=self.dt
-            )
-            torque = torch.from_numpy(model.torque(samples, self.fitted[0], specs))[
-                :, [role.joint for role in self.roles]
-            ]
+            columns = torch.from_numpy(model.columns(samples))
         except InputError:
             return None
-        gains = torch.tensor([known.get(f"actuator.{n}.gain", 1.0) for n in self.spec.controls], dtype=torch.float64)
-        late = known.get("motors.delay", 0.0)
-        lags = [
-            known.get(f"actuator.{n}.lag", 0.0) + known.get(f"actuator.{n}.delay", late) for n in self.spec.controls
-        ]
-        early = torch.tensor([round(lag / self.dt) for lag in lags])  # commands act later
-        rows = (torch.arange(len(torque))[:, None] + early).clamp_max(len(torque) - 1)
+        torques = torch.stack([columns @ model.coefficients(row, specs) for row in values])
+        torques = torques[..., [role.joint or 0 for role in self.roles]]
+        gains, lags = (
+            torch.tensor([
+                [self._quantities(row).get(f"actuator.{n}.{what}", default) for n in self.spec.controls]
+                for row in values
+            ], dtype=torch.float64)
+            for what, default in (("gain", 1.0), ("delay", 0.0))
+        )  # fmt: skip
+        early = (lags / self.dt).round().long()[:, None]  # commands act later
+        rows = (torch.arange(torques.shape[1])[None, :, None] + early).clamp_max(torques.shape[1] - 1)
         scales = torch.tensor([role.scale for role in self.roles], dtype=torch.float64)
-        return torque.gather(0, rows) * scales / gains.clamp_min(1e-3)
+        return torques.gather(1, rows) * scales / gains[:, None].clamp_min(1e-3)
 
     def _quantities(self, values: Tensor) -> dict[str, float]:
-        known = nominal(self.fitting.model.mechanism, self.fitting.model.engine.contact)
-        return known | dict(zip(self.fitting.space.quantities, values.tolist(), strict=True))
+        return self._nominal | dict(zip(self.fitting.space.quantities, values.tolist(), strict=True))
 
     # Whether it is safe.
 
@@ -454,7 +452,9 @@ class _Search:
         try:
             height = floor if isinstance(floor, float) else None
             least = self.settings.limits.clearance
-            rest = self._play(self.pose.command[None].expand(2, -1), self.fitted)[0].q[0, 0]  # sags a little
+            rest = self.pose.q
+            if not self._torque_driven:  # sags a little
+                rest = self._play(self.pose.command[None].expand(2, -1), self.fitted)[0].q[0, 0]
             return Clearance(self.robot, rest.numpy(), floor=height, least=least), ""
         except InputError as error:
             return None, str(error)
@@ -475,26 +475,28 @@ class _Search:
         for _ in range(_TRIES):
             if float(share.max()) < _LEAST_SHARE:
                 break
-            commands = self._commands(share * waves)
-            if commands is None:
+            moved = share * waves
+            known = (
+                self._follow(moved, values) if self._torque_driven else self._play(self.pose.command + moved, values)
+            )
+            if known is None:
                 fault = "its torques are unknown"
                 break
-            path, played = self._play(commands, values)
+            path, played = known
             fault, smaller = self._fault(path, played, values)
             if not fault:
                 fault = self._contact(path, _CHECKED_FINALLY if sampled else _CHECKED)
             if not fault:
                 own = Trajectory(path.q[:1], path.qd[:1])
-                return Candidate(
-                    waves, share, commands, own, self._gained(own, commands, None if sampled else _WINDOWS)
-                )
+                gained = self._gained(own, played[0], _WINDOWS_FINALLY if sampled else _WINDOWS)
+                return Candidate(waves, share, played[0], own, gained)
             share = share * (_SMALLER if smaller is None else smaller)
         self.failed[fault] += 1
         return None
 
     # What it tells.
 
-    def _gained(self, path: Trajectory, commands: Tensor, most: int | None) -> Tensor:
+    def _gained(self, path: Trajectory, commands: Tensor, most: int) -> Tensor:
         """Return the information of a motion on the coordinates, shape [n, n]."""
         past = self.fitting.past
         touching = bool(self.fitting.model.mechanism.points) and self.fitting.model.scene is not None
@@ -502,7 +504,7 @@ class _Search:
         length = past + max(3, round(seconds / self.dt))
         starts = list(range(0, max(1, len(commands) - length + 1), length - past))
         total = len(starts)
-        if most is not None and total > most:
+        if total > most:
             starts = [starts[k] for k in np.linspace(0, total - 1, most).round().astype(int)]
         rows = [slice(first, first + length + 1) for first in starts]
         controls = torch.stack([commands[first : first + length] for first in starts])
@@ -519,6 +521,9 @@ class _Search:
     def _write(self, parts: Sequence[Candidate], gained: Tensor, out: Path) -> NextMotion:
         now, then = self._deviations(gained)
         commands = torch.cat([part.commands for part in parts])
+        if self._torque_driven:
+            places = [self._q[role.joint or 0] for role in self.roles]
+            commands = torch.cat([part.path.q[0, :-1, places] for part in parts])
         write_text(out / FILE, _table(self.dt, dict(zip(self.spec.controls, commands.T, strict=True))))
         known, expected = self._quantities(self.fitted[0]), dict[str, Tensor]()
         for name, column in zip(self.limits.names, self._q, strict=True):
@@ -532,7 +537,8 @@ class _Search:
         order = (now - then).argsort(descending=True)[:_NAMED].tolist()
         coordinates, reach = self.fitting.space.coordinates, student_t(self.analysis.degrees, CONFIDENCE)
         return NextMotion(
-            file=FILE, seconds=len(commands) * self.dt, amplitude=float(max(part.share.max() for part in parts)),
+            file=FILE, kind="target" if self._torque_driven else self.spec.control_kind,
+            seconds=len(commands) * self.dt, amplitude=float(max(part.share.max() for part in parts)),
             deviations={coordinates[k].name: (float(now[k]), float(then[k])) for k in order},
             tells=[
                 f"narrows {coordinates[k].name} from {_width(coordinates[k], self.x[k], reach * now[k])} to "

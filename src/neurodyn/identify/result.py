@@ -340,6 +340,8 @@ class NextMotion(Record, frozen=True):
         why_not: Why no motion is safe; empty if one is.
         expected: CSV of the motion and torques that the model expects.
         pose: Where the pose comes from in which it begins and ends.
+        kind: Kind of the commands: "target" for positions that drives or a controller of the robot's own follow,
+            "torque" or "command".
         limits: Limits of each joint: lower, upper, speed, acceleration (averaged over 50 ms), torque.
         sources: Where the limits come from, by kind, and what was checked for contacts.
     """
@@ -352,6 +354,7 @@ class NextMotion(Record, frozen=True):
     why_not: str = ""
     expected: str = ""
     pose: str = ""
+    kind: str = ""
     limits: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     sources: dict[str, str] = msgspec.field(default_factory=dict)
 

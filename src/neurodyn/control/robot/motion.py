@@ -81,13 +81,18 @@ def play_next_motion(run: Path, plant: str, out: Path | None = None) -> Path:
         raise InputError(f"{run}: proposes no motion: {why}; valid: neurodyn next-motion {run} with other limits")
     commands, dt = read_motion(run / figures.next.file, problem.robot)
     begin = read_columns(run / figures.next.expected, [f"q.{name}" for name in _scalar(problem.robot)])[0]
+    follows = figures.next.kind == "target" and problem.robot.command == "torque"
     if plant == MODEL:
+        if follows:
+            raise InputError(f"{run}: the motion is followed by a controller, which the model has not; valid: a robot")
         fitting, fit = finished_fit(problem, run, settings)
         return _in_model(fit.dynamics, fitting.model.robot, commands, begin, log_file(out))
     if not is_file(plant):
         raise InputError(f"robot is {plant!r}; valid: FILE.py:CLASS, or {MODEL} for the identified model")
     dynamics = RobotDynamics(msgspec.structs.replace(problem.robot, dt=dt), plant, log_file(out))
     try:
+        if follows and dynamics.spec.control_kind != "target":
+            raise InputError(f"{plant}: takes torques, and the motion is one of positions; valid: control = 'target'")
         _along(dynamics, commands, begin, plant)
         return dynamics.log
     finally:
