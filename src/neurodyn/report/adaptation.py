@@ -15,6 +15,8 @@ from neurodyn.report.page import Table, facts, header, page, paragraph, section,
 from neurodyn.report.sentences import held_out
 
 _SHOWN = 8
+_NOTHING = 1e-9
+"""Share of an interval's other end below which an end is zero."""
 
 
 def write_conditions(run: Path, result: ConditionFigures) -> Path:
@@ -102,22 +104,23 @@ def quantities(parameters: Sequence[IdentifiedParameter]) -> Table:
         for one in parameters
     ]
     head = ["Quantity", "Declared", "Found", "90 % interval", "Unit", "Remark"]
-    return Table("Quantities", head, rows, strong=2)
+    return Table("Declared and found", head, rows, strong=2)
 
 
 def _found(one: IdentifiedParameter) -> str:
-    return f"{one.value:.4g}" if one.determined else "as declared"
+    return f"{one.value:.4g}" if one.determined else MISSING
 
 
 def _interval(one: IdentifiedParameter) -> str:
     if not one.determined or one.interval is None:
         return MISSING
-    return f"{one.interval[0]:.4g} – {one.interval[1]:.4g}"
+    low, high = (0.0 if abs(end) < _NOTHING * max(map(abs, one.interval)) else end for end in one.interval)
+    return f"{low:.4g} – {high:.4g}"
 
 
 def _remark(one: IdentifiedParameter) -> str:
     if not one.determined:
-        return "the logs do not tell"
+        return "as declared: the logs do not tell"
     return f"at its bound {one.value:.3g}" if one.bound else ""
 
 

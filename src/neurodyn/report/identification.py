@@ -53,7 +53,7 @@ def write_identification(run: Path, result: IdentificationFigures, runs: Sequenc
         *evidence(result, curves),
         section("What remains unexplained", *_rest(result, curves), lead=adaptation.LEFT),
         _next(result),
-        section("Quantities", *tables(_quantities(result)), lead="" if result.rungs else convergence(result)),
+        section("All quantities", *tables(_quantities(result)), lead="" if result.rungs else convergence(result)),
         section("The logs", *tables(_logs(result)), lead=adaptation.log_lead(result.log) if result.log else ""),
         section("Where searches ended", ends(result).html(), lead=_ENDS),
         _profiles(result),
@@ -229,6 +229,8 @@ def errors(result: IdentificationFigures) -> list[Table]:
         "Positions [rad or m]": lambda found: found.q_mean,
         "Velocities [rad/s or m/s]": lambda found: found.qd_mean,
     }
+    if not result.errors:
+        return []
     marks, found = list(result.noise_floor), {**result.errors, "sensors' noise alone": result.noise_floor}
     return [
         Table(
