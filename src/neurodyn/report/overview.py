@@ -9,7 +9,7 @@ from msgspec import UNSET
 from neurodyn.core.glossary import explained
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
-from neurodyn.report import accuracy, forecast
+from neurodyn.report import accuracy, forecast, log
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import (
     capital,
@@ -49,6 +49,12 @@ def evaluation_sentences(result: Evaluation) -> list[str]:
     said = [f"{capital(what)}: {value} ({remark})." for value, what, remark in _headline(result)]
     if isinstance(result, Simulated):
         said += [f"{text}." for text in accuracy.horizon_sentences(result)]
+    if isinstance(result, (Logged, Tossed)):
+        said += [
+            f"{label}: mean error {model}, of the declared simulator (the robot's file) {other}."
+            for table in log.beside_declared(result)
+            for label, model, other, _ in table.rows[-1:]
+        ]
     if _finite(result) < 1:
         said.insert(0, f"Only {share(_finite(result))} of the roll-outs stay finite; the others are left out.")
     return said
