@@ -149,20 +149,21 @@ def _compiled_text(
         mujoco.mj_fullM(plain, data, full)
         heavy, inertia = np.maximum(heavy, np.abs(data.qfrc_bias[rows])), np.maximum(inertia, full.diagonal()[rows])
         data.qpos[[plain.joint(name).qposadr[0] for name in joints]] = rng.uniform(-1.2, 1.2, len(joints))
+    rotor = 0.15 * np.maximum(inertia, (0.2 if len(joints) == 6 else 0.03) * inertia.max())
     if len(joints) == 12:  # motors that carry the robot
         strength = np.full(12, 0.25 * 9.81 * plain.body_mass.sum())
         stiff = strength / rng.uniform(0.12, 0.25)
+        damped = 1.2 * np.sqrt(stiff * (inertia + rotor))
     else:
-        strength = 3.0 * heavy + 12.0 * inertia + 0.2 * heavy.max()
-        stiff = strength / rng.uniform(0.02, 0.06)
-    rotor = 0.15 * np.maximum(inertia, 0.03 * inertia.max())
+        strength = 3.0 * heavy + 12.0 * (inertia + rotor) + 0.1 * heavy.max()
+        fast, ratio = rng.uniform(18.0, 40.0), rng.uniform(0.6, 2.0)
+        stiff, damped = fast**2 * (inertia + rotor), 2.0 * ratio * fast * (inertia + rotor)
     motors = ""
-    for name, most, kp, total in zip(joints, strength, stiff, inertia + rotor, strict=True):
+    for name, most, kp, kd in zip(joints, strength, stiff, damped, strict=True):
         head = f'name="{name}" joint="{name}" forcerange="{-_three(most)} {_three(most)}"'
         low, high = plain.joint(name).range
         motors += (
-            f'\n    <position {head} kp="{_three(kp)}" kv="{_three(1.2 * np.sqrt(kp * total))}" '
-            f'ctrlrange="{low:.3g} {high:.3g}"/>'
+            f'\n    <position {head} kp="{_three(kp)}" kv="{_three(kd)}" ctrlrange="{low:.3g} {high:.3g}"/>'
             if targets
             else f'\n    <motor {head} ctrlrange="{-_three(most)} {_three(most)}"/>'
         )

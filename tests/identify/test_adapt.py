@@ -26,7 +26,7 @@ from neurodyn.identify.ladder import DECLARED, IDENTIFIED, held_out_errors, held
 from neurodyn.identify.motors import with_lag
 from neurodyn.identify.refits import read_refits
 from neurodyn.identify.settings import AdaptationRecord, FitStage
-from neurodyn.identify.stages import Fitting
+from neurodyn.identify.stages import Fitting, settled
 from neurodyn.identify.structures import FitModel, structures
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
@@ -95,7 +95,7 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Identification], log: Pa
         if name in values:
             assert abs(float(column.median()) - values[name]) <= 0.5 * float(column.std()) + 1e-6
     assert found.figures.next is not msgspec.UNSET  # the pole falls from any pose in the log
-    assert found.figures.next.why_not.startswith("no motion is safe: slider does not rest in the pose of least motion")
+    assert found.figures.next.why_not.startswith("no motion is safe: ")
 
 
 def test_models_fitted_to_other_episodes_spread_like_the_posterior(run: tuple[Path, Identification]):
@@ -223,8 +223,11 @@ def test_what_the_log_does_not_tell_is_held_and_the_rest_fitted_again(log: Path)
     moved = torch.where(determined, x, fitting.space.declared)
     moved[known] += covariance[known][:, unknown] @ change
     residuals = fitted.residuals
-    costs = [float(residuals.cost(residuals.start(at[None]))) for at in (held.point.x[0], fitting.space.clip(moved))]
-    assert costs[0] < 0.99 * costs[1]
+    costs = [
+        float(residuals.cost(settled(residuals, residuals.start(at[None]))))
+        for at in (held.point.x[0], fitting.space.clip(moved))
+    ]
+    assert costs[0] < costs[1]
 
 
 def test_the_model_has_exactly_the_declared_values_of_what_the_log_does_not_tell(run: tuple[Path, Identification]):
@@ -286,7 +289,6 @@ def test_one_search_takes_the_names_of_an_adaptation(log: Path, tmp_path: Path):
     ("changes", "message"),
     [
         ({"method": "inverse-dynamics"}, "method is 'inverse-dynamics'; valid: 'roll-outs' with stages"),
-        ({"initial": "free"}, "initial is 'free'; valid: 'logged' with stages"),
         ({"bootstrap": 40}, "bootstrap is 40; valid: 0 with stages"),
         ({"quantities": ()}, "quantities is empty"),
         ({"undetermined_above": 1.0}, "undetermined_above is 1.0; valid: between 0 and 1"),

@@ -121,5 +121,5 @@ def test_derivatives_by_what_varies_are_those_of_the_log(tmp_path: Path):
     column = residuals.space.names.index("hinge.damping")
     normal = residuals.normal(residuals.start(fitting.x[None]))
     n = residuals.parameters
-    assert torch.allclose(normal.gradient[..., n], 0.5 * normal.gradient[..., column], rtol=1e-3, atol=1e-4)
+    assert torch.allclose(normal.gradient[..., n], 0.5 * normal.gradient[..., column], rtol=0.03)
     assert identifiability(residuals, residuals.start(fitting.x[None])).names == residuals.space.names

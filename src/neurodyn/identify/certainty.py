@@ -190,7 +190,7 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
     Resamples are stored in the folder `run`, and read from there with `resume`.
     """
     residuals, point = searched.residuals, searched.point
-    analysis = identifiability(residuals, point)
+    analysis = identifiability(residuals, point).widened(searched.shifts)
     if searched.stages:
         convergence = Convergence(True, f"of the stages, that of {searched.stage} fits held-out windows best")
         return Certainty(analysis, convergence, None, None, blocks_of(residuals.windows).text)
@@ -330,7 +330,7 @@ def hold_undetermined(
     iterations, tolerance = (_REFITS, settings.progress) if searched.stages else (settings.iterations, _SETTLED)
     held = levenberg_marquardt(residuals.with_space(part), start, iterations, tolerance=tolerance).point
     fitted = replace(searched, point=replace(held, x=part.whole(held.x)))
-    return fitted, identifiability(residuals, fitted.point, ~determined), determined
+    return fitted, identifiability(residuals, fitted.point, ~determined).widened(searched.shifts), determined
 
 
 def posterior_sample(

@@ -59,6 +59,11 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
     return "past" if ahead else "logged"
 
 
+def differentiated(store: Store) -> bool:
+    """Return whether a log's velocities are differences of its positions, late or smoothed, which tell no more."""
+    return (store.header.notes.get("column_map") or {}).get("qd") == "differentiate"
+
+
 def frames_before(context: int, history: int) -> int:
     """Return the number of frames before a forecast: enough for state estimation and for memories."""
     return max(context, history)

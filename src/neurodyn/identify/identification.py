@@ -328,6 +328,7 @@ class _Identification:
             saved = artifacts.read_tree(state, STATE)
             self.fitting = Fitting(self.models[int(saved["structure"])], store, settings, self.threads, report)
             self.fitting.x, self.fitting.scale = saved["x"], saved["scale"]
+            self.fitting.ends = saved.get("ends", saved["x"][None])
             stages = artifacts.read_json(state / _STAGES)
             self.fitting.per_log = stages.get("per_log", {})
             self.fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
@@ -338,6 +339,7 @@ class _Identification:
         searched = let_differ(self.fitting, self.fitting.run())
         index, local = [id(one) for one in self.models].index, self.fitting.local
         tree = {"x": self.fitting.x, "scale": self.fitting.scale, "structure": index(id(self.fitting.model))}
+        tree["ends"] = self.fitting.ends
         if other is not None:
             self.rigid = self._at(other.model, other.x)
             tree |= {"rigid": other.x, "rigid_structure": index(id(other.model))}

@@ -2,7 +2,7 @@
 """Identifiability of parameters from logs: singular values, unseen directions, confidence intervals by blocks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -81,6 +81,13 @@ class Identifiability:
     variance: float
     information: Tensor
 
+    def widened(self, shifts: Tensor | None) -> "Identifiability":
+        """Return the analysis with wider deviations: moves of the solution, shape [moves, n], count as further ones."""
+        if shifts is None:
+            return self
+        wider = (self.deviations.square() + shifts.square().sum(0)).sqrt()
+        return replace(self, deviations=torch.where(self.bound, self.deviations, wider))
+
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
         """Return the 95 % interval of each parameter within its bounds; None where it is infinite."""
         width = student_t(self.degrees) * self.deviations
@@ -137,7 +144,7 @@ def identifiability(residuals: Residuals, point: Point, unknown: Tensor | None =
     blocks = blocks_of(residuals.windows)
     covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
     white = covariance.diagonal().clamp_min(0.0).sqrt()
-    std = torch.maximum(white, _sandwich(system, inverse, bound, blocks))
+    std = torch.maximum(white, _sandwich(system, inverse, blocks))
     alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
     inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
     combined = (inflated & (std > sizes)) | hidden
@@ -167,6 +174,21 @@ def identifiability(residuals: Residuals, point: Point, unknown: Tensor | None =
         variance=variance,
         information=system.information - system.prior,
     )
+
+
+def shift_towards(residuals: Residuals, point: Point, errors: Tensor) -> Tensor:
+    """Return how far the solution moves if the model's errors are others [1, W, T, channels], shape [n].
+
+    One Gauss-Newton step, with the Jacobian of the model as it is.
+    """
+    normal, gradient_at = residuals.chord(point)
+    matrix, gradient, _ = reduce(residuals, replace(normal, gradient=gradient_at(point, errors) - normal.gradient))
+    full, _ = assemble(residuals, matrix, gradient, point)
+    n = residuals.parameters
+    right = torch.zeros(len(full[0]), dtype=full.dtype)
+    right[:n] = gradient[0, :, :n].sum(0)
+    bound = torch.zeros(len(right), dtype=torch.bool)
+    return -(pseudo_inverse(full[0], bound) @ right)[:n]
 
 
 def correlations(covariance: Tensor) -> Tensor:
@@ -244,18 +266,25 @@ def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
     return torch.where(bound[:, None] | bound, 0.0, inverse / lengths[:, None] / lengths)
 
 
-def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -> Tensor:
-    """Return standard deviations from the jackknife over independent blocks, shape [n]."""
-    scores, by_block = (
-        blocks.sums(system.scores),
-        blocks.sums(system.by_window.flatten(1)).view(-1, *system.prior.shape),
-    )
-    moves = torch.stack(
-        [pseudo_inverse(system.information - by_block[b], bound) @ scores[b] for b in range(blocks.count)]
-    )
-    moves = moves - moves.mean(0)
-    share = (blocks.count - 1) / blocks.count
-    covariance = share * moves.mT @ moves + inverse @ system.prior @ inverse
+_LEVERAGE = 0.9
+"""Most leverage of a block that is corrected for: beyond it, one block alone tells, and a linear model says nothing."""
+
+
+def _sandwich(system: _System, inverse: Tensor, blocks: Blocks) -> Tensor:
+    """Return standard deviations from the spread of scores over independent blocks, shape [n].
+
+    Cluster-robust with the small-sample correction of Bell and McCaffrey (2002): residuals of a block with leverage L
+    are smaller by the root of 1 - L.
+    """
+    powers, axes = torch.linalg.eigh(0.5 * (inverse + inverse.mT))
+    root = axes * powers.clamp_min(0.0).sqrt() @ axes.mT
+    scores = blocks.sums(system.scores)
+    by_block = blocks.sums(system.by_window.flatten(1)).view(-1, *system.prior.shape)
+    leverage, within = torch.linalg.eigh(root @ by_block @ root)
+    wider = (1.0 - leverage.clamp(0.0, _LEVERAGE)).rsqrt()
+    own = (within.mT @ (root @ (scores - scores.mean(0))[..., None])) * wider[..., None]
+    moves = (root @ (within @ own))[..., 0]
+    covariance = moves.mT @ moves + inverse @ system.prior @ inverse
     return covariance.diagonal().clamp_min(0.0).sqrt()
 
 

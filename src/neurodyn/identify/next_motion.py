@@ -40,6 +40,7 @@ from neurodyn.dynamics.batch import Trajectory, Window
 from neurodyn.identify.certainty import posterior_sample, value_of
 from neurodyn.identify.intervals import Identifiability
 from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples
+from neurodyn.identify.least_squares import reduce
 from neurodyn.identify.motion_limits import MotionLimits
 from neurodyn.identify.motion_waves import moves, sines
 from neurodyn.identify.result import CONFIDENCE, NextMotion
@@ -513,7 +514,8 @@ class _Search:
         )
         residuals = self.fitting.residuals(replace(windows.after(past), readings=None))
         n = len(self.x)
-        return residuals.normal(residuals.start(self.x[None])).matrix[0].sum(0)[:n, :n] * (total / len(starts))
+        information = reduce(residuals, residuals.normal(residuals.start(self.x[None])))[0][0].sum(0)
+        return information[:n, :n] * (total / len(starts))
 
     def _score(self, gained: Tensor) -> float:
         return float(torch.linalg.inv(self.information + gained / self._inflation).trace())

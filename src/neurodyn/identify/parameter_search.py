@@ -238,6 +238,7 @@ class Searched:
         ends: Values of the best solutions of a search from several starts, on all windows, best first, shape [K, n].
         costs: Their costs, shape [K].
         stages: Cost of each stage's end on a held-out window, by stage; empty for a search without stages.
+        shifts: Moves of the solution for other reasons than noise, shape [moves, n]; None for none.
     """
 
     residuals: Residuals
@@ -246,6 +247,7 @@ class Searched:
     ends: Tensor
     costs: Tensor
     stages: Mapping[str, float] = field(default_factory=dict)
+    shifts: Tensor | None = None
 
     @classmethod
     def restore(cls, residuals: Residuals, saved: Mapping[str, Tensor]) -> "Searched":

@@ -19,7 +19,7 @@ vectors for quaternions) and velocities, and errors of other sensors (`identify.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,6 +40,10 @@ from neurodyn.identify.search_space import BoxedSpace, SearchSpace
 
 _BYTES = 1 << 27
 _STEP = 1e-5
+_BROAD = 1e-2
+"""Step of differences by coordinates in standard deviations of priors: wide enough to see past the small steps of a
+cost with dry friction, with which a search ends in the next of many local minima."""
+_SHIFT = 1e-4
 _JUMP = 10.0
 _WORLDS = 2048
 """Worlds of a launch up to which several coordinates share it."""
@@ -225,6 +229,10 @@ class Residuals:
         """Return these residuals with another scale and noise."""
         return self._changed(scale=scale, noise=noise)
 
+    def with_dynamics(self, dynamics: HybridDynamics) -> "Residuals":
+        """Return these residuals of another model with the same quantities."""
+        return self._changed(dynamics=dynamics)
+
     def with_windows(self, windows: Windows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""
         return self._changed(windows=windows, measured=measured)
@@ -274,10 +282,12 @@ class Residuals:
         """Linearise at a point; with `physical` the first columns are with respect to values instead of coordinates."""
         return self.chord(point, physical=physical)[0]
 
-    def chord(self, point: Point, *, physical: bool = False) -> tuple[Normal, Callable[[Point], Tensor]]:
-        """Return `normal`, and a function that returns the gradients at other points by the same Jacobian.
+    @torch.no_grad()
+    def chord(self, point: Point, *, physical: bool = False) -> tuple[Normal, Callable[..., Tensor]]:
+        """Return `normal`, and a function that returns gradients by the same Jacobian.
 
-        These have the shape of `Normal.gradient`; initial states must not be free.
+        It takes another point, and errors there [S, W, T, channels] if they are those of another model; gradients have
+        the shape of `Normal.gradient`.
         """
         base, jacobian = self._linearised(point, physical)
         weights = self._weights(base)
@@ -289,10 +299,14 @@ class Residuals:
             matrix[..., first:, first:] += torch.eye(self.initials, dtype=matrix.dtype)
             gradient[..., first:] += point.initial
 
-        def gradient_at(other: Point) -> Tensor:
-            errors = torch.nan_to_num(self.weighted(self.errors(other)), nan=0.0, posinf=0.0, neginf=0.0)
-            pull = (errors * self._weights(errors).square() / weights).flatten(2)
-            return (j.mT @ pull[..., None])[..., 0]
+        def gradient_at(other: Point, errors: Tensor | None = None) -> Tensor:
+            weighted = self.weighted(self.errors(other) if errors is None else errors)
+            weighted = torch.nan_to_num(weighted, nan=0.0, posinf=0.0, neginf=0.0)
+            pull = (weighted * self._weights(weighted).square() / weights).flatten(2)
+            gradient = (j.mT @ pull[..., None])[..., 0]
+            if self.initials:
+                gradient[..., -self.initials :] += other.initial
+            return gradient
 
         return Normal(matrix, gradient, self._cost(base, point)), gradient_at
 
@@ -380,7 +394,7 @@ class Residuals:
         if not torch.isfinite(base).all():
             base = torch.nan_to_num(base, nan=1e9, posinf=1e9, neginf=-1e9)
         if self.parameters and not self.physical:
-            columns = [without_jumps(column) for column in self._by_coordinates(errors, point)]
+            columns = [without_jumps(column) for column in self._by_coordinates(errors, point, "x", _BROAD)]
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)
@@ -393,9 +407,10 @@ class Residuals:
         blocks = [torch.stack(columns, -1)] if columns else [base.new_zeros(*base.shape, 0)]
         if columns and self.physical and not physical:
             blocks[0] = torch.einsum("swtcp,spn->swtcn", blocks[0], self.chain(point.x))
-        for name, count in (("local", self.locals), ("initial", self.initials)):
+        shifted = _SHIFT if self.physical else _BROAD
+        for name, count, step in (("local", self.locals, shifted), ("initial", self.initials, _SHIFT)):
             if count:
-                blocks.append(torch.stack([self._shifted(values, point, name, k) for k in range(count)], -1))
+                blocks.append(torch.stack(self._by_coordinates(errors, point, name, step), -1))
         jacobian = torch.cat(blocks, -1) if len(blocks) > 1 else blocks[0]
         return base, jacobian.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
@@ -413,37 +428,32 @@ class Residuals:
         errors = self._errors(*self._worlds(both, Point.joined([point, point])))
         return self._halved(errors, sets) / step[:, None, None, None]
 
-    def _by_coordinates(self, errors: Tensor, point: Point) -> list[Tensor]:
-        """Return the derivatives of the weighted residuals by each coordinate of the space, given the `errors`.
+    def _by_coordinates(self, errors: Tensor, point: Point, name: str, step: float) -> list[Tensor]:
+        """Return the derivatives of the weighted residuals by each coordinate of a part of the point.
 
-        Coordinates are moved together while a launch has few worlds, as its overhead then exceeds their cost.
+        `errors` are those at the point. Coordinates are moved together while a launch has few worlds, as its overhead
+        then exceeds their cost.
         """
-        sets, group = point.x.shape[0], max(1, _WORLDS // (point.x.shape[0] * self.windows.count))
+        sets, count = point.x.shape[0], getattr(point, name).shape[-1]
+        group = max(1, _WORLDS // (sets * self.windows.count))
         derivatives: list[Tensor] = []
-        for first in range(0, self.parameters, group):
-            columns = range(first, min(first + group, self.parameters))
-            moved, width = self._moved(point, columns, _STEP), 2.0 * _STEP
+        for first in range(0, count, group):
+            columns = range(first, min(first + group, count))
+            moved, width = self._moved(point, name, columns, step), 2.0 * step
             if self.options.one_sided:
-                change, width = moved.view(len(columns), *errors.shape).sub_(errors).flatten(0, 1), _STEP
+                change, width = moved.view(len(columns), *errors.shape).sub_(errors).flatten(0, 1), step
             else:
-                change = moved.sub_(self._moved(point, columns, -_STEP))
+                change = moved.sub_(self._moved(point, name, columns, -step))
             derivatives.extend(self._turned(change).div_(width).split(sets))
         return derivatives
 
-    def _moved(self, point: Point, columns: Sequence[int], step: float) -> Tensor:
-        """Return the errors with each of these coordinates moved, shape [columns * S, W, T, channels]."""
-        moved = Point.joined([point] * len(columns))
+    def _moved(self, point: Point, name: str, columns: Sequence[int], step: float) -> Tensor:
+        """Return the errors with each of these columns moved, in all logs or windows, [columns * S, W, T, channels]."""
+        moved, sets = Point.joined([point] * len(columns)), len(point.x)
+        part = getattr(moved, name)
         for k, column in enumerate(columns):
-            moved.x[k * len(point.x) : (k + 1) * len(point.x), column] += step
+            part[k * sets : (k + 1) * sets, ..., column] += step
         return self._errors(*self._worlds(self.space.values(moved.x), moved))
-
-    def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
-        sets, both = values.shape[0], Point.joined([point, point])
-        moved = getattr(both, name).clone()
-        moved[:sets, :, column] += 1e-4
-        moved[sets:, :, column] -= 1e-4
-        errors = self._errors(*self._worlds(torch.cat([values, values]), replace(both, **{name: moved})))
-        return self._halved(errors, sets) / 1e-4
 
     def _halved(self, errors: Tensor, sets: int) -> Tensor:
         return 0.5 * self._turned(errors[:sets] - errors[sets:])

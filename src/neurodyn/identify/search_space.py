@@ -290,7 +290,7 @@ class PartOfSpace(BoxedSpace):
         nominal: Start of the search, shape [n].
     """
 
-    def __init__(self, space: CoordinateSpace, kept: Tensor, held: Tensor) -> None:
+    def __init__(self, space: BoxedSpace, kept: Tensor, held: Tensor) -> None:
         """Prepare the coordinates.
 
         Args:
@@ -305,18 +305,21 @@ class PartOfSpace(BoxedSpace):
     @property
     def all_names(self) -> tuple[str, ...]:
         """Names of the coordinates of the whole space."""
-        return self._space.names
+        return self._space.all_names
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of the whole space's quantities, shape [..., quantities]."""
-        return self._space.values(self.whole(x))
+        return self._space.values(self._of_space(x))
 
     def values_of_whole(self, whole: Tensor) -> Tensor:
         """Return the physical values at coordinates of the whole space, shape [..., quantities]."""
-        return self._space.values(whole)
+        return self._space.values_of_whole(whole)
 
     def whole(self, x: Tensor) -> Tensor:
-        """Return the coordinates of the whole space, shape [..., coordinates of `space`]."""
+        """Return the coordinates of the whole space, shape [..., coordinates of the whole space]."""
+        return self._space.whole(self._of_space(x))
+
+    def _of_space(self, x: Tensor) -> Tensor:
         whole = self._held.expand(*x.shape[:-1], -1).clone()
         whole[..., self.kept] = x
         return whole

@@ -251,7 +251,7 @@ class IdentificationSettings(Config, frozen=True):
 
     def _require_stages(self) -> None:
         valid = {
-            "method": "roll-outs", "optimiser": "levenberg-marquardt", "initial": "logged", "torque_offset": 0.0,
+            "method": "roll-outs", "optimiser": "levenberg-marquardt", "torque_offset": 0.0,
             "sensors": {}, "bootstrap": 0, "profile": 0,
         }  # fmt: skip
         for name, value in valid.items():
@@ -287,7 +287,6 @@ class AdaptationSettings(IdentificationSettings, frozen=True):
         FitStage(seconds=0.05, windows=600, iterations=8), FitStage(seconds=0.13, windows=300, iterations=4),
         FitStage(seconds=0.25, windows=150, iterations=4),
     )  # fmt: skip
-    initial: Literal["free", "logged"] = "logged"
     networks: bool = True
     ladder: bool = True
     refits: int = 24

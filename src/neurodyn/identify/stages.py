@@ -8,7 +8,7 @@ are numerous, join in the last stage.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -21,13 +21,14 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.held_out import start_of
+from neurodyn.identify.held_out import differentiated, start_of
+from neurodyn.identify.intervals import shift_towards
 from neurodyn.identify.ladder import environments_of
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import Searched, SearchEnd
 from neurodyn.identify.priors import UnitPrior
 from neurodyn.identify.quantities import DELAY, LIMITS
-from neurodyn.identify.readings import Noise, noise_of
+from neurodyn.identify.readings import noise_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.search_space import CoordinateSpace, PartOfSpace
 from neurodyn.identify.settings import FitStage, IdentificationSettings
@@ -44,6 +45,12 @@ _SHARE = 0.25
 
 _LOG, _MOST_LOGS = 10.0, 4
 """Mean length from which recorded runs count as logs [s], and the most that add windows to a stage."""
+_EXACT = 1e-5
+"""Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
+_FINER = 4
+"""Steps of the engine in place of one, to see what its length does to the solution."""
+_STARTS = 2
+"""Iterations of a fit of initial states alone, which is nearly linear."""
 _MORE = 4
 """Iterations of a fit that goes on, after a stage, with more that is free."""
 
@@ -76,6 +83,7 @@ class Fitting:
         environments: Ground and gravity of windows.
         per_log: Coordinates that vary between logs, with the standard deviation of the difference.
         local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
+        ends: Coordinates at the ends of the stages, shape [stages, n].
     """
 
     def __init__(
@@ -111,12 +119,14 @@ class Fitting:
             self._starts.append(measured)
         self.per_log = self._varying(settings.per_log)
         self.local: dict[str, Tensor] = {}
+        self.ends = self.x[None]
         early = [not name.endswith(LIMITS) for name in self.space.names]
         self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
         self.stages = self._stages()
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
-        self._velocities = settings.velocities and start_of(store, "auto") == "logged"
+        self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not differentiated(store)
+        self._free_starts = settings.initial == "free" and bool((self.noise.q > _EXACT).any())
         if scaled_like is not None:
             self.scale = scaled_like.scale
             if scaled_like.space.names == self.space.names:
@@ -129,7 +139,7 @@ class Fitting:
         )
         point = first.start(self.x[None])
         self._require_finite(first, point)
-        self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined)
+        self.scale = torch.maximum(_SHARE * first.robust(settled(first, point)), self.noise.joined)
 
     def _varying(self, per_log: Mapping[str, float]) -> dict[str, float]:
         """Return the coordinates that names or patterns say vary between logs."""
@@ -163,12 +173,16 @@ class Fitting:
         self.local = {}
 
     def start(self, residuals: Residuals, x: Tensor | None = None) -> Point:
-        """Return the point of the search at its coordinates, or others, with what varies between the logs so far."""
+        """Return the point of the search at its coordinates, or others, with what varies between the logs so far.
+
+        Initial states are fitted: as logged, their noise would count as errors of the model, and damped models, which
+        forget it, would fit better.
+        """
         point = residuals.start((self.x if x is None else x)[None])
         for k, log in enumerate(residuals.windows.logs):
             if log in self.local:
                 point.local[0, k] = self.local[log]
-        return point
+        return settled(residuals, point)
 
     def _stages(self) -> tuple[FitStage, ...]:
         """Return the stages: without contacts, roll-outs stay near the log for longer, and long ones tell more."""
@@ -203,15 +217,14 @@ class Fitting:
 
     def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:
         """Return the residuals of windows, over all coordinates or those of `early` stages."""
-        nv = self.spec.nv
         space = PartOfSpace(self.space, self._early, self.space.nominal) if early else self.space
         settings = self.settings
         options = ResidualOptions(
-            settings.positions, self._velocities, settings.huber, settings.initial == "free", settings.torque_offset,
+            settings.positions, self._velocities, settings.huber, self._free_starts, settings.torque_offset,
             self.per_log, one_sided=one_sided,
         )  # fmt: skip
         return Residuals(
-            self.dynamics, windows, Noise(self.scale[:nv], self.scale[nv:]), options, scale=self.scale,
+            self.dynamics, windows, self.noise, options, scale=self.scale,
             environments=self.environments, space=space, prior=UnitPrior(),
         )  # fmt: skip
 
@@ -234,7 +247,7 @@ class Fitting:
     def rescale(self) -> None:
         """Rescale each channel by its remaining errors: a model errs more in one channel than in another."""
         residuals = self.residuals(self.windows(Split.TRAIN, self.settings.stages[0]))
-        self.scale = torch.maximum(residuals.robust(residuals.start(self.x[None])), self.noise.joined)
+        self.scale = torch.maximum(residuals.robust(self.start(residuals)), self.noise.joined)
 
     def run(self) -> Searched:
         """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
@@ -252,6 +265,7 @@ class Fitting:
                 "robot, in its units (neurodyn inspect shows what it holds)"
             )
         self.x, self.local = ends[min(costs, key=costs.__getitem__)]
+        self.ends = torch.stack([x for x, _ in ends.values()])
         return self.end(costs)
 
     def again(self, costs: dict[str, float], iterations: int = _MORE) -> Searched:
@@ -267,7 +281,20 @@ class Fitting:
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
         nothing = self.x.new_zeros(0, len(self.space.quantities))
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
-        return Searched(residuals, self.start(residuals), end, nothing, nothing[:, 0], costs)
+        point = self.start(residuals)
+        return Searched(residuals, point, end, nothing, nothing[:, 0], costs, self._shifts(residuals, point))
+
+    def _shifts(self, residuals: Residuals, point: Point) -> Tensor:
+        """Return how far the solution moves with other stages, and with finer steps of the engine, shape [moves, n].
+
+        A model without errors has the same solution for windows of all lengths, up to noise.
+        """
+        between = (self.ends - self.ends.mean(0)) / max(1, len(self.ends) - 1) ** 0.5
+        engine = self.model.engine
+        fine = msgspec.structs.replace(engine, substeps=_FINER * engine.substeps)
+        dynamics = replace(self.model, engine=fine).dynamics(self.store, self.dynamics.threads)
+        moved = shift_towards(residuals, point, residuals.with_dynamics(dynamics).errors(point))
+        return torch.cat([between, moved[None]])
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
@@ -301,6 +328,15 @@ class Fitting:
                 self.x[k] = shared
                 local[:, column] -= mean
         self.local = dict(zip(logs, local, strict=True))
+
+
+def settled(residuals: Residuals, point: Point) -> Point:
+    """Return a point whose free initial states fit the windows at its coordinates."""
+    if not residuals.initials:
+        return point
+    held = PartOfSpace(residuals.space, torch.zeros(0, dtype=torch.long), point.x[0])
+    found = levenberg_marquardt(residuals.with_space(held), replace(point, x=point.x[:, :0]), _STARTS).point
+    return replace(found, x=point.x)
 
 
 def first_coordinates(space: CoordinateSpace, measured: Delay | None = None) -> Tensor:
