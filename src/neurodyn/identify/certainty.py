@@ -326,11 +326,20 @@ def hold_undetermined(
     if bool(determined.all()):
         return searched, analysis, determined
     part = PartOfSpace(space, torch.nonzero(determined)[:, 0], space.declared)
-    start = replace(point, x=point.x[:, part.kept])
+    start = replace(point, x=part.clip(_conditional(point.x[0], analysis, determined, space.declared)[None, part.kept]))
     iterations, tolerance = (_REFITS, settings.progress) if searched.stages else (settings.iterations, _SETTLED)
     held = levenberg_marquardt(residuals.with_space(part), start, iterations, tolerance=tolerance).point
     fitted = replace(searched, point=replace(held, x=part.whole(held.x)))
     return fitted, identifiability(residuals, fitted.point, ~determined).widened(searched.shifts), determined
+
+
+def _conditional(x: Tensor, analysis: Identifiability, determined: Tensor, declared: Tensor) -> Tensor:
+    """Return coordinates with undetermined ones declared, and the mean of the others given these, shape [n]."""
+    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    change = torch.linalg.pinv(covariance[~determined][:, ~determined], hermitian=True) @ (declared - x)[~determined]
+    moved = torch.where(determined, x, declared)
+    moved[determined] += covariance[determined][:, ~determined] @ change
+    return moved
 
 
 def posterior_sample(
