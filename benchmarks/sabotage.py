@@ -38,13 +38,15 @@ class Sabotage:
 
     Attributes:
         harm: Changes the columns of a log in place.
-        named: Pattern of the findings' names, or of words of `import`, that name the cause.
+        named: Pattern of the findings' names that name the cause.
+        words: Pattern of words that name it, where a command prints a finding without its name.
         change: Changes the robot before it is logged; None for the one that is declared.
         other: Whether the log is of another robot.
     """
 
     harm: Callable[[Columns], None]
     named: str
+    words: str
     change: Callable[[Plant], None] | None = None
     other: bool = False
 
@@ -132,23 +134,25 @@ def _loaded(plant: Plant) -> None:
 
 
 SABOTAGES: dict[str, Sabotage] = {
-    "readings of two joints swapped": Sabotage(lambda c: _swap(c, "pos", "vel"), "swapped|crossed"),
-    "commands of two joints crossed": Sabotage(lambda c: _swap(c, "cmd"), "swapped|crossed"),
-    "sign of a reading": Sabotage(lambda c: _scale(c, -1.0, (_B,)), "sign"),
-    "degrees": Sabotage(lambda c: _scale(c, 180.0 / np.pi, ARM), "degrees|range|beyond its declared limits"),
-    "another robot": Sabotage(_nothing, "wrong-robot|limit|controller", other=True),
-    "clock 25 % slow": Sabotage(_slow_clock, "clock"),
-    "commands logged .1 s late": Sabotage(lambda c: _shift(c, 0.1), "clock|shifted"),
-    "commands logged .1 s early": Sabotage(lambda c: _shift(c, -0.1), "clock|shifted|late"),
-    "another controller": Sabotage(_nothing, "controller", change=_weak),
-    "frozen encoder": Sabotage(_freeze, "frozen"),
-    "noise of .05 rad": Sabotage(_noise, "noise"),
-    "commands of another run": Sabotage(_shuffle, "commands"),
+    "readings of two joints swapped": Sabotage(lambda c: _swap(c, "pos", "vel"), "swapped|crossed", "swapped"),
+    "commands of two joints crossed": Sabotage(lambda c: _swap(c, "cmd"), "swapped|crossed", "swapped"),
+    "sign of a reading": Sabotage(lambda c: _scale(c, -1.0, (_B,)), "sign", "a sign"),
+    "degrees": Sabotage(lambda c: _scale(c, 180.0 / np.pi, ARM), "degrees", "degrees"),
+    "another robot": Sabotage(_nothing, "wrong-robot", "of this robot", other=True),
+    "clock 25 % slow": Sabotage(_slow_clock, "clock", "clock"),
+    "commands logged .1 s late": Sabotage(lambda c: _shift(c, 0.1), "clock|shifted", "clock|before its commands"),
+    "commands logged .1 s early": Sabotage(lambda c: _shift(c, -0.1), "clock|shifted|late", "clock|late"),
+    "another controller": Sabotage(_nothing, "controller", "controller", change=_weak),
+    "frozen encoder": Sabotage(_freeze, "frozen", "froze|does not change"),
+    "noise of .05 rad": Sabotage(_noise, "noise", "noisy|more than its noise"),
+    "commands of another run": Sabotage(_shuffle, "commands", "not follow the logged targets"),
     "velocities of the wrong joint": Sabotage(
-        lambda c: _swap(c, "vel"), "velocity|velocity-sign|swapped|swapped-velocities"
+        lambda c: _swap(c, "vel"), "velocity(-sign)?|swapped(-velocities)?", "velocit"
     ),
-    "torques logged as targets": Sabotage(_torques, "commands|command-limits"),
-    "one run with another payload": Sabotage(_nothing, "one-run|run|logs-disagree", change=_loaded),
+    "torques logged as targets": Sabotage(_torques, "commands|command-limits", "not follow the logged targets"),
+    "one run with another payload": Sabotage(
+        _nothing, "run|one-run|logs-disagree", "different in it|differ in", change=_loaded
+    ),
 }
 _ONE_RUN = "one run with another payload"
 _WARNED = re.compile(r"^(warning|fails|finding)\b.*", re.MULTILINE)
@@ -198,7 +202,7 @@ def judged(name: str, place: Path) -> dict[str, Any]:
     one = SABOTAGES[name]
     row["noticed"] = bool(warned) or row["verdict"] != "ok"
     row["named"] = any(re.fullmatch(one.named, found) for found in names) or any(
-        re.search(one.named, line) for line in (*warned, "" if row["adapt"] else row["verdict"])
+        re.search(one.words, line) for line in (*warned, "" if row["adapt"] else row["verdict"])
     )
     file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
     return row
