@@ -314,3 +314,29 @@ def test_a_floating_robot_is_replayed_on_a_level_floor(tmp_path, floor):
     assert not errors.reason
     for unit, error in total(errors, "exported").items():
         assert error < 0.2 * total(errors, "original")[unit]
+
+
+def test_a_joint_that_follows_another_does_so_in_both_files(tmp_path):
+    follower = """<link name="tip"><inertial><origin xyz="0 0 -.1"/><mass value=".3"/>
+        <inertia ixx=".003" iyy=".003" izz=".003" ixy="0" ixz="0" iyz="0"/></inertial></link>
+      <joint name="follow" type="revolute"><parent link="rod"/><child link="tip"/><origin xyz="0 .1 -.2"/>
+        <axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="5" velocity="9"/>
+        <mimic joint="turn" multiplier="-.5" offset=".2"/></joint>"""
+    (tmp_path / "pole.urdf").write_text(URDF.replace("</robot>", f"{follower}</robot>"))
+    declare(tmp_path / "pole.urdf", tmp_path / "robot", name="pole", dt=0.01)
+    path = tmp_path / "robot" / "robot.yaml"
+    declared = yaml.safe_load(path.read_text())
+    declared.pop("locked", None)
+    declared["joints"] = [
+        {"name": name, "kind": kind, "lower": -2.0, "upper": 2.0, "armature": 0.05}
+        for name, kind in (("turn", "revolute"), ("reach", "prismatic"), ("follow", "revolute"))
+    ]
+    declared["actuated"] = {"turn": 20.0, "reach": 20.0}
+    path.write_text(yaml.safe_dump(declared, sort_keys=False))
+    model = identified_run(
+        tmp_path / "run", str(tmp_path / "robot"), "turn.damping=.4", "reach.mass=.7", contact="soft"
+    )
+    store = log_of(model, tmp_path / "log.h5")
+    for target in ("mjcf", "urdf"):
+        errors = export_identified(model, target, tmp_path / target, data=store).replay
+        assert errors.exported["follow"] < 1e-5 < errors.original["follow"]

@@ -132,6 +132,14 @@ def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
         placed |= identified.free_names(*(f"{name}.{what}" for what in parts))
         placed |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
     placed |= {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
+    for one in identified.mechanism.equalities or ():
+        if one.kind == "joint" and not any(one.reference):
+            softness = {"solref": vector(one.softness.solref), "solimp": vector(one.softness.solimp)}
+            second = {"joint2": one.second} if one.second else {}
+            _section(root, "equality").append(
+                Element("joint", {"joint1": one.first, **second, "polycoef": vector(one.polynomial), **softness})
+            )
+            placed |= identified.free_names(f"equality.{one.name}")
     return root, placed
 
 

@@ -135,7 +135,7 @@ def add_floor(spec: Any) -> None:
         else:
             spec.delete(floor)
     if not level:
-        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0])
+        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], margin=0.0, gap=0.0)
 
 
 class LogPlayer:

@@ -3,15 +3,12 @@
 
 from pathlib import Path
 
-import numpy as np
-from scipy.spatial.transform import Rotation
-
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import BODY, IdentifiedRobot, drive_names, heading, number
 from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_urdf
-from neurodyn.sim.urdf import fix_joints
+from neurodyn.sim.urdf import displace, fix_joints
 
 _ENTRIES = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 _NEGLIGIBLE = 1e-9
@@ -186,20 +183,8 @@ def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
 def _write_zero(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> None:
     """Move a joint's zero to that of its encoder, so that positions of the file are readings."""
     bias = identified.bias(link.joint.name)
-    if not bias:
-        return
-    joint = asset.joint(link)
-    origin, axis = _child(joint, "origin"), _numbers(joint.find("axis"), "xyz", "1 0 0")
-    axis = axis / np.linalg.norm(axis)
-    turn = Rotation.from_euler("xyz", _numbers(origin, "rpy"))
-    if link.joint.kind == "prismatic":
-        origin.set("xyz", vector((_numbers(origin, "xyz") - turn.apply(bias * axis)).tolist()))
-    else:
-        origin.set("rpy", vector((turn * Rotation.from_rotvec(-bias * axis)).as_euler("xyz").tolist()))
-
-
-def _numbers(element: Element | None, key: str, usual: str = "0 0 0") -> np.ndarray:
-    return np.array([float(x) for x in (usual if element is None else element.get(key, usual)).split()])
+    if bias:
+        displace(asset.joint(link), -bias)
 
 
 def _shift_followers(root: Element, identified: IdentifiedRobot) -> None:

@@ -191,13 +191,13 @@ def fix_joints(root: ElementTree.Element, locked: Collection[str]) -> None:
     for name, value in held_positions(root, locked).items():
         joint = next(joint for joint in root.findall("joint") if joint.get("name") == name)
         if value:
-            _displace(joint, value)
+            displace(joint, value)
         joint.set("type", "fixed")
         for child in [child for child in joint if child.tag in ("axis", "limit", "mimic", "dynamics")]:
             joint.remove(child)
 
 
-def _displace(joint: ElementTree.Element, value: float) -> None:
+def displace(joint: ElementTree.Element, value: float) -> None:
     """Move the origin of a joint to where a position of it [rad or m] puts its child."""
     from scipy.spatial.transform import Rotation  # rarely needed, and slow to import
 
