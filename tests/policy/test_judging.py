@@ -78,14 +78,16 @@ def test_the_interval_holds_judges_episodes_and_the_misfit_of_the_log():
 
 
 def promise(imagined: float) -> Promise:
-    return Promise(imagined=imagined, judges=[90.0, 110.0], interval=(80.0, 120.0), judged_by="2 models")
+    return Promise(
+        imagined=imagined, judges=[90.0, 110.0], interval=(80.0, 120.0), believed=(90.0, 110.0), judged_by="2 models"
+    )
 
 
 @pytest.mark.parametrize(("imagined", "grade"), [(100.0, "ok"), (130.0, "warning"), (70.0, "ok")])
 def test_a_return_that_the_judges_do_not_believe_is_a_warning(imagined: float, grade: str):
     found = promise(imagined).finding()
     assert (found.name, found.grade) == ("promise", grade)
-    assert grade == "ok" or "130, and its judges (2 models) 80 to 120" in found.what
+    assert grade == "ok" or "130, and its judges (2 models) 90 to 110" in found.what
 
 
 def test_a_promise_is_said():
@@ -167,7 +169,8 @@ def test_a_training_writes_its_promise(run: Path, tmp_path: Path):
     assert found is not None
     assert len(found.judges) == 16
     assert found.judged_by == "16 models fitted to other episodes"
-    assert found.interval[0] < found.judged < found.interval[1]
+    assert found.interval[0] <= found.believed[0] < found.judged < found.believed[1] <= found.interval[1]
+    assert found.interval[0] < found.imagined < found.interval[1]
     assert found.updates == 4
     assert isinstance(found.worst_tenth, float)
     played = [one for one in read_metrics(tmp_path / "policy") if "return_judge" in one]

@@ -5,11 +5,13 @@ A model identified from logs believes in the return of a policy that was trained
 other episodes of the same logs (`identify.refits`): during the training they choose the policy that is kept, and others
 of them state an interval for its return on the robot,
 
-$$\bar R \pm t_{K-1} \sqrt{s^2 (1 + 1/K) + \sigma^2/n + (\delta L)^2},$$
+$$\bar R \pm t_{K-1} \sqrt{s^2 (1 + 1/K) + \sigma^2/n + (\delta L)^2 + (R - \bar R)^2},$$
 
 with the mean return $\bar R$ of K judges over n episodes, the variance $s^2$ between judges beyond that of episodes
 ($\sigma^2$), and the misfit of held-out stretches of the log: the mean difference $\delta$ of the reward of a frame
-between the log and the model's roll-outs, over an episode of L frames.
+between the log and the model's roll-outs, over an episode of L frames. The return R that the model imagines is one
+more opinion, as it fits the log about as well as its judges; without that term, the interval is the judges' own, beyond
+which an imagined return is not believed.
 """
 
 import math
@@ -59,7 +61,8 @@ class Promise(Record, frozen=True):
     Attributes:
         imagined: Mean return in the training dynamics, of a posterior if it was trained over one.
         judges: Mean return in each judge.
-        interval: 90 % interval of the mean return on the robot, by the judges.
+        interval: 90 % interval of the mean return on the robot.
+        believed: The interval by the judges alone.
         judged_by: Description of the judges.
         worst_tenth: Mean return of the worst tenth of episodes in the training dynamics; UNSET for one robot.
         held_out: Difference of return over an episode by which held-out stretches of the log differ from the model's
@@ -72,6 +75,7 @@ class Promise(Record, frozen=True):
     imagined: float
     judges: list[float]
     interval: tuple[float, float]
+    believed: tuple[float, float]
     judged_by: str
     worst_tenth: float | UnsetType = UNSET
     held_out: float | UnsetType = UNSET
@@ -105,8 +109,8 @@ class Promise(Record, frozen=True):
 
     def finding(self) -> Finding:
         """Judge whether the judges believe the imagined return."""
-        low, high = self.interval
-        if low <= self.imagined <= high or self.excess <= 0.0:
+        low, high = self.believed
+        if self.imagined <= high:
             return Finding("promise")
         return Finding(
             "promise", "warning",
@@ -201,7 +205,7 @@ def interval_of(returns: Tensor, count: int, misfit: float) -> tuple[float, floa
     Args:
         returns: Returns of the judges' episodes, the judges in turn, shape [episodes].
         count: Number of judges.
-        misfit: Misfit of held-out stretches, as a return.
+        misfit: Further deviation, as a return, such as the misfit of held-out stretches.
     """
     rows = returns.double()[: len(returns) // count * count].view(-1, count)
     means, each = rows.mean(0), len(rows)
@@ -226,9 +230,11 @@ def promise_of(
         worst: Mean return of the worst tenth of a posterior; None for one robot.
     """
     misfit = None if per_frame is None else per_frame * float(imagined.lengths.mean())
+    excess = float(imagined.returns.mean()) - float(judged.returns.mean())
     return Promise(
         imagined=float(imagined.returns.mean()), judges=judges.means(judged.returns),
-        interval=interval_of(judged.returns, judges.count, misfit or 0.0), judged_by=judges.text,
+        interval=interval_of(judged.returns, judges.count, math.hypot(misfit or 0.0, excess)),
+        believed=interval_of(judged.returns, judges.count, misfit or 0.0), judged_by=judges.text,
         worst_tenth=UNSET if worst is None else worst, held_out=UNSET if misfit is None else misfit,
         commands=judged.commands,
     )  # fmt: skip
