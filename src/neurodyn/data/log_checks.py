@@ -148,7 +148,7 @@ def rates_of_positions(log: LogColumns) -> Iterator[Finding]:
                 f"the velocity of {names[k]} is not the rate of its position (correlation {table[k, k]:.2f})",
                 "mend its column in the map, or leave velocities out (qd: differentiate)",
             )  # fmt: skip
-    fine = [k for k in range(len(names)) if k not in wrong]
+    fine = [k for k in range(len(names)) if table[k, k] > _ALIKE]
     yield from _of_ratios(
         [names[k] for k in fine],
         [float((rates[:, k] * speeds[:, k]).sum() / max((speeds[:, k] ** 2).sum(), 1e-12)) for k in fine],

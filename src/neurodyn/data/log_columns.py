@@ -21,6 +21,9 @@ _LEAST_SIGNAL = 3.0
 """Size of smoothed rates, in units of what the noise of positions makes of them, from which on they are motion."""
 _THIRD = 20.0**0.5
 """Deviation of third differences of white noise, relative to the noise's."""
+_WHITE, _WHITENESS, _MOST_COLOURED = (-0.75, 0.3, -0.05), 0.2, 0.01
+"""Correlations of third differences of white noise at 1, 2, 3 rows, how far these may be from them, and the most noise
+[rad or m] that is told otherwise."""
 _NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 _RIDGE = 1e-3
@@ -136,7 +139,11 @@ class LogColumns:
         if not len(third):
             return np.zeros(len(self.joints))
         pairs = np.median(np.abs(self.surprises), axis=0) / 2.0**0.5
-        return _NORMAL * np.minimum(np.median(np.abs(third), axis=0) / _THIRD, pairs)
+        size = _NORMAL * np.minimum(np.median(np.abs(third), axis=0) / _THIRD, pairs)
+        power = (third**2).mean(axis=0) + 1e-30
+        alike = [(third[k:] * third[:-k]).mean(axis=0) / power for k in range(1, len(_WHITE) + 1)]
+        white = np.abs(np.array(alike) - np.array(_WHITE)[:, None]).max(axis=0) < _WHITENESS
+        return np.where(white, size, np.minimum(size, _MOST_COLOURED))  # fast oscillations are motion
 
     @cached_property
     def rates(self) -> np.ndarray:
