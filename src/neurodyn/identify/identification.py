@@ -42,6 +42,7 @@ from neurodyn.identify.certainty import (
     posterior_sample,
     values_by_log,
 )
+from neurodyn.identify.delays import delay_figures
 from neurodyn.identify.doubts import Evidence, doubts_about
 from neurodyn.identify.forecasts import beside_signals, forecasts_of, write_forecasts
 from neurodyn.identify.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
@@ -469,7 +470,10 @@ class _Identification:
             blueprint=to_dict(self.problem.blueprint or Blueprint()), warnings=self.warnings, seed=self.settings.seed,
             structure=fit.model.structure, stage=searched.stage, costs=dict(searched.stages),
             differences=[] if fit.logs is None else fit.logs.differing(),
-            sensors=self._sensor_errors(residuals, searched.point), torque=self._torque_errors(fit.values),
+            delay=delay_figures(
+                residuals.space, searched.point.x[0], analysis, self.problem.robot, self.problem.store.header
+            ) or UNSET, sensors=self._sensor_errors(residuals, searched.point),
+            torque=self._torque_errors(fit.values),
             **({} if held_out is None else held_out.errors()),
         )  # fmt: skip
         dynamics = self.hybrid or fit.dynamics

@@ -359,6 +359,38 @@ class NextMotion(Record, frozen=True):
     sources: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class DelayFigures(Record, frozen=True):
+    """What the logs say of the time after which motors follow their commands; errors are half 90 % intervals [s].
+
+    Attributes:
+        delay: Delay of the motors [s].
+        delay_error: Its error.
+        lag: Mean lag of the motors [s]; None if none is free.
+        lag_error: Its error.
+        parts: What adds up to the total, such as "delay + lag".
+        total: The sum [s].
+        total_error: Its error.
+        split: Whether the parts are known by themselves, and not only their sum.
+        measured: Delay that the import of the log measured [s]; None for none of use.
+        measured_error: Its standard error.
+        shift: Shift of the commands that the column map declares [s].
+        text: All of it in words.
+    """
+
+    delay: float
+    delay_error: float
+    parts: str
+    total: float
+    total_error: float
+    split: bool
+    text: str
+    lag: float | None = None
+    lag_error: float | None = None
+    measured: float | None = None
+    measured_error: float | None = None
+    shift: float = 0.0
+
+
 class IdentificationFigures(Record, frozen=True):
     """Content of identification.json, and of adaptation.json.
 
@@ -405,6 +437,7 @@ class IdentificationFigures(Record, frozen=True):
         log: The check of the logs; UNSET without a ladder.
         next: The motion to log next; UNSET if none was asked for.
         differences: Quantities that differ between logs, the most certain first; the fit lets them vary.
+        delay: Delay and other slowness of motors; UNSET if no delay is free.
         verdict: "ok", or why the model is unreliable; UNSET without a ladder.
         findings: The findings behind the verdict, worst first; those that are ok are left out.
         references: Models beside the ladder, such as the baselines; at the same horizons, from the same windows.
@@ -453,6 +486,7 @@ class IdentificationFigures(Record, frozen=True):
     next: NextMotion | UnsetType = UNSET
     differences: list[LogDifference] = msgspec.field(default_factory=list)
     verdict: str | UnsetType = UNSET
+    delay: DelayFigures | UnsetType = UNSET
     findings: list[Finding] = msgspec.field(default_factory=list)
     references: list[Reference] = msgspec.field(default_factory=list)
 
