@@ -23,7 +23,7 @@ from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.interop import export_identified, replay
-from neurodyn.interop.replay import total
+from neurodyn.interop.replays import total
 from neurodyn.sim import declare
 from tests.interop.open_loop import with_networks
 from tests.interop.runs import identified_run, write_arm

@@ -32,7 +32,7 @@ from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATOR_FORMATS, WRITERS
 
 if TYPE_CHECKING:
-    from neurodyn.interop.replay import Replay
+    from neurodyn.interop.replays import Replay
 
 
 @command(EvaluationRequest)

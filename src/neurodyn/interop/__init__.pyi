@@ -10,7 +10,8 @@ from .formats import (
     export_code as export_code,
     export_identified as export_identified,
     import_model as import_model,
+    replay as replay,
 )
 from .onnx import export_model as export_model, export_policy as export_policy
-from .replay import Replay as Replay, replay as replay
 from .policies import import_policy as import_policy
+from .replays import Replay as Replay

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of other projects' formats, and exports and imports by these names; heavy imports wait for their use."""
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.interop.c_code.source import CUnit
     from neurodyn.interop.identified import IdentifiedRobot
-    from neurodyn.interop.replay import Replay
+    from neurodyn.interop.replays import Replay
     from neurodyn.robots import Robot
 
 SIMULATOR_FORMATS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry("simulator to export to")
@@ -210,7 +211,7 @@ def export_identified(
         WorseError: The files predict the log worse than the original; nothing is written.
     """
     from neurodyn.interop.identified import read_identified
-    from neurodyn.interop.replay import replay_export, worse
+    from neurodyn.interop.replays import replay_export, worse
 
     SIMULATOR_FORMATS.require(to)
     identified = read_identified(run, networks=to in WITH_NETWORKS, transmissions=to in WITH_TRANSMISSIONS)
@@ -276,7 +277,7 @@ def replayed_code(
     """
     from neurodyn.interop.c_code.source import identifier
     from neurodyn.interop.c_code.units import code_unit
-    from neurodyn.interop.replay import replay_code, worse
+    from neurodyn.interop.replays import replay_code, worse
 
     folder = _new_folder(export_folder(run, to) if out is None else out)
     name, unit, replay = identifier(run.partition(":")[2] or Path(run).resolve().name), code_unit(run), None
@@ -289,6 +290,33 @@ def replayed_code(
             if replay.worse and not force:
                 raise WorseError(f"{run}: {worse(replay)}; nothing is written; valid: --force", replay)
     return folder, replay
+
+
+def replay(
+    run: "str | Path | Dynamics", target: str, data: "Store | str | Path | None" = None, *, without_delay: bool = False
+) -> "Replay":
+    """Export a model to a temporary folder, and replay a held-out log there.
+
+    Args:
+        run: A run of `adapt` or `identify`, or a hybrid model.
+        target: Name of the target.
+        data: Log whose test episodes (validation without any) are replayed; None for the run's own.
+        without_delay: See `export_identified`.
+
+    Raises:
+        InputError: See `export_identified`.
+    """
+    from neurodyn.interop.replays import Replay
+
+    with tempfile.TemporaryDirectory() as folder:
+        if target in CODE:
+            given = None if data is None else Path(data) if isinstance(data, str | Path) else data
+            _, replayed = replayed_code(str(run), target, Path(folder) / "exported", data=given, force=True)
+            return replayed or Replay(target=target, reason=f"{target} is not replayed")
+        exported = export_identified(
+            run, target, Path(folder) / "exported", data=data, force=True, without_delay=without_delay
+        )
+    return exported.replay
 
 
 def _is_identified(run: str) -> bool:

@@ -12,7 +12,7 @@ import torch
 
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.interop.c_code.source import CUnit
-from neurodyn.interop.replay import NotReplayedError, Scene
+from neurodyn.interop.replay_scene import NotReplayedError, Scene
 
 _SECONDS = 300
 """Longest time that a compiler gets [s]."""

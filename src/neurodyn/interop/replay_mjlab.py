@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from neurodyn.dynamics.batch import Trajectory
-from neurodyn.interop.replay import NotReplayedError, Scene
 from neurodyn.interop.replay_mujoco import LogPlayer, add_floor, needs_floor, version
+from neurodyn.interop.replay_scene import NotReplayedError, Scene
 from neurodyn.interop.texts import CONFIGURATION
 from neurodyn.interop.trainers import MJLAB_IMPORTS
 from neurodyn.sim.engine import import_mujoco

@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.dynamics.batch import Trajectory
-from neurodyn.interop.replay import NotReplayedError, Scene
+from neurodyn.interop.replay_scene import NotReplayedError, Scene
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.mujoco.asset import read_spec

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from neurodyn.interop.replay import total
+from neurodyn.interop.replays import total
 
 if TYPE_CHECKING:
     from neurodyn.interop.formats import Exported
-    from neurodyn.interop.replay import Replay
+    from neurodyn.interop.replays import Replay
 
 _WIDTH = 80
 _MOST_ROWS = 8

@@ -8,7 +8,6 @@ memories of actuators. A player reads the exported files alone: nothing of the e
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from neurodyn.identify.ladder import held_out_windows, settle_and_roll_out
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import AdaptationSettings
 from neurodyn.identify.stages import past_frames
+from neurodyn.interop.replay_scene import NotReplayedError, Played, Scene
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log
 
@@ -47,36 +47,6 @@ WINDOWS = 100
 """Largest number of roll-outs."""
 WORSE = 1.02
 """Error relative to the original's from which a file counts as worse."""
-
-
-class NotReplayedError(Exception):
-    """A target cannot be replayed here; the message says why."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What a player needs besides a file.
-
-    Attributes:
-        robot: The declaration, with the drives that it declares for a log of targets.
-        windows: Windows with the past in which actuators settle.
-        step: Time step of the model [s].
-        com: Point of a floating base whose velocity the states hold, in the base's frame [m].
-    """
-
-    robot: Robot
-    windows: Windows
-    step: float
-    com: tuple[float, float, float] = (0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Played:
-    """Roll-outs of an exported file, and of the original (None without one), and the simulator that computed them."""
-
-    simulator: str
-    exported: Trajectory
-    original: Trajectory | None
 
 
 REPLAYS: Registry[Callable[[Path, Scene], Played]] = Registry("target that is replayed")
@@ -167,35 +137,6 @@ def worse(result: Replay) -> str:
         f"{result.target} predicts the held-out log worse than the original, {after[unit]:.3g} beside "
         f"{before[unit]:.3g} {unit} at {result.horizon:g} s"
     )
-
-
-def replay(
-    run: str | Path | Dynamics, target: str, data: Store | str | Path | None = None, *, without_delay: bool = False
-) -> Replay:
-    """Export a model to a temporary folder, and replay a held-out log there.
-
-    Args:
-        run: A run of `adapt` or `identify`, or a hybrid model.
-        target: Name of the target.
-        data: Log whose test episodes (validation without any) are replayed; None for the run's own.
-        without_delay: See `export_identified`.
-
-    Raises:
-        InputError: See `export_identified`.
-    """
-    import tempfile
-
-    from neurodyn.interop.formats import CODE, export_identified, replayed_code
-
-    with tempfile.TemporaryDirectory() as folder:
-        if target in CODE:
-            given = None if data is None else Path(data) if isinstance(data, str | Path) else data
-            _, replayed = replayed_code(str(run), target, Path(folder) / "exported", data=given, force=True)
-            return replayed or Replay(target=target, reason=f"{target} is not replayed")
-        exported = export_identified(
-            run, target, Path(folder) / "exported", data=data, force=True, without_delay=without_delay
-        )
-    return exported.replay
 
 
 def replay_export(
