@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from neurodyn.identify.result import (
+    DelayFigures,
     IdentificationFigures,
     IdentifiedParameter,
     InPriorDeviations,
@@ -97,6 +98,11 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
             LogDifference(name="calf.friction", logs=("b", "c"), values=(0.31, 0.12), errors=6.0, deviation=0.1)
          ]),
          "The logs disagree: b and c differ in calf.friction by 6 standard errors (0.31 and 0.12)."),
+        (figures(DELAY, delay=DelayFigures(
+            delay=0.01, delay_error=0.005, parts="delay + lag", total=0.014, total_error=0.001, split=False,
+            text="delay + lag = 14 +- 1 ms; how it splits is not known",
+         )),
+         "Commands act late: delay + lag = 14 +- 1 ms; how it splits is not known."),
         (figures(chosen="declared"),
          "The model of arm stays as declared: nothing that was fitted predicts kept-back motion better."),
         (figures(silent("a.damping"), silent("b.damping"), silent("motors.delay"), ELBOW),
@@ -117,6 +123,14 @@ def test_the_largest_changes_come_first_and_six_sentences_are_enough():
     assert said[0].startswith("Centre of mass of j3")
     assert said[1].startswith("Rotor inertia at j2")
     assert said[2] == "Also changed: damping at j1, friction at j0."
+
+
+def test_parts_of_a_delay_whose_sum_alone_is_known_are_not_stated():
+    summed = DelayFigures(
+        delay=0.01, delay_error=0.005, parts="delay + lag", total=0.014, total_error=0.001, split=False, text="sum"
+    )
+    said = sentences(figures(DELAY, quantity("actuator.elbow.lag", 0.004, 0.003, 0.005, unit="s"), delay=summed))
+    assert not any("12.1 ms" in line or "lag of elbow" in line for line in said)
 
 
 def test_nothing_is_claimed_of_quantities_that_the_model_does_not_have():

@@ -342,6 +342,7 @@ def _facts(result: IdentificationFigures) -> str:
     entries = [
         ("Noise", ", ".join(f"{name} {value:.2g}" for name, value in result.noise.items())),
         ("Residuals", ", ".join(f"{name} {value:.2g}" for name, value in result.scale.items())),
+        ("Delay of motors", "" if result.delay is UNSET else result.delay.text),
         ("Wall time", f"{result.seconds:.0f} s"),
         ("CPU time", f"{result.cpu_seconds:.0f} s"),
         *([("Values of", result.stage)] if result.stage else []),

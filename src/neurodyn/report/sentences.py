@@ -17,6 +17,8 @@ from neurodyn.identify.ladder import DECLARED
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Reference, Rung
 from neurodyn.report.numbers import capital, share, times, title_of
 
+_LATE = ("delay of commands", "motor lag")
+"""Kinds of quantities of which the logs may tell the sum alone."""
 _MOST = 6
 """Most sentences."""
 _EACH = 2
@@ -99,7 +101,8 @@ def sentences(result: IdentificationFigures) -> list[str]:
     """Return up to six sentences on what was found, how well it predicts, and what is not known."""
     first = _bounds(result)  # what else is said then rests on it
     others = [
-        *_structure(result), *_differences(result), *_convergence(result), *_prediction(result), *_silent(result)
+        *_structure(result), *_delay(result), *_differences(result), *_convergence(result), *_prediction(result),
+        *_silent(result),
     ]  # fmt: skip
     if result.chosen == DECLARED:
         first = (
@@ -172,7 +175,8 @@ def _changes(result: IdentificationFigures, most: int) -> list[str]:
     """Return a sentence for each kind with the largest changes, and one that names the other kinds."""
     kinds: dict[QuantityKind, list[IdentifiedParameter]] = {}
     for one in sorted(filter(changed, result.parameters), key=change, reverse=True):
-        if not fnmatchcase(one.name, "payload.*") or one.name.endswith(".mass"):
+        summed = result.delay is not UNSET and not result.delay.split and kind_of(one.name).noun in _LATE
+        if not summed and (not fnmatchcase(one.name, "payload.*") or one.name.endswith(".mass")):
             kinds.setdefault(kind_of(one.name), []).append(one)
     told = list(kinds.items())
     if not told:
@@ -222,6 +226,13 @@ def _joined(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
 
 def _structure(result: IdentificationFigures) -> list[str]:
     return [f"The logs ask for {result.structure}, which the declaration lacks."] if result.structure else []
+
+
+def _delay(result: IdentificationFigures) -> list[str]:
+    """Return how late commands act if only the sum of delay and lag is known."""
+    if result.delay is UNSET or result.delay.split:
+        return []
+    return [f"Commands act late: {result.delay.text}."]
 
 
 def _differences(result: IdentificationFigures) -> list[str]:
