@@ -337,12 +337,60 @@ class Noise:
 
 
 def estimate_noise(spec: StateSpec, windows: Windows) -> Noise:
-    """Return the noise of windows from differences of states: at least 1e-6; 1e-3 for fewer than four frames."""
+    """Return the noise of windows from differences of states: at least 1e-6; 1e-3 for fewer than four frames.
+
+    Jerk, as of stairs of commands, raises differences of high order, and readings at rest, which repeat, have none. So
+    frames are parted by their motion, and the parts with the least differences count that do not rest. The steps of an
+    encoder at rest are noise, too: a step over the root of 12.
+    """
     if windows.frames < 4:
         least = torch.full((spec.nv,), 1e-3, dtype=torch.float64)
         return Noise(least, least)
     steps = position_difference(spec, windows.q[:, 1:], windows.q[:, :-1])
-    return Noise(_sized(steps.diff(n=3, dim=1)), _sized(windows.qd.diff(n=4, dim=1)))
+    return Noise(_sized(steps, 3), _sized(windows.qd.diff(dim=1), 3))
+
+
+_PARTS = 5
+"""Parts of frames by motion."""
+_LEAST_ROWS, _ALIKE = 40, 1.5
+"""Least frames of a part, and ratio of differences up to which parts have the same noise."""
+_STUCK = 1e-7
+"""Change of a reading that repeats, which single precision may leave [rad or m]."""
+
+
+def _sized(steps: Tensor, order: int) -> Tensor:
+    """Return the noise of channels from their changes between frames [W, T, n], differentiated again, shape [n]."""
+    differences = steps.diff(n=order, dim=1).abs()
+    motion = steps.unfold(1, order + 1, 1).sum(-1).abs()
+    same = (steps.abs() <= _STUCK).unfold(1, order + 1, 1)
+    moves = ~same.all(-1)
+    sizes = []
+    for k in range(steps.shape[-1]):
+        rows = moves[..., k]
+        size, speed = differences[..., k][rows], motion[..., k][rows]
+        parts = [size] if len(size) < _PARTS * _LEAST_ROWS else [size[p] for p in speed.argsort().chunk(_PARTS)]
+        found = [_trimmed(part) for part in parts if len(part)]
+        alike = [one for one in found if one <= _ALIKE * min(found)]
+        least = sum(alike) / max(1, len(alike)) / 70.0**0.5
+        sizes.append(max(least, _step(steps[..., k]) / 12.0**0.5, LEAST))
+    return torch.tensor(sizes, dtype=torch.float64)
+
+
+def _trimmed(sizes: Tensor) -> float:
+    """Return the standard deviation of normal numbers from the least four fifths of their sizes.
+
+    A median would jump between multiples of an encoder's step.
+    """
+    return float(sizes.sort().values[: max(1, round(0.8 * len(sizes)))].mean()) / 0.5586
+
+
+def _step(steps: Tensor) -> float:
+    """Return the step of an encoder whose readings often repeat; 0 where they do not."""
+    sizes = steps.abs().flatten()
+    changed = sizes[sizes > _STUCK]
+    if len(changed) == 0 or len(changed) > 0.8 * len(sizes):
+        return 0.0
+    return float(changed.quantile(0.02))
 
 
 def noise_of(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: Windows) -> Noise:
@@ -358,7 +406,3 @@ def noise_of(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windo
             raise InputError(f"{name}: {len(numbers)} numbers; valid: one, or {spec.nv}, by degree of freedom")
         noise.append(torch.tensor(numbers, dtype=torch.float64).expand(spec.nv).clone() if numbers else other)
     return Noise(*noise)
-
-
-def _sized(differences: Tensor) -> Tensor:
-    return (differences.abs().flatten(0, 1).median(0).values / (MEDIAN * 70.0**0.5)).clamp_min(LEAST)

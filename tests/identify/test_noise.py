@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Noise of a log: rest, steps of encoders, stairs of commands and jerk are not noise."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.data.windows import Windows
+from neurodyn.identify import estimate_noise
+from neurodyn.robots import load
+
+FRAMES, RATE = 4000, 100.0
+
+
+def windows_of(q: np.ndarray) -> Windows:
+    """Return one window of a pendulum's positions."""
+    positions = torch.from_numpy(q)[None, :, None]
+    speeds = torch.gradient(positions, spacing=1.0 / RATE, dim=1)[0]
+    return Windows(positions, speeds, torch.zeros(1, len(q) - 1, 1, dtype=torch.float64))
+
+
+def swinging(t: np.ndarray) -> np.ndarray:
+    """Return smooth motion."""
+    return 0.8 * np.sin(2 * np.pi * 0.4 * t) + 0.2 * np.sin(2 * np.pi * 1.1 * t)
+
+
+def resting(t: np.ndarray) -> np.ndarray:
+    """Return motion with rests, two thirds of the time."""
+    return np.where((t // 4) % 3 == 0, 0.5 * np.sin(2 * np.pi * 0.25 * t), 0.0)
+
+
+def stairs(t: np.ndarray) -> np.ndarray:
+    """Return the motion of a fast servo whose targets jump ten times a second, in half of the log."""
+    held = np.floor(10 * t) / 10
+    reached = 1.0 - np.exp(-(t - held) / 0.015)
+    moving = 0.4 * np.sin(2 * np.pi * 0.3 * held)
+    before = 0.4 * np.sin(2 * np.pi * 0.3 * (held - 0.1))
+    return np.where(t < t[-1] / 2, before + (moving - before) * reached, 0.4 * np.sin(2 * np.pi * 0.3 * t))
+
+
+@pytest.mark.parametrize(
+    ("motion", "noise", "step"),
+    [
+        (swinging, 3e-4, 0.0), (swinging, 1e-5, 0.0), (swinging, 0.0, 1.5e-3), (resting, 0.0, 1.5e-3),
+        (resting, 2e-4, 0.0), (stairs, 3e-5, 0.0), (stairs, 3e-4, 0.0), (resting, 1e-4, 1.5e-3),
+    ],
+)  # fmt: skip
+def test_noise_is_told_from_rest_steps_stairs_and_jerk(motion: Callable, noise: float, step: float):
+    rng = np.random.default_rng(0)
+    t = np.arange(FRAMES) / RATE
+    q = motion(t) + rng.normal(0.0, noise, FRAMES)
+    if step:
+        q = step * np.round(q / step)
+    found = float(estimate_noise(load("pendulum").spec, windows_of(q)).q[0])
+    expected = np.hypot(noise, step / 12**0.5)
+    assert 0.6 * expected < found < 1.7 * expected
