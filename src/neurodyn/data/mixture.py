@@ -292,7 +292,7 @@ def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
         for name, own in zip(runs, headers, strict=True)
         for one in own.findings
     ]
-    if (shifts := different_shifts(headers, runs)) is not None:
+    if (shifts := different_shifts([one.shift for one in headers], runs)) is not None:
         findings.append(Finding("shift", "warning", shifts, "import all logs of a robot with the same column map"))
     header = header.with_findings(findings) if findings else header
     frames = np.concatenate([np.asarray(store.frames) for store in stores])

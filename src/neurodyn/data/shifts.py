@@ -71,9 +71,8 @@ def without_measured_shift(store: Store) -> Store:
     )  # fmt: skip
 
 
-def different_shifts(headers: Sequence[StoreHeader], names: Sequence[str]) -> str | None:
-    """Return in words that the commands of some of a robot's logs are shifted differently; None if they are alike."""
-    shifts = [header.shift for header in headers]
+def different_shifts(shifts: Sequence[float], names: Sequence[str]) -> str | None:
+    """Return in words that the commands of some of a robot's logs are shifted differently [s]; None if alike."""
     if not shifts or max(shifts) - min(shifts) <= _ALIKE:
         return None
     told = ", ".join(f"{1e3 * shift:.3g} ms in {name}" for name, shift in zip(names, shifts, strict=True))

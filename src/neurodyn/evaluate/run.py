@@ -2,6 +2,7 @@
 """Evaluate a run's model with suitable defaults, and judge whether it is any use."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -14,10 +15,12 @@ from neurodyn.core.config import Config, read_config, with_changes
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request, names_of
-from neurodyn.core.verdict import combine_verdicts
+from neurodyn.core.verdict import Finding, combine_verdicts
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.mixture import join_stores
+from neurodyn.data.shifts import different_shifts, measured_shift, without_measured_shift
 from neurodyn.data.store import Store
+from neurodyn.data.writer import SUFFIXES
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.dynamics.guard import FOLDER, watching
@@ -165,6 +168,7 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
     """
     robot, store = open_robot_log(load_robot(robot_of(run)), data)
     kind = kind_of(run)
+    store = _as_trained(run, without_measured_shift(store) if kind == "hybrid" else store, kind)
     past = ALONG_LOG[kind](run, device) if kind in ALONG_LOG else None
     own = past.dynamics if isinstance(past, FromPast) else load(run, device=device)
     if own.contact_points is not None:
@@ -174,6 +178,22 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
         return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
     return own, "logged", robot, store
+
+
+def _as_trained(run: str | Path, store: Store, kind: str) -> Store:
+    """Return a log, with a finding if its commands are shifted otherwise than those that a model was made from."""
+    try:
+        logs = [path for path in training_logs(run) if Path(path).suffix in SUFFIXES]
+        headers = [Store.open(path, memory=0).header for path in logs]
+    except InputError:
+        return store
+    shifts = [one.shift - (measured_shift(one) if kind == "hybrid" else 0.0) for one in headers]
+    told = different_shifts([*shifts, store.header.shift], [*logs, "this log"])
+    if told is None:
+        return store
+    advice = "import all logs of a robot with the same column map; a delay belongs to the robot"
+    found = [*store.header.findings, Finding("shift", "warning", told, advice)]
+    return replace(store, header=store.header.with_findings(found))
 
 
 def open_robot_log(robot: Robot, data: Logs) -> tuple[Robot, Store]:
