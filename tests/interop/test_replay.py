@@ -22,7 +22,7 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.behind_drives import put_behind_drives
-from neurodyn.interop import export_identified, replay
+from neurodyn.interop import export_identified, replay, replay_mujoco
 from neurodyn.interop.replays import total
 from neurodyn.sim import declare
 from tests.interop.open_loop import with_networks
@@ -191,6 +191,23 @@ def test_without_a_log_nothing_is_replayed_and_that_is_said(servos, tmp_path, ca
     assert replay(tmp_path / "run", "mjcf").reason.endswith("gone.h5, which is gone; name one with --data")
     with pytest.raises(InputError, match=r"gone\.h5"):
         export_identified(tmp_path / "run", "mjcf", tmp_path / "three", data=tmp_path / "gone.h5")
+
+
+def test_a_simulator_that_is_missing_or_refuses_is_said(servos, tmp_path, monkeypatch):
+    model = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
+    store = log_of(model, tmp_path / "log.h5")
+
+    def missing(*_):
+        raise InputError("MuJoCo cannot be imported")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replay_mujoco, "play_mjcf", missing)
+        assert replay(model, "mjcf", store).reason == "MuJoCo cannot be imported"
+    monkeypatch.setattr(replay_mujoco, "play_asset", missing)
+    errors = replay(model, "mjcf", store)
+    assert errors.simulator.endswith("without the original (MuJoCo cannot be imported)")
+    assert errors.original == {}
+    assert not errors.worse
 
 
 def test_filters_take_the_place_of_delays_for_older_versions(servos, tmp_path):

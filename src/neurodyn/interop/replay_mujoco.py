@@ -9,6 +9,8 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +29,27 @@ from neurodyn.sim.mujoco.build import fixed_floors, joint_name
 _TINY = 1e-9
 
 
+@contextmanager
+def _compiling(what: str) -> Iterator[None]:
+    """Raise a `NotReplayedError` for what MuJoCo refuses."""
+    try:
+        yield
+    except ValueError as error:
+        raise NotReplayedError(f"MuJoCo refuses {what}: {str(error).splitlines()[0]}") from None
+
+
 def play_mjcf(folder: Path, scene: Scene) -> Trajectory:
     """Replay ROBOT.xml of an exported folder, read by `mujoco.MjModel.from_xml_path`, with its plugin if it has one."""
     mujoco, floor = import_mujoco(), needs_floor(scene)
     plugged = _plugged(folder, scene.robot.name)
     path = plugged or folder / f"{scene.robot.name}.xml"
     try:
-        model = mujoco.MjModel.from_xml_path(str(path))
-        if floor:
-            spec = mujoco.MjSpec.from_file(str(path))
-            add_floor(spec)
-            model = spec.compile()
-    except ValueError as error:
-        raise NotReplayedError(f"MuJoCo {mujoco.__version__} refuses the file ({str(error).splitlines()[0]})") from None
+        with _compiling("the file"):
+            model = mujoco.MjModel.from_xml_path(str(path))
+            if floor:
+                spec = mujoco.MjSpec.from_file(str(path))
+                add_floor(spec)
+                model = spec.compile()
     finally:
         if plugged is not None:
             plugged.unlink()
@@ -54,16 +64,18 @@ def play_asset(scene: Scene) -> Trajectory:
         return _play_urdf(path, scene, robot.locked)
     if path.suffix.lower() != ".xml":
         raise NotReplayedError(f"MuJoCo does not read the original, {path.name}")
-    spec = mujoco.MjSpec.from_file(str(path.resolve()))
-    for joint in [joint for joint in spec.joints if joint.name in robot.locked]:
-        spec.delete(joint)
-    for key in list(spec.keys):
-        spec.delete(key)
-    if robot.command != "command":
-        _drive(spec, robot)
-    if needs_floor(scene):
-        add_floor(spec)
-    return LogPlayer(spec.compile(), scene).play()
+    with _compiling("the original"):
+        spec = mujoco.MjSpec.from_file(str(path.resolve()))
+        for joint in [joint for joint in spec.joints if joint.name in robot.locked]:
+            spec.delete(joint)
+        for key in list(spec.keys):
+            spec.delete(key)
+        if robot.command != "command":
+            _drive(spec, robot)
+        if needs_floor(scene):
+            add_floor(spec)
+        model = spec.compile()
+    return LogPlayer(model, scene).play()
 
 
 def play_urdf(folder: Path, scene: Scene) -> Trajectory:
@@ -84,7 +96,9 @@ def _play_urdf(path: Path, scene: Scene, locked: tuple[str, ...] = ()) -> Trajec
     _drive(spec, robot)
     if needs_floor(scene):
         add_floor(spec)
-    return LogPlayer(spec.compile(), scene).play()
+    with _compiling("the URDF"):
+        model = spec.compile()
+    return LogPlayer(model, scene).play()
 
 
 def _drive(spec: Any, robot: Robot) -> None:

@@ -7,7 +7,6 @@ memories of actuators. A player reads the exported files alone: nothing of the e
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,21 +62,31 @@ NOT_REPLAYED = {
 def _mjcf(folder: Path, scene: Scene) -> Played:
     from neurodyn.interop import replay_mujoco
 
-    return Played(replay_mujoco.version(), replay_mujoco.play_mjcf(folder, scene), replay_mujoco.play_asset(scene))
+    return _beside(replay_mujoco.version(), replay_mujoco.play_mjcf(folder, scene), scene)
 
 
 @REPLAYS.register("urdf")
 def _urdf(folder: Path, scene: Scene) -> Played:
     from neurodyn.interop import replay_mujoco
 
-    return Played(replay_mujoco.version(), replay_mujoco.play_urdf(folder, scene), replay_mujoco.play_asset(scene))
+    return _beside(replay_mujoco.version(), replay_mujoco.play_urdf(folder, scene), scene)
 
 
 @REPLAYS.register("mjlab")
 def _mjlab(folder: Path, scene: Scene) -> Played:
-    from neurodyn.interop import replay_mjlab, replay_mujoco
+    from neurodyn.interop import replay_mjlab
 
-    return Played(replay_mjlab.simulator(), replay_mjlab.play_mjlab(folder, scene), replay_mujoco.play_asset(scene))
+    return _beside(replay_mjlab.simulator(), replay_mjlab.play_mjlab(folder, scene), scene)
+
+
+def _beside(simulator: str, exported: Trajectory, scene: Scene) -> Played:
+    """Return the roll-outs of a file beside those of the robot's asset, if MuJoCo can replay that."""
+    from neurodyn.interop import replay_mujoco
+
+    try:
+        return Played(simulator, exported, replay_mujoco.play_asset(scene))
+    except (NotReplayedError, InputError) as reason:
+        return Played(f"{simulator}, without the original ({reason})", exported, None)
 
 
 class Replay(Record, frozen=True):
@@ -158,11 +167,8 @@ def replay_code(run: str, unit: "CUnit", files: dict[str, str], name: str, data:
     def play(scene: Scene) -> Played:
         from neurodyn.interop import replay_c, replay_mujoco
 
-        original = None
-        with suppress(NotReplayedError, InputError):
-            original = replay_mujoco.play_asset(scene)
         exported = replay_c.play_code(unit, name, files[f"{name}.c"], files[f"{name}.h"], scene)
-        return Played(f"C, the original in {replay_mujoco.version()}", exported, original)
+        return _beside(f"C, the original in {replay_mujoco.version()}", exported, scene)
 
     return replay_with(run, "c", play, data)
 
@@ -175,8 +181,12 @@ def replay_with(
         dynamics = _model_of(run)
         if dynamics.robot is None:
             raise NotReplayedError("the declaration of its robot is gone")
-        return _replay(dynamics, _log_of(run, dynamics.robot, data), target, play)
+        store = _log_of(run, dynamics.robot, data)
     except NotReplayedError as reason:
+        return Replay(target=target, reason=str(reason))
+    try:
+        return _replay(dynamics, store, target, play)
+    except (NotReplayedError, InputError) as reason:  # such as a simulator that is not installed
         return Replay(target=target, reason=str(reason))
 
 
@@ -198,7 +208,10 @@ def _log_of(run: str | Path | Dynamics, robot: Robot, data: Store | str | Path |
     if not isinstance(run, str | Path) or not (resolve_run(run) / "config.yaml").exists():
         raise NotReplayedError("no log; name one with --data")
     try:
-        return open_logs(robot, training_logs(run))
+        logs = training_logs(run)
+        if not any(logs):
+            raise NotReplayedError("no log; name one with --data")
+        return open_logs(robot, logs)
     except InputError as error:
         raise NotReplayedError(str(error).removeprefix(f"{run}: ")) from None
 
