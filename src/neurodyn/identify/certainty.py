@@ -43,6 +43,8 @@ _SETTLED = 1e-7
 Report = Callable[[int, int], bool]
 """Called with the number of finished quantities and their total; returns true to stop."""
 
+_MANY = 10**6
+"""Degrees of freedom with which Student's t is normal."""
 _STATE = "bootstrap"
 _DISAGREE = 2.0
 """Ratio of the interval widths by bootstrap and sandwich beyond which a warning is given."""
@@ -365,10 +367,12 @@ def posterior_sample(
             prior's
         width; coordinates at a bound stay there.
     """
-    deviations = torch.where(analysis.bound, 0.0, analysis.deviations.clamp(max=1.0))
+    wider = student_t(analysis.degrees, CONFIDENCE) / student_t(_MANY, CONFIDENCE)
+    deviations = torch.where(analysis.bound, 0.0, (wider * analysis.deviations).clamp(max=1.0))
     powers, axes = torch.linalg.eigh(0.5 * (analysis.correlation + analysis.correlation.mT))
     root = axes * powers.clamp_min(0.0).sqrt()
-    noise = torch.randn(count, len(x), generator=posterior_generator(seed), dtype=x.dtype)
+    half = torch.randn((count + 1) // 2, len(x), generator=posterior_generator(seed), dtype=x.dtype)
+    noise = torch.cat([half, -half])[:count]  # about the model's values: for each sample there is its mirror image
     rows = x + deviations * (noise @ root.mT)
     if spread is not None:
         rows = rows + spread * torch.randn(rows.shape, generator=posterior_generator(seed + 1), dtype=x.dtype)
