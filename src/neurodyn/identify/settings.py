@@ -183,7 +183,7 @@ class IdentificationSettings(Config, frozen=True):
     rollouts_each: int = 60
     """Most held-out windows of each episode in this comparison."""
     refits: int = 0
-    """Fits to resampled episodes that judge policies, one Gauss-Newton step each; 0 for none."""
+    """Refits that judge policies; 0 for none."""
     reference_steps: int = 0
     """Optimiser steps of a recurrent network that is trained beside the ladder, for comparison alone; 0 for none."""
     proposals: int = 0

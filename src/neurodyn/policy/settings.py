@@ -154,10 +154,9 @@ class TrainingSettings(Config, frozen=True):
     stop_when_exploiting: bool = False
     """End when exploiting, with the last policy whose imagined return is supported."""
     one_robot: bool = False
-    """Train in the identified robot alone, instead of over the posterior of a model of `neurodyn adapt`."""
+    """Leave out the posterior of an adapted model."""
     patience: int | None = 3
-    """Evaluations in a row in which the return falls in the judges and rises in the model, before a training in a model
-    of `neurodyn adapt` ends (`policy.judges`); None for no end."""
+    """Falls in the judges alone that end a training (`policy.judges`)."""
 
     def __post_init__(self) -> None:
         if self.iterations is None and self.minutes is None:
