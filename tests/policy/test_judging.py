@@ -10,6 +10,7 @@ import torch
 
 pytest.importorskip("rsl_rl")
 
+from neurodyn.cli.terminal.results import print_promise
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
 from neurodyn.core import artifacts
 from neurodyn.dynamics.hybrid.artifact import HYBRID
@@ -17,9 +18,11 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.identify.refits import write_refits
 from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.policy.judges import Judges, Promise, RowDraws, interval_of, judges_of, read_promise
+from neurodyn.policy.evaluation import PolicyEvaluation
+from neurodyn.policy.judges import Judges, Promise, RowDraws, interval_of, judges_of, promises_of, read_promise
 from neurodyn.policy.judging import Judging, findings_of_training
 from neurodyn.policy.randomisation import over_posterior, seen_by_critic
+from neurodyn.policy.report import returns
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.training import open_training
@@ -157,7 +160,7 @@ SETTINGS = PolicySettings(
 )  # fmt: skip
 
 
-def test_a_training_writes_its_promise(run: Path, tmp_path: Path):
+def test_a_training_writes_its_promise(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     task = load_task("cartpole-swingup")
     dynamics = open_dynamics(task, str(run))
     judges = judges_of(dynamics)
@@ -176,6 +179,17 @@ def test_a_training_writes_its_promise(run: Path, tmp_path: Path):
     played = [one for one in read_metrics(tmp_path / "policy") if "return_judge" in one]
     assert [one["judged_by"] for one in played] == ["8 models fitted to other episodes"] * 2
     assert json.loads((tmp_path / "policy" / "promise.json").read_text())["imagined"] == found.imagined
+    print_promise(tmp_path / "policy", found.update, found.updates)
+    shown = capsys.readouterr().out
+    assert f"The kept policy is of update {found.update} of 4; trained over the posterior of {run}" in shown
+    assert "The return on the robot is" in shown
+    name = str(tmp_path / "policy")
+    result = PolicyEvaluation(
+        task="t", policy=name, episodes=1, seed=0, results=[], reward_error=[], promises=promises_of([name])
+    )
+    (table,) = [table for table in returns(result) if table.title == "What the training promises"]
+    assert table.rows[0][-1] == f"{found.update} of 4"
+    assert result.plain()["promises"][name]["imagined"] == found.imagined
 
 
 def test_a_task_without_judges_has_no_promise(tmp_path: Path):
