@@ -193,6 +193,20 @@ def test_without_a_log_nothing_is_replayed_and_that_is_said(servos, tmp_path, ca
         export_identified(tmp_path / "run", "mjcf", tmp_path / "three", data=tmp_path / "gone.h5")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--force"], "--force is that of an export whose log is replayed; valid with it: --to "),
+        (["--to", "urdf", "--without-delay"], "--without-delay is that of an MJCF, not of urdf"),
+        (["--to", "mjcf", "--data", "none.h5"], "--data: none.h5 does not exist"),
+    ],
+)
+def test_flags_of_a_replay_are_refused_where_there_is_none(servos, tmp_path, capsys, words, message):
+    identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
+    assert command(["export", str(tmp_path / "run"), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_simulator_that_is_missing_or_refuses_is_said(servos, tmp_path, monkeypatch):
     model = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
     store = log_of(model, tmp_path / "log.h5")

@@ -293,6 +293,7 @@ def export(
         neurodyn export walks.h5 --to lerobot --out walks
     """
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
+    _require_replay(to if not is_data else None, data=data, force=force, without_delay=without_delay, json=json)
     if to is not None and to in CODE and not is_data:
         _export_code(run, to, out, data, force, json)
     elif to is not None and to in SIMULATOR_FORMATS and not is_data:
@@ -303,6 +304,21 @@ def export(
         _export_data(Path(run), to, out)
     else:
         _export_onnx(run, out)
+
+
+def _require_replay(to: str | None, **flags: Any) -> None:
+    """Refuse flags of a replay for an export that has none, and files that cannot be read or written."""
+    given = next((name for name, value in flags.items() if value), None)
+    if given is not None and (to is None or (to not in SIMULATOR_FORMATS and to not in CODE)):
+        raise InputError(
+            f"--{given.replace('_', '-')} is that of an export whose log is replayed; valid with it: "
+            f"--to {choices((*SIMULATOR_FORMATS, *CODE))}"
+        )
+    if flags["without_delay"] and to != "mjcf":
+        raise InputError(f"--without-delay is that of an MJCF, not of {to}; valid with it: --to mjcf")
+    if flags["data"] is not None and not flags["data"].exists():
+        raise InputError(f"--data: {flags['data']} does not exist; valid: a log of the robot")
+    require_writable(flags["json"], text=True)
 
 
 def _export_onnx(run: str, out: Path | None) -> None:
