@@ -13,7 +13,6 @@ from neurodyn.control.planning.ilqr import IlqrSettings
 from neurodyn.control.planning.sampling import AnnealedSettings, CemSettings, GradientSettings, MppiSettings
 from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
 from neurodyn.core.requests import arguments_of, field_docs
-from neurodyn.identify.motion_limits import MotionLimitSettings
 from neurodyn.identify.settings import AdaptationSettings, FitStage, IdentificationSettings
 from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
@@ -39,7 +38,7 @@ SECTIONS: dict[str, tuple[str, tuple[type, ...]]] = {
     ),
     "Neural models": ("Plan, phases, `policy_rollouts`, `net`.", (Settings, Phase, PolicyRollouts, NetConfig)),
     "World models": ("Plan, phases, `net`.", (WorldSettings, WorldPhase, EnsembleConfig)),
-    "Identification": ("Each of `stages`; `limits`.", (IdentificationSettings, FitStage, MotionLimitSettings)),
+    "Identification": ("Each of `stages`.", (IdentificationSettings, FitStage)),
     "Adaptation": ("As an identification, with other defaults.", (AdaptationSettings,)),
     "Policies": ("All algorithms; `network`; `clone`.", (TrainingSettings, NetworkSettings, CloneSettings)),
     "PPO": ("", (PolicySettings,)),

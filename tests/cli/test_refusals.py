@@ -25,6 +25,7 @@ SOUND = {
     "finetune": "{run} --data {data} --steps 2 --out {out}",
     "adapt": "cartpole --data {data} --out {out}",
     "identify": "cartpole --data {data} --parameters slider.damping --out {out}",
+    "next-motion": "{run}",
     "discover": "cartpole --data {data} --out {out}",
     "hybrid": "cartpole --out {out}",
     "reproduce": "{run} --out {out}",

@@ -67,7 +67,7 @@ VERBS: Registry[Verb] = Registry(
     finetune=Verb("fine-tune a trained model on other data", train.finetune, parallel=True),
     adapt=Verb("adapt a robot's model to its logs, in one command", train.adapt),
     **{"next-motion": Verb("propose a safe motion to log next, or play it", train.next_motion)},
-    identify=Verb("identify parameters from logs, and train networks in the equations", train.identify),
+    identify=Verb("identify parameters from logs, and train networks in equations", train.identify),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", robots.hybrid),
     reproduce=Verb("repeat a run's training, and check that the result is the same", train.reproduce),
     evaluate=Verb("evaluate a model against its simulator or logs", evaluate.evaluate),

@@ -269,7 +269,6 @@ def next_motion(
     OUT/robot.csv with a column map for `neurodyn import`.
 
     Args:
-        request: The run, and what to change.
         robot: Plays the motion: your robot as FILE.py:CLASS (`neurodyn.control.RobotInterface`), or `model` for the
             identified model.
         out: Folder for the log; by default a file in this folder named after the time.
