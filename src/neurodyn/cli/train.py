@@ -2,7 +2,7 @@
 """`neurodyn train`, `finetune`, `reproduce`, `sweep`, `identify`, `discover`, `adapt`: models from data."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from neurodyn.cli.terminal.console import ProgressBar, report_training, terminal, write_figures
 from neurodyn.cli.terminal.flags import (
@@ -11,6 +11,7 @@ from neurodyn.cli.terminal.flags import (
     JsonFile,
     WorkerMemory,
     Workers,
+    arg,
     cluster_of,
     command,
     own_device,
@@ -258,21 +259,24 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     print(f"verdict: {result.figures.verdict}")
 
 
+MotionRobot = Annotated[str | None, arg(
+    help="Plays the motion: your robot as FILE.py:CLASS (`neurodyn.control.RobotInterface`), or `model` for the "
+    "identified model.")
+]  # fmt: skip
+MotionLog = Annotated[
+    Path | None, arg(help="Folder for the log; by default a file in this folder named after the time.")
+]
+
+
 @command(NextMotionRequest)
 def next_motion(
-    request: NextMotionRequest, *, robot: str | None = None, out: Path | None = None, json: JsonFile = None
+    request: NextMotionRequest, *, robot: MotionRobot = None, out: MotionLog = None, json: JsonFile = None
 ) -> None:
     """Propose another motion to log after `neurodyn adapt`, or play the proposed one.
 
     The motion starts and ends at rest, within limits, clear of contacts in the identified model and its posterior.
     Without --robot the run's next-motion.csv is replaced; with it, it is played once, and the log is written to
     OUT/robot.csv with a column map for `neurodyn import`.
-
-    Args:
-        robot: Plays the motion: your robot as FILE.py:CLASS (`neurodyn.control.RobotInterface`), or `model` for the
-            identified model.
-        out: Folder for the log; by default a file in this folder named after the time.
-        json: File for the motion as JSON.
 
     Example:
         neurodyn next-motion runs/arm --seconds 30
