@@ -181,7 +181,7 @@ def held_positions(root: ElementTree.Element, locked: Collection[str]) -> dict[s
             return 0.0
         return min(max(0.0, float(limit.get("lower", "0"))), float(limit.get("upper", "0")))
 
-    for name in locked:
+    for name in [name for name in locked if name in joints]:  # others are refused where the URDF is read
         held[name] = position(name)
     return held
 
