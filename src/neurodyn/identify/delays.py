@@ -46,7 +46,7 @@ def delay_figures(
         total = torch.stack(list(parts.values())).sum()
         deviations = {name: _deviation(part, leaf, analysis) for name, part in {**parts, "sum": total}.items()}
     reach = student_t(analysis.degrees, CONFIDENCE)
-    values = {name: float(part) for name, part in parts.items()}
+    values = {name: float(part.detach()) for name, part in parts.items()}
     split = len(parts) == 1 or deviations["delay"] <= max(_LEAST, _APART * deviations["sum"])
     measured = header.delays.get(CONTROL)
     return DelayFigures(

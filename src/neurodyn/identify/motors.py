@@ -15,7 +15,7 @@ from neurodyn.robots.data import as_logged
 
 LONGEST_DELAY = 0.03
 """Longest delay that is searched if no longer one was measured [s]."""
-_REACH, _MORE, _FARTHEST = 1.5, 0.005, 0.25
+_REACH, _MORE, _FARTHEST = 1.5, 0.005, 0.06
 """Longest delay that is searched: by so much, and so much more [s], beyond a measured one; at most the last [s]."""
 
 _PASSIVE = ("armature", "damping", "friction")
