@@ -38,7 +38,8 @@ _SHUFFLED, _DISORDER = 0.5, 0.01
 """Change from row to row, relative to the deviation of the positions, and share of jumps, from which on rows are in no
 order."""
 _JUMP, _USUAL, _LEAST_JUMP = 8.0, 0.9, 0.1
-"""Change from row to row that is a jump: in units of this quantile of all, and at least so much [rad or m]."""
+"""Change from row to row that is a jump: in units of this quantile of all, and at least so much [rad or m]. It is also
+more than at the fastest logged velocity."""
 _FROZEN, _MOVED = 0.4, 0.2
 """Time without any change of a reading [s]; and motion of its target meanwhile, as a share of the target's span, or of
 the velocity's integral [rad or m]."""
@@ -97,7 +98,8 @@ def order_of_rows(log: LogColumns) -> Iterator[Finding]:
         return
     steps = log.surprises
     usual = np.quantile(np.abs(steps), _USUAL, axis=0)
-    jumps = np.abs(steps) > np.maximum(_JUMP * usual, _LEAST_JUMP)
+    fastest = np.array([np.abs(log.velocity(name)).max() for name in names]) * log.spec.dt * log.logged_rates
+    jumps = np.abs(steps) > np.maximum(np.maximum(_JUMP * usual, _LEAST_JUMP), fastest)
     if float(jumps.mean()) > _DISORDER:
         yield Finding(
             "order", "fails",
