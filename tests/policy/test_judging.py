@@ -13,14 +13,26 @@ pytest.importorskip("rsl_rl")
 from neurodyn.cli.terminal.results import print_promise
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
 from neurodyn.core import artifacts
+from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.identify.refits import write_refits
 from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.metrics import read_metrics
+from neurodyn.policy.artifact import behaviour
 from neurodyn.policy.evaluation import PolicyEvaluation
-from neurodyn.policy.judges import Judges, Promise, RowDraws, interval_of, judges_of, promises_of, read_promise
+from neurodyn.policy.judges import (
+    Judges,
+    Promise,
+    RowDraws,
+    interval_of,
+    judges_of,
+    promises_of,
+    read_promise,
+    reward_misfit,
+)
 from neurodyn.policy.judging import Judging, findings_of_training
+from neurodyn.policy.logs import record_log
 from neurodyn.policy.randomisation import over_posterior, seen_by_critic
 from neurodyn.policy.report import returns
 from neurodyn.policy.requests import TrainPolicyRequest
@@ -195,3 +207,18 @@ def test_a_training_writes_its_promise(run: Path, tmp_path: Path, capsys: pytest
 def test_a_task_without_judges_has_no_promise(tmp_path: Path):
     assert judges_of(ResolvedDynamics("model", Mass())) is None
     assert read_promise(tmp_path) is None
+
+
+def test_the_misfit_of_a_log_is_that_of_the_reward(tmp_path: Path):
+    task, robot = load_task("cartpole-swingup"), declared_hybrid(load_robot("cartpole"))
+    path = tmp_path / "log.h5"
+    record_log(task, robot, [behaviour("swing", task)], path, transitions=2400, worlds=8, noise=0.5)
+    log = Store.open(path)
+    own = reward_misfit(task, robot, [log])
+    other = robot.freeing(["slider.mass"])
+    other.physical.set_values(torch.tensor([80.0]))
+    worse = reward_misfit(task, other, [log])
+    assert own is not None
+    assert worse is not None
+    assert own < 0.01 < worse
+    assert reward_misfit(task, robot, []) is None

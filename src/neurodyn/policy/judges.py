@@ -51,8 +51,8 @@ PROMISE = "promise.json"
 
 _PAST, _LEAST_SECONDS, _SECONDS = 0.25, 0.25, 1.0
 """Time before held-out windows in which motors settle; their least and greatest length [s]."""
-_EACH, _LEAST_WINDOWS = 30, 8
-"""Most windows of an episode; fewest windows that tell a misfit."""
+_EACH, _LEAST_EPISODES = 30, 2
+"""Most windows of an episode; fewest episodes that tell a misfit."""
 
 
 class Promise(Record, frozen=True):
@@ -244,8 +244,8 @@ def promise_of(
 def reward_misfit(task: Task, dynamics: HybridDynamics, logs: Sequence[Store]) -> float | None:
     """Return the size of the mean difference of a frame's reward between held-out stretches and their roll-outs.
 
-    Its standard error over stretches is part of it. None if a log holds no such stretches, or the reward depends on
-    what a log does not hold.
+    Its standard error over episodes, whose stretches overlap, is part of it. None if a log holds no such stretches, or
+    the reward depends on what a log does not hold.
     """
     past = max(1, round(_PAST / dynamics.spec.dt)) if dynamics.memory else 0
     differences: list[Tensor] = []
@@ -262,12 +262,13 @@ def reward_misfit(task: Task, dynamics: HybridDynamics, logs: Sequence[Store]) -
                 )
             except (InputError, KeyError):
                 return None
-            difference = (logged - rolled).mean(1)
-            differences.append(difference[torch.isfinite(difference)])
-    each = torch.cat(differences) if differences else torch.zeros(0)
-    if len(each) < _LEAST_WINDOWS:
+            difference, episode = (logged - rolled).mean(1), windows.source.places[:, 0]
+            finite = torch.isfinite(difference)
+            differences += [difference[finite & (episode == one)] for one in episode.unique()]
+    means = torch.stack([each.mean() for each in differences if len(each)]) if differences else torch.zeros(0)
+    if len(means) < _LEAST_EPISODES:
         return None
-    return math.hypot(float(each.mean()), float(each.std()) / len(each) ** 0.5)
+    return math.hypot(float(means.mean()), float(means.std()) / len(means) ** 0.5)
 
 
 def _rewards(task: Task, dynamics: HybridDynamics, q: Tensor, qd: Tensor) -> Tensor:
