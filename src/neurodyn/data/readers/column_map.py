@@ -210,8 +210,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         velocity: "sampled" interpolates logged velocities linearly at the frame; "averaged" averages them over the
             frame around it. With differentiated positions, "past" takes the slope of a parabola through the last 20 ms
             instead: noisier and delayed, but causal.
-        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment. "auto" uses
-            the delay that explains the motion best, if significantly better than none.
+        alignment: Shift of the commands [s], for clocks that are known to differ: one logged at t acts at t +
+            alignment. "auto" shifts by nothing: the delay that is measured belongs to the robot.
         max_gap: Longest gap between two rows that is interpolated [s]; a longer one starts a new episode.
         missing: Treatment of values that are not numbers: an "error", or a "gap" that starts a new episode.
         clock: Message times: from the "header", or the log times.
