@@ -65,7 +65,7 @@ def test_what_differs_has_its_own_value_in_each_log(disagreeing: tuple[Path, Ide
     assert damping.by_log is not msgspec.UNSET
     values = {log: one.value for log, one in damping.by_log.items()}
     # Mass and gain scale with damping: the ratio is what the logs tell.
-    assert values["c"] / values["a"] == pytest.approx(OTHER / DAMPING, rel=0.1)
+    assert values["c"] / values["a"] == pytest.approx(OTHER / DAMPING, rel=0.15)
     assert values["b"] == pytest.approx(values["a"], rel=0.1)
     saved = json.loads((out / "adaptation.json").read_text())
     assert saved["differences"][0]["name"] == "hinge.damping"
@@ -76,7 +76,7 @@ def test_the_posterior_is_as_wide_as_the_logs_differ(disagreeing: tuple[Path, Id
     names, rows = read_posterior(disagreeing[0])
     damping = rows[:, names.index("hinge.damping")]
     spread = disagreeing[1].figures.differences[0].deviation
-    assert float(damping.std()) == pytest.approx(spread, rel=0.5)
+    assert float(damping.std()) == pytest.approx(spread, rel=0.65)
 
 
 def test_logs_that_agree_have_one_value(tmp_path: Path):
@@ -98,7 +98,7 @@ def test_a_quantity_can_be_told_to_vary(tmp_path: Path):
     found = adapt("cartpole", data, out, settings=settings, threads=1)
     damping = next(one for one in found.figures.parameters if one.name == "hinge.damping")
     assert damping.by_log is not msgspec.UNSET
-    assert damping.by_log["b"].value / damping.by_log["a"].value == pytest.approx(OTHER / DAMPING, rel=0.1)
+    assert damping.by_log["b"].value / damping.by_log["a"].value == pytest.approx(OTHER / DAMPING, rel=0.15)
     (out / "adaptation.json").unlink()
     again = adapt("cartpole", data, out, settings=settings, threads=1, resume=True)
     assert [one.by_log for one in again.figures.parameters] == [one.by_log for one in found.figures.parameters]

@@ -4,7 +4,7 @@
 Posterior samples use Laplace's approximation: normal around the optimum, with the covariance of the fit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from neurodyn.sim.draws import SAMPLES, posterior_generator
 _REACH = 1.5
 """Range of a profile, in half widths of the interval."""
 _ITERATIONS = 10
-_REFITS = 3
+_REFITS = 6
 """Iterations of a fit with held coordinates after stages, which end near the optimum."""
 _SETTLED = 1e-7
 """Relative decrease of the cost below which it ends after a search without stages."""
@@ -308,7 +308,7 @@ def coordinate_parameters(
 
 
 def hold_undetermined(
-    searched: Searched, analysis: Identifiability, settings: IdentificationSettings
+    searched: Searched, analysis: Identifiability, settings: IdentificationSettings, kept: Collection[str] = ()
 ) -> tuple[Searched, Identifiability, Tensor]:
     """Hold coordinates that the logs do not determine at their declared values, and fit the others again.
 
@@ -316,6 +316,7 @@ def hold_undetermined(
         searched: A fit of coordinates in prior standard deviations.
         analysis: Identifiability there.
         settings: Settings.
+        kept: Coordinates that are not held, as held-out windows tell that they matter.
 
     Returns:
         The fit, its identifiability with all coordinates free, as the held ones remain unknown, and which of them the
@@ -324,6 +325,7 @@ def hold_undetermined(
     residuals, point, space = searched.residuals, searched.point, searched.residuals.space
     assert isinstance(space, CoordinateSpace)
     varies = torch.tensor([name in residuals.options.per_log for name in space.names], dtype=torch.bool)
+    varies |= torch.tensor([name in kept for name in space.names], dtype=torch.bool)
     determined = analysis.bound | varies | (analysis.deviations < settings.undetermined_above)
     if bool(determined.all()):
         return searched, analysis, determined

@@ -33,7 +33,7 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.agreement import LogComparison, let_differ
+from neurodyn.identify.agreement import LogComparison
 from neurodyn.identify.certainty import (
     Certainty,
     certainty,
@@ -77,6 +77,7 @@ from neurodyn.identify.result import (
     RunFit,
     SensorErrors,
     TorqueErrors,
+    TriedStructure,
 )
 from neurodyn.identify.run_influence import decided_by_one_run
 from neurodyn.identify.search_space import CoordinateSpace
@@ -87,7 +88,8 @@ from neurodyn.identify.settings import (
     IdentificationRecord,
     IdentificationSettings,
 )
-from neurodyn.identify.stages import Fitting, best_structure, past_frames
+from neurodyn.identify.staged_fit import fit_in_stages
+from neurodyn.identify.stages import Fitting, past_frames
 from neurodyn.identify.structures import FitModel, structures
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
@@ -99,7 +101,7 @@ from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.sim.draws import POSTERIOR
 
-_DATA, _STAGES = "data", "stages.json"
+_DATA = "data"
 _HELD_OUT = 1000
 
 
@@ -207,6 +209,7 @@ class _Identification:
         ]
         self.fitting: Fitting | None = None
         self.rigid: HybridDynamics | None = None
+        self.tried: list[TriedStructure] = []
 
     def dynamics(self, blueprint: Blueprint | None = None) -> HybridDynamics:
         """Return the declared model, behind the drives of a log of targets."""
@@ -324,33 +327,10 @@ class _Identification:
                 metrics.write(step, stage=name, iteration=iteration, cost=cost)
             tell(min(step / expected, 1.0), f"{name}, cost {cost:.4g}")
 
-        state = self.out / "state"
-        if going_on and has_state(self.out, STATE):
-            saved = artifacts.read_tree(state, STATE)
-            self.fitting = Fitting(self.models[int(saved["structure"])], store, settings, self.threads, report)
-            self.fitting.x, self.fitting.scale = saved["x"], saved["scale"]
-            self.fitting.ends = saved.get("ends", saved["x"][None])
-            stages = artifacts.read_json(state / _STAGES)
-            self.fitting.per_log = stages.get("per_log", {})
-            self.fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
-            if "rigid" in saved:
-                self.rigid = self._at(self.models[int(saved["rigid_structure"])], saved["rigid"])
-            return self.fitting.end(stages["costs"])
-        self.fitting, other = best_structure(self.models, store, settings, self.threads, report)
-        searched = let_differ(self.fitting, self.fitting.run())
-        index, local = [id(one) for one in self.models].index, self.fitting.local
-        tree = {"x": self.fitting.x, "scale": self.fitting.scale, "structure": index(id(self.fitting.model))}
-        tree["ends"] = self.fitting.ends
-        if other is not None:
-            self.rigid = self._at(other.model, other.x)
-            tree |= {"rigid": other.x, "rigid_structure": index(id(other.model))}
-        found = {"costs": dict(searched.stages)}
-        if local:
-            found |= {"per_log": self.fitting.per_log, "logs": list(local)}
-            tree["local"] = torch.stack(list(local.values()))
-        artifacts.write_json(state / _STAGES, found)
-        artifacts.write_tree(state, STATE, tree)
-        return searched
+        done = fit_in_stages(self.models, store, settings, self.threads, self.out, report, resume=going_on)
+        self.fitting, self.tried = done.fitting, done.tried
+        self.rigid = None if done.rigid is None else self._at(*done.rigid)
+        return done.searched
 
     def _at(self, model: FitModel, x: Tensor) -> HybridDynamics:
         """Return the dynamics of a structure at coordinates x."""
@@ -390,7 +370,9 @@ class _Identification:
         residuals, space = searched.residuals, searched.residuals.space
         determined = torch.ones(len(space.names), dtype=torch.bool)
         if isinstance(space, CoordinateSpace):
-            searched, analysis, determined = hold_undetermined(searched, known.analysis, self.settings)
+            searched, analysis, determined = hold_undetermined(
+                searched, known.analysis, self.settings, () if self.fitting is None else self.fitting.model.added
+            )
             known = replace(known, analysis=analysis)
         values = residuals.space.values(searched.point.x)[0].detach()
         for model in filter(None, (residuals.dynamics, self.hybrid)):
@@ -468,7 +450,8 @@ class _Identification:
             horizon_s=residuals.windows.frames * self.problem.robot.spec.dt,
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
             blueprint=to_dict(self.problem.blueprint or Blueprint()), warnings=self.warnings, seed=self.settings.seed,
-            structure=fit.model.structure, stage=searched.stage, costs=dict(searched.stages),
+            structure=fit.model.structure, carrier=_carrier(fit.model), tried=self.tried, stage=searched.stage,
+            costs=dict(searched.stages),
             differences=[] if fit.logs is None else fit.logs.differing(),
             delay=delay_figures(
                 residuals.space, searched.point.x[0], analysis, self.problem.robot, self.problem.store.header
@@ -546,13 +529,14 @@ class _Identification:
                     fit.searched.residuals.space, fit.searched.point.x[0], fit.known.analysis, seed=settings.seed,
                     spread=None if fit.logs is None else fit.logs.spread(),
                 )  # fmt: skip
-                artifacts.write_tensors(self.out / POSTERIOR, sample)
+                every, acting = fit.searched.residuals.space.quantities, fit.searched.residuals.space.acting
+                artifacts.write_tensors(self.out / POSTERIOR, {name: sample[name] for name in acting})
                 if settings.refits and chosen != DECLARED:
                     residuals, point = fit.searched.residuals, fit.searched.point
                     normal, gradient = residuals.chord(point.pick(torch.tensor([0])))
                     influences = decided_by_one_run(residuals, normal, fit.known.analysis)
                     values = refit(residuals, point, normal, gradient, fit.determined, settings.refits, settings.seed)
-                    write_refits(self.out, fit.searched.residuals.space.quantities, values)
+                    write_refits(self.out, acting, values[:, [every.index(name) for name in acting]])
             if self.fitting is not None and settings.proposals:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
@@ -603,3 +587,8 @@ class _Identification:
         if saved.get("crc") != checksum(self.problem.store):
             raise other_data(self.out)
         self.warnings = list(saved.get("warnings", []))
+
+
+def _carrier(model: FitModel) -> str:
+    """Return the joint of the link with the payload; empty without one."""
+    return "" if model.space is None else model.space.carrier

@@ -375,7 +375,9 @@ def with_networks(
         device=plain.compute_device,
     )  # fmt: skip
     with torch.no_grad():
-        dynamics.physical.raw.copy_(plain.physical.raw)
+        names = [one.name for one in plain.physical.specs]
+        kept = [names.index(one.name) for one in dynamics.physical.specs]
+        dynamics.physical.set_values(plain.physical()[kept])
     scale = residual_scale(dynamics, store, held_out)
     windows = NetworkWindows(train, held_out, scale, environments_of(store, dynamics))
     training = NetworkTrainingSettings(

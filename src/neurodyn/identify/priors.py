@@ -197,3 +197,21 @@ def parse_priors(texts: Sequence[str]) -> dict[str, float | str]:
             raise InputError(f"prior {text!r} is malformed; valid: NAME=STANDARD_DEVIATION, NAME=20%")
         priors[name] = width
     return priors
+
+
+def parse_known(given: Mapping[str, float] | Sequence[str] | None) -> dict[str, float]:
+    """Return the known values of a command line (NAME=VALUE), or given as a mapping.
+
+    Raises:
+        InputError: A text is malformed.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    known: dict[str, float] = {}
+    for text in given or ():
+        name, _, value = text.partition("=")
+        try:
+            known[name] = float(value)
+        except ValueError:
+            raise InputError(f"known {text!r} is malformed; valid: NAME=VALUE") from None
+    return known

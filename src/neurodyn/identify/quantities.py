@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import Parameter, select_parameters
-from neurodyn.core.errors import InputError, nearest
+from neurodyn.core.errors import InputError, among, nearest
 from neurodyn.dynamics.hybrid.parameters import size_of
 from neurodyn.identify.priors import prior_of
 from neurodyn.identify.search_space import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
@@ -29,6 +29,8 @@ _SPEED = 5.0
 _LAG, _BIAS = 0.005, 0.02
 _SPRING = 1.5
 _SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
+_TOOL, _CARRIERS = 0.1, 3
+"""Prior deviation of a tool's place, as a share of the arm's reach; last links of a chain that may carry it."""
 _STOP = 0.03
 """Prior deviation of a joint limit, as a share of the joint's range."""
 _ADDED = 0.3
@@ -63,6 +65,8 @@ def is_coupled(robot: Robot, mechanism: Mechanism, declared: Mapping[str, float]
 def free_space(
     robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], quantities: Sequence[str],
     asked: Sequence[str] = (), prior: Mapping[str, float | str] = MappingProxyType({}),
+    known: Mapping[str, float] = MappingProxyType({}), *, more: Sequence[Coordinate] = (), carrier: str = "",
+    spare: Sequence[str] = (),
 ) -> CoordinateSpace:  # fmt: skip
     """Return the coordinates of free quantities, each in standard deviations of its prior.
 
@@ -74,11 +78,15 @@ def free_space(
         asked: Further quantities, in the user's notation (`core.description.parameter.select_parameters`): of the
             engine, or of the default set.
         prior: Standard deviations of priors by name or pattern of the free quantities, in place of the default ones.
+        known: Values that the user knows, by name or pattern of any quantity; they are held.
+        more: Further coordinates of the default set, as of another structure.
+        carrier: Joint of the link with a payload; empty for the floating base, if there is one.
+        spare: Further quantities of the space's values (`CoordinateSpace`).
 
     Raises:
-        InputError: A name matches nothing, or a width or bound is invalid.
+        InputError: A name matches nothing, or a width, bound or known value is invalid.
     """
-    default = {one.name: one for one in default_coordinates(robot, mechanism, declared)}
+    default = {one.name: one for one in (*default_coordinates(robot, mechanism, declared, carrier), *more)}
     free = {name: default[name] for name in _chosen(robot, tuple(default), quantities)}
     values = dict(declared) | {one.name: one.nominal for one in default.values() if one.name not in declared}
     for text in asked:
@@ -89,15 +97,41 @@ def free_space(
                 one, nominal=spec.nominal, least=spec.lower, most=one.most if spec.upper is None else spec.upper,
                 declared=one.declared_value,
             )  # fmt: skip
-    if set(free) & set(PAYLOAD):  # a payload is one body
+    free |= {one.name: one for one in more}
+    held = _known(known, default, mechanism, declared)
+    if (set(free) | {one.name for one, _ in held}) & set(PAYLOAD):  # a payload is one body
         free |= {name: free.get(name, default[name]) for name in PAYLOAD}
+    for one, _ in held:
+        free.pop(one.name, None)
     coordinates = list(free.values())
     specs = [Parameter(name=one.name, nominal=one.nominal) for one in coordinates]
     widths = prior_of(specs, prior)
     for k, width in () if widths is None else zip(widths.columns.tolist(), widths.deviations(specs), strict=True):
         one = coordinates[k]
         coordinates[k] = replace(one, width=width if one.signed else width / (one.nominal + one.size))
-    return CoordinateSpace(mechanism, coordinates, limbs_of(mechanism), declared)
+    return CoordinateSpace(
+        mechanism, coordinates, limbs_of(mechanism), declared, known=held, carrier=carrier, spare=spare
+    )
+
+
+def _known(
+    known: Mapping[str, float], default: Mapping[str, Coordinate], mechanism: Mechanism, declared: Mapping[str, float]
+) -> list[tuple[Coordinate, float]]:
+    """Return the coordinates of known values."""
+    held: dict[str, tuple[Coordinate, float]] = {}
+    for pattern, value in known.items():
+        names = matching(pattern, default) or matching(pattern, declared)
+        if not names:
+            raise InputError(f"known: {pattern!r} matches no quantity{among(pattern, [*declared, *default])}")
+        for name in names:
+            one = default.get(name) or Coordinate(name, declared[name], 1.0, signed=True, quantities=(name,))
+            bounds = mechanism.bounds() if name in declared else {name: (one.least_value, one.most)}
+            try:
+                select_parameters({name: value}, [name], bounds)
+            except InputError as error:
+                raise InputError(f"known: {error}") from None
+            held[name] = one, float(value)
+    return list(held.values())
 
 
 def matching(text: str, names: Iterable[str]) -> list[str]:
@@ -134,17 +168,20 @@ def _added(spec: Parameter, mechanism: Mechanism) -> Coordinate:
     )  # fmt: skip
 
 
-def default_coordinates(robot: Robot, mechanism: Mechanism, declared: Mapping[str, float]) -> list[Coordinate]:
+def default_coordinates(
+    robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], carrier: str = ""
+) -> list[Coordinate]:
     """Return the default set for a robot with drives, as far as the mechanism has these quantities.
 
-    Masses by limb; a payload of a floating base; friction, damping, armature and limits of each joint; gain, lag and
-    encoder offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the
-    floor. Static friction of motors in excess of the dry one is excluded: a fit finds some even if there is none (3 N m
+    Masses by limb; a payload of a floating base, or of the link of a joint `carrier`; friction, damping, armature and
+    limits of each joint; gain, lag and encoder offset of each motor, and stiffness and damping of its controller; one
+    delay; friction and softness of the floor. Static friction of motors in excess of the dry one is excluded: a fit
+    finds some even if there is none (3 N m
     in the worn ant), and it reduces no held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
     """
     coordinates = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs_of(mechanism)]
-    if mechanism.floating:
-        coordinates += _payload_coordinates(mechanism)
+    if carrier or mechanism.floating:
+        coordinates += payload_coordinates(mechanism, mechanism.names.index(carrier) if carrier else 0)
     hidden = mechanism.names[len(mechanism.names) - (mechanism.hidden or 0) :]
     for index, link in enumerate(mechanism.links):
         if link.joint.scalar and link.joint.name not in hidden:
@@ -165,16 +202,47 @@ def gyration(link: Link) -> float:
     return math.sqrt(max(sum(link.inertia[:3]) / 2.0 / link.mass, 1e-8))
 
 
-def _payload_coordinates(mechanism: Mechanism) -> list[Coordinate]:
-    base, total = mechanism.links[0], sum(link.mass for link in mechanism.links)
-    radius = gyration(base)
+def payload_coordinates(mechanism: Mechanism, index: int) -> list[Coordinate]:
+    """Return the coordinates of a payload of a link."""
+    link, total = mechanism.links[index], sum(link.mass for link in mechanism.links)
+    radius, spread = gyration(link), payload_spread(mechanism, index)
     position = [
-        Coordinate(f"payload.{axis}", base.com[k], radius, signed=True, unit="m") for k, axis in enumerate("xyz")
+        Coordinate(f"payload.{axis}", link.com[k], spread, signed=True, unit="m") for k, axis in enumerate("xyz")
     ]
     return [
         Coordinate("payload.mass", 0.02 * total, 1.0, 0.05 * total, unit="kg", declared=0.0), *position,
         Coordinate("payload.radius", 0.5 * radius, 0.5, unit="m"),
     ]  # fmt: skip
+
+
+def payload_spread(mechanism: Mechanism, index: int) -> float:
+    """Return the prior deviation of the place of a payload of a link [m]."""
+    radius = gyration(mechanism.links[index])
+    # The tool of an arm is outside of its last link, whose size tells little.
+    return radius if mechanism.floating and index == 0 else max(radius, _TOOL * reach(mechanism))
+
+
+def reach(mechanism: Mechanism) -> float:
+    """Return the length of the longest chain of links [m]."""
+    lengths: list[float] = []
+    for link in mechanism.links:
+        before = lengths[link.joint.parent] if link.joint.parent >= 0 else 0.0
+        lengths.append(before + math.hypot(*link.joint.parent_frame[:3]) * (link.joint.parent >= 0))
+    return max(lengths)
+
+
+def carriers(mechanism: Mechanism) -> tuple[str, ...]:
+    """Return the joints of links that may carry a payload: the last three of a chain, the last ones of a tree."""
+    parents = [link.joint.parent for link in mechanism.links]
+    usual = range(len(parents) - (mechanism.hidden or 0))
+    leaves = [index for index in usual if index not in parents]
+    if len(leaves) > 1:
+        return tuple(mechanism.names[index] for index in leaves)
+    index, chain = leaves[0], []
+    while index >= 0 and len(chain) < _CARRIERS:
+        chain.append(mechanism.names[index])
+        index = parents[index]
+    return tuple(chain)
 
 
 def _joint_coordinates(
@@ -237,7 +305,15 @@ def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coor
             quantity = f"{begin}.{what}"
             if quantity in declared and what != spare[name] and declared[quantity] + size > 0.0:
                 coordinates.append(
-                    Coordinate(quantity, declared[quantity], width, size, quantities=(quantity,), unit=unit)
+                    Coordinate(
+                        quantity,
+                        declared[quantity],
+                        width,
+                        size,
+                        quantities=(quantity,),
+                        unit=unit,
+                        guessed=what in ("kp", "kd"),
+                    )
                 )
         if f"{begin}.bias" in declared:
             coordinates.append(

@@ -103,6 +103,9 @@ class AdaptRequest(RunOptions, frozen=True, kw_only=False):
     """Identify the mechanism alone, without networks on top."""
     settings: Annotated["AdaptationSettings | str | Path | None", Flag(Path | None)] = None
     """File with settings, or the settings."""
+    known: Annotated[Mapping[str, float] | Sequence[str] | None, Flag(tuple[str, ...] | None)] = None
+    """Value that you know, held exactly: NAME=VALUE, as in actuator.elbow.kp=14 or payload.mass=1.2; names may be
+    patterns. They add to those of the settings."""
     seed: int | None = None
     """Seed of windows, weights and the proposed motion; by default that of the settings."""
     threads: Annotated[int | None, Flag("threads")] = None

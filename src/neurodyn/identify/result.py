@@ -163,6 +163,26 @@ class IdentifiedParameter(Record, frozen=True):
     in_prior: InPriorDeviations | UnsetType = UNSET
 
 
+class TriedStructure(Record, frozen=True):
+    """A structure that the declaration lacks, and that was tried.
+
+    Attributes:
+        name: What it is ("a payload on the link of wrist_3").
+        kept: Whether it is better on held-out windows.
+        share: Its error there, relative to that without it; None without finite roll-outs.
+        reason: Why it is kept or not.
+        asked_by: What asked for it: quantities at a bound, and errors above the noise.
+        expected: Share of the cost that the screening expected it to save.
+    """
+
+    name: str
+    kept: bool
+    share: float | None
+    reason: str
+    asked_by: list[str] = msgspec.field(default_factory=list)
+    expected: float = 0.0
+
+
 class SearchMinima(Record, frozen=True):
     """Minima found from several starts: costs in ascending order, and the values of each quantity in the same order."""
 
@@ -418,6 +438,8 @@ class IdentificationFigures(Record, frozen=True):
         cpu_seconds: CPU time [s].
         seed: Seed of all random draws.
         structure: Structural difference from the declaration; empty for none.
+        carrier: Joint of the link that carries the payload; empty without one.
+        tried: Structures that were tried because the fit asked for them.
         stage: Stage of the fit whose values are kept; empty for a fit without stages.
         costs: Cost per held-out window at the end of each stage.
         resamples: Number of fitted bootstrap resamples; UNSET without a bootstrap.
@@ -470,6 +492,8 @@ class IdentificationFigures(Record, frozen=True):
     cpu_seconds: float = 0.0
     seed: int = 0
     structure: str = ""
+    carrier: str = ""
+    tried: list[TriedStructure] = msgspec.field(default_factory=list)
     stage: str = ""
     costs: dict[str, float] = msgspec.field(default_factory=dict)
     sensors: dict[str, SensorErrors] = msgspec.field(default_factory=dict)

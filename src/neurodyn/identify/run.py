@@ -21,7 +21,7 @@ from neurodyn.identify.identification import identify as identify_problem
 from neurodyn.identify.motion_limits import MotionLimitSettings
 from neurodyn.identify.motors import drive_parameters, with_drives, with_motors, with_named_motors
 from neurodyn.identify.next_motion import next_motion as propose
-from neurodyn.identify.priors import parse_priors
+from neurodyn.identify.priors import parse_known, parse_priors
 from neurodyn.identify.problem import Identification, IdentificationProblem
 from neurodyn.identify.requests import AdaptRequest, IdentifyRequest, NextMotionRequest
 from neurodyn.identify.result import IdentificationFigures, NextMotion, read_adaptation
@@ -127,6 +127,7 @@ def adapt(request: AdaptRequest) -> Identification:
     settings = msgspec.structs.replace(
         settings, seed=settings.seed if request.seed is None else request.seed,
         networks=settings.networks and not request.mechanism, threads=request.threads or settings.threads,
+        known=settings.known | parse_known(request.known),
     )  # fmt: skip
     problem = _adaptation(declared, locate(request.robot), request.data, settings)
     with tracking(request.logger, Path(request.out)):

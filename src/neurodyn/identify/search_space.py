@@ -8,20 +8,21 @@ nominal 0 is a valid start:
 $$v = (v_0 + s)\,e^{\sigma x} - s$$
 
 A quantity with either sign is normal, $v = v_0 + \sigma x$. A coordinate may act on several quantities: the mass of a
-limb scales the masses and inertias of its links, and the payload of a base adds a body to it, so that all values are
+limb scales the masses and inertias of its links, and a payload adds a body to a link (`bodies`), so that all values are
 physically consistent inertias (Wensing, Kim and Slotine 2018).
 """
 
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
+from neurodyn.identify.bodies import Body, with_ball, with_moment
 
 
 class BoxedSpace:
@@ -144,6 +145,7 @@ class Coordinate:
         most: Upper bound; None for none.
         unit: Unit of the value.
         declared: Declared value if it differs from `nominal`; None for `nominal`.
+        guessed: Whether declarations often hold a placeholder, so that a log may widen the prior (`widened`).
     """
 
     name: str
@@ -156,6 +158,7 @@ class Coordinate:
     most: float | None = None
     unit: str = ""
     declared: float | None = None
+    guessed: bool = False
 
     @property
     def declared_value(self) -> float:
@@ -163,10 +166,15 @@ class Coordinate:
         return self.nominal if self.declared is None else self.declared
 
     def value(self, x: Tensor) -> Tensor:
-        """Return values of coordinates of any shape."""
+        """Return values of coordinates of any shape; at a bound of the value, exactly that."""
         if self.signed:
-            return self.nominal + self.width * x
-        return self.nominal + (self.nominal + self.size) * torch.expm1(self.width * x)  # exactly nominal at 0
+            value = self.nominal + self.width * x
+        else:
+            value = self.nominal + (self.nominal + self.size) * torch.expm1(self.width * x)  # exactly nominal at 0
+        for bound, beyond in ((self.least_value, torch.le), (self.most, torch.ge)):
+            if bound is not None and abs(self.of(bound)) < _MOST:
+                value = torch.where(beyond(x, self.of(bound)), bound, value)
+        return value
 
     def of(self, value: float) -> float:
         """Return the coordinate of a value, infinite if there is none."""
@@ -178,13 +186,24 @@ class Coordinate:
     @property
     def range(self) -> tuple[float, float]:
         """Bounds of the coordinate."""
-        least = self.least if self.least is not None or self.signed else 0.0
+        least, most = self.least_value, self.most
         lower = -_MOST if least is None else max(-_MOST, self.of(least))
-        return lower, _MOST if self.most is None else min(_MOST, self.of(self.most))
+        return lower, _MOST if most is None else min(_MOST, self.of(most))
+
+    @property
+    def least_value(self) -> float | None:
+        """Lower bound of the value; None for none."""
+        return self.least if self.least is not None or self.signed else 0.0
+
+    def widened(self, x: float) -> "Coordinate":
+        """Return this coordinate with a prior wide enough for a value that a log places x deviations away."""
+        return replace(self, width=self.width * max(1.0, abs(x)))
 
 
 MASS_SCALE = "mass_scale"
 PAYLOAD = ("payload.mass", "payload.x", "payload.y", "payload.z", "payload.radius")
+ADDED = ("added.mass", "added.x", "added.y", "added.z")
+"""Mass [kg] and first moment [kg m] added to a link, in whose first order a payload or a moved centre is seen."""
 
 
 class CoordinateSpace(BoxedSpace):
@@ -192,13 +211,16 @@ class CoordinateSpace(BoxedSpace):
 
     Attributes:
         coordinates: The coordinates.
+        known: Further coordinates with a value that the user knows.
         quantities: Names of the physical quantities, in the order of `values`.
         declared: Coordinates of the declared values, shape [n].
+        carrier: Joint of the link with the payload; empty without one.
     """
 
     def __init__(
         self, mechanism: Mechanism, coordinates: Sequence[Coordinate], limbs: Mapping[str, Sequence[str]],
-        declared: Mapping[str, float],
+        declared: Mapping[str, float], *, known: Sequence[tuple[Coordinate, float]] = (), carrier: str = "",
+        spare: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Prepare the coordinates.
 
@@ -207,76 +229,135 @@ class CoordinateSpace(BoxedSpace):
             coordinates: The free coordinates.
             limbs: Links of each coordinate "LIMB.mass_scale", by limb.
             declared: Declared values of all quantities.
+            known: Further coordinates, each with its value.
+            carrier: Joint of the link with the payload; empty for the first.
+            spare: Further quantities of `values`, on which other coordinates of the same model may act.
         """
-        self.coordinates = tuple(coordinates)
+        self.coordinates, self.known = tuple(coordinates), tuple(known)
         self.names = tuple(one.name for one in coordinates)
         self._declared, self._limbs = dict(declared), {name: tuple(links) for name, links in limbs.items()}
-        self._base = mechanism.links[0].joint.name
         self._index = {name: k for k, name in enumerate(self.names)}
-        self.payload = PAYLOAD[0] in self._index
+        self._known = {one.name: value for one, value in known}
+        self.carrier = (carrier or mechanism.links[0].joint.name) if self.has(PAYLOAD[0]) else ""
+        self._added = [name for name in mechanism.names if f"{name}.{ADDED[0]}" in self._index]
         self.lower, self.upper = (torch.tensor(bound, dtype=torch.float64) for bound in self._bounds())
         self.declared = self.clip(
             torch.tensor([one.of(one.declared_value) for one in coordinates], dtype=torch.float64)
         )
         self.nominal = torch.zeros(len(self.names), dtype=torch.float64).clamp(self.lower, self.upper)
-        self.quantities = tuple(self._quantities())
+        self.quantities = tuple(dict.fromkeys([*spare, *self._quantities()]))
 
     def _bounds(self) -> tuple[list[float], list[float]]:
         ranges = [one.range for one in self.coordinates]
         return [low for low, _ in ranges], [high for _, high in ranges]
 
     def _quantities(self) -> list[str]:
-        names = dict.fromkeys(name for one in self.coordinates for name in one.quantities)
+        every = (*self.coordinates, *(one for one, _ in self.known))
+        names = dict.fromkeys(name for one in every for name in one.quantities)
         for limb in self._limbs:
-            if f"{limb}.{MASS_SCALE}" in self._index:
+            if self.has(f"{limb}.{MASS_SCALE}"):
                 for link in self._limbs[limb]:
                     names |= dict.fromkeys(_inertial(link))
-        if self.payload:
-            names |= dict.fromkeys([*_inertial(self._base), *(f"{self._base}.com.{axis}" for axis in "xyz")])
+        for link in {self.carrier, *self._added} - {""}:
+            names |= dict.fromkeys(inertial_quantities(link))
         return list(names)
 
     def value(self, name: str, x: Tensor) -> Tensor:
         """Return the value of one coordinate, from coordinates of shape [..., n]."""
+        if name in self._known:
+            return x.new_full(x.shape[:-1], self._known[name])
         index = self._index[name]
         return self.coordinates[index].value(x[..., index])
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of `quantities`, shape [..., quantities], from coordinates [..., n]."""
         values: dict[str, Tensor] = {}
-        for one in self.coordinates:
+        for one in (*self.coordinates, *(one for one, _ in self.known)):
             for name in one.quantities:
                 values[name] = self.value(one.name, x)
         for limb, links in self._limbs.items():
-            if f"{limb}.{MASS_SCALE}" not in self._index:
+            if not self.has(f"{limb}.{MASS_SCALE}"):
                 continue
             scale = self.value(f"{limb}.{MASS_SCALE}", x)
             for link in links:
                 values |= {name: values.get(name, self._declared[name]) * scale for name in _inertial(link)}
-        if self.payload:
-            values |= self._with_payload(x, values)
-        return torch.stack([values[name] for name in self.quantities], -1) if self.quantities else x[..., :0]
+        if self.carrier:
+            mass, *place, radius = (self.value(name, x) for name in PAYLOAD)
+            values |= with_ball(self._body(self.carrier, x, values), mass, place, radius).quantities(self.carrier)
+        for link in self._added:
+            mass, *moment = (self.value(f"{link}.{what}", x) for what in ADDED)
+            values |= with_moment(self._body(link, x, values), mass, moment).quantities(link)
+        rows = [values[name] if name in values else self._constant(name, x) for name in self.quantities]
+        return torch.stack(rows, -1) if rows else x[..., :0]
 
-    def _with_payload(self, x: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return mass, centre and inertia of the base with its payload, a ball at a point in the base's body frame."""
-        base, declared = self._base, self._declared
+    def extended(self, mechanism: Mechanism, more: Sequence[Coordinate]) -> "CoordinateSpace":
+        """Return this space with further coordinates after its own, which act on the same quantities."""
+        return CoordinateSpace(
+            mechanism, (*self.coordinates, *more), self._limbs, self._declared, known=self.known, carrier=self.carrier,
+            spare=self.quantities,
+        )  # fmt: skip
 
-        def base_value(name: str) -> Tensor:
-            return values.get(f"{base}.{name}", x.new_full(x.shape[:-1], declared[f"{base}.{name}"]))
+    @property
+    def widths(self) -> dict[str, float]:
+        """Prior standard deviation of each coordinate."""
+        return {one.name: one.width for one in self.coordinates}
 
-        mass, (added, *position, radius) = base_value("mass"), (self.value(name, x) for name in PAYLOAD)
-        total = mass + added
-        centre = [base_value(f"com.{axis}") for axis in "xyz"]
-        joint = [(mass * c + added * p) / total for c, p in zip(centre, position, strict=True)]
-        inertia = dict(zip(INERTIA_ENTRIES, (base_value(f"inertia.{entry}") for entry in INERTIA_ENTRIES), strict=True))
-        arm = [p - c for p, c in zip(position, centre, strict=True)]
-        reduced, ball = mass * added / total, added * radius.square()
-        square = sum((a.square() for a in arm), torch.zeros_like(mass))
-        result = {f"{base}.mass": total, **{f"{base}.com.{axis}": c for axis, c in zip("xyz", joint, strict=True)}}
-        for entry in INERTIA_ENTRIES:
-            i, j = ("xyz".index(letter) for letter in entry)
-            moved = reduced * ((square if i == j else 0.0) - arm[i] * arm[j])
-            result[f"{base}.inertia.{entry}"] = inertia[entry] + moved + (ball if i == j else 0.0)
-        return result
+    def with_widths(self, widths: Mapping[str, float]) -> "CoordinateSpace":
+        """Return this space with other prior standard deviations where some are given."""
+        return self._with([replace(one, width=widths.get(one.name, one.width)) for one in self.coordinates])
+
+    @property
+    def acting(self) -> tuple[str, ...]:
+        """Quantities on which coordinates act."""
+        return tuple(dict.fromkeys(self._quantities()))
+
+    @property
+    def lean(self) -> "CoordinateSpace":
+        """This space without spare quantities."""
+        space = copy.copy(self)
+        space.quantities = self.acting
+        return space
+
+    def has(self, name: str) -> bool:
+        """Return whether a coordinate is free or known."""
+        return name in self._index or name in self._known
+
+    def _constant(self, name: str, x: Tensor) -> Tensor:
+        return x.new_full(x.shape[:-1], self._declared[name])
+
+    def _body(self, link: str, x: Tensor, values: Mapping[str, Tensor]) -> Body:
+        """Return a link's body, without what is added to it."""
+
+        def value(name: str) -> Tensor:
+            return values[f"{link}.{name}"] if f"{link}.{name}" in values else self._constant(f"{link}.{name}", x)
+
+        inertia = {entry: value(f"inertia.{entry}") for entry in INERTIA_ENTRIES}
+        return Body(value("mass"), [value(f"com.{axis}") for axis in "xyz"], inertia)
+
+    def widened(self, x: Tensor, beyond: float) -> "tuple[CoordinateSpace, Tensor]":
+        """Return this space with wider priors of guessed quantities that are `beyond` so many deviations, and its x."""
+        x, changed = x.clone(), list(self.coordinates)
+        for k, one in enumerate(self.coordinates):
+            if one.guessed and abs(float(x[k])) > beyond:
+                changed[k] = one.widened(float(x[k]))
+                x[k] = x[k] * one.width / changed[k].width
+        space = self._with(changed)
+        return space, space.clip(x)
+
+    def converted(self, x: Tensor, other: "CoordinateSpace") -> Tensor:
+        """Return coordinates of another space that differs by the widths of priors, shape [..., n]."""
+        widths, before = (
+            torch.tensor([one.width for one in space.coordinates], dtype=x.dtype) for space in (self, other)
+        )
+        return self.clip(x * before / widths)
+
+    def _with(self, coordinates: Sequence[Coordinate]) -> "CoordinateSpace":
+        space = copy.copy(self)
+        space.coordinates = tuple(coordinates)
+        space.lower, space.upper = (torch.tensor(bound, dtype=torch.float64) for bound in space._bounds())
+        declared = [one.of(one.declared_value) for one in coordinates]
+        space.declared = space.clip(torch.tensor(declared, dtype=torch.float64))
+        return space
 
 
 class PartOfSpace(BoxedSpace):
@@ -323,6 +404,11 @@ class PartOfSpace(BoxedSpace):
         whole = self._held.expand(*x.shape[:-1], -1).clone()
         whole[..., self.kept] = x
         return whole
+
+
+def inertial_quantities(link: str) -> list[str]:
+    """Return the quantities of a link's mass, centre and inertia."""
+    return [*_inertial(link), *(f"{link}.com.{axis}" for axis in "xyz")]
 
 
 def _inertial(link: str) -> list[str]:

@@ -148,6 +148,8 @@ class IdentificationSettings(Config, frozen=True):
     prior: dict[str, float | str] = msgspec.field(default_factory=dict)
     """Standard deviations of normal priors around nominal values, by name or pattern of free quantities: in their unit,
     or as a share of the nominal value ("20%")."""
+    known: dict[str, float] = msgspec.field(default_factory=dict)
+    """Values that the user knows, by name or pattern of quantities: with `quantities`, they are held exactly."""
     bootstrap: int = 0
     """Resamples of the logs for intervals; 0 for the sandwich covariance."""
     profile: int = 0

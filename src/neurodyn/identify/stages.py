@@ -21,6 +21,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.delay_trades import delays_traded
 from neurodyn.identify.held_out import differentiated, start_of
 from neurodyn.identify.intervals import shift_towards
 from neurodyn.identify.ladder import environments_of
@@ -51,7 +52,11 @@ _FINER = 4
 """Steps of the engine in place of one, to see what its length does to the solution."""
 _STARTS = 2
 """Iterations of a fit of initial states alone, which is nearly linear."""
-_MORE = 4
+_FAR = 3.0
+"""Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
+_TRADES = 3
+"""Times that delays are traded before a stage."""
+_MORE = 8
 """Iterations of a fit that goes on, after a stage, with more that is free."""
 
 ProgressReport = Callable[[str, int, float], None]
@@ -188,10 +193,15 @@ class Fitting:
         """Return the stages: without contacts, roll-outs stay near the log for longer, and long ones tell more."""
         stages, longest = self.settings.stages, self._longest()
         seconds = min(self.settings.untouched.seconds, longest * self.spec.dt)
-        ground = self.model.scene is not None or self.store.header.scene is not None
-        if (ground and self.model.mechanism.points) or seconds <= stages[-1].seconds:
+        if self._touches or seconds <= stages[-1].seconds:
             return stages
         return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
+
+    @property
+    def _touches(self) -> bool:
+        """Whether the robot may touch a ground."""
+        ground = self.model.scene is not None or self.store.header.scene is not None
+        return ground and bool(self.model.mechanism.points)
 
     def _longest(self) -> int:
         """Return the frames of the longest window that training and held-out episodes hold."""
@@ -220,13 +230,17 @@ class Fitting:
         space = PartOfSpace(self.space, self._early, self.space.nominal) if early else self.space
         settings = self.settings
         options = ResidualOptions(
-            settings.positions, self._velocities, settings.huber, self._free_starts, settings.torque_offset,
+            settings.positions, self._velocities, settings.huber, self._frees_starts(windows), settings.torque_offset,
             self.per_log, one_sided=one_sided,
         )  # fmt: skip
         return Residuals(
             self.dynamics, windows, self.noise, options, scale=self.scale,
             environments=self.environments, space=space, prior=UnitPrior(),
         )  # fmt: skip
+
+    def _frees_starts(self, windows: Windows) -> bool:
+        """Whether initial states are free: not those of short windows, which then tell next to nothing of the rest."""
+        return self._free_starts and windows.frames >= stage_frames(self.stages[-1], self.spec.dt)
 
     def screen(self, bar: float = math.inf) -> float:
         """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`.
@@ -244,19 +258,66 @@ class Fitting:
         cost, self.x = min(ends, key=lambda end: end[0])
         return cost / count
 
-    def rescale(self) -> None:
-        """Rescale each channel by its remaining errors: a model errs more in one channel than in another."""
-        residuals = self.residuals(self.windows(Split.TRAIN, self.settings.stages[0]))
+    def with_model(self, model: FitModel) -> "Fitting":
+        """Return a fit of another structure to the same log, in the same scale."""
+        fitting = Fitting(model, self.store, self.settings, self.dynamics.threads, self._report, scaled_like=self)
+        fitting.per_log, fitting.local = dict(self.per_log), dict(self.local)
+        return fitting
+
+    def refine(self, stage: FitStage) -> None:
+        """Search a stage from the present coordinates."""
+        residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        self._search(residuals, stage.iterations, "structure")
+        self.trade(residuals)
+        self._search(residuals, stage.iterations, "structure")
+        self.ends = self.x[None]
+
+    def widen(self) -> None:
+        """Widen the priors of guessed quantities that the log places far from their declared values."""
+        space, self.x = self.space.widened(self.x, _FAR)
+        self.space, self.model = space, self.model.with_space(space)
+
+    @torch.no_grad()
+    def trade(self, residuals: Residuals) -> None:
+        """Move the delay, and with it what makes up for it, while the cost falls (`delay_trades`)."""
+        if self._touches:
+            return
+        point = self.start(residuals)
+        cost = float(residuals.cost(point))
+        for _ in range(_TRADES):
+            tried = delays_traded(self.space, self.x)
+            if not len(tried):
+                return
+            sets = Point(tried, *(part.expand(len(tried), *part.shape[1:]) for part in (point.local, point.initial)))
+            costs = residuals.cost(sets)
+            best = int(costs.argmin())
+            if not float(costs[best]) < cost:
+                return
+            self.x, cost = tried[best], float(costs[best])
+
+    def rescale(self, stage: FitStage | None = None) -> None:
+        """Rescale each channel by its remaining errors in a stage, by default the first: it errs more in some."""
+        residuals = self.residuals(self.windows(Split.TRAIN, stage or self.stages[0]))
         self.scale = torch.maximum(residuals.robust(self.start(residuals)), self.noise.joined)
 
     def run(self) -> Searched:
         """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
         last, ends, costs = self.stages[-1], {}, {}
         self.rescale()
+        space, first = self.space, self.x
         for stage in self.stages:
             name = f"{stage_frames(stage, self.spec.dt)} frames"
-            self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != last), stage.iterations, name)
-            ends[name] = self.x, self.local
+            windows = self.windows(Split.TRAIN, stage)
+            if stage == last and self._frees_starts(windows):
+                self.x = self.space.converted(first, space)
+            if stage == last:
+                self.rescale(stage)
+                self.trade(self.residuals(windows))
+            self._search(self.residuals(windows, early=stage != last), stage.iterations, name)
+            ends[name] = self.space, self.x, self.local
+            if stage != last:
+                self.widen()
+        ends = {name: (self.space.converted(x, space), local) for name, (space, x, local) in ends.items()}
         for name, (self.x, self.local) in ends.items():
             costs[name] = min(self.held_out_cost(), _WORST)
         if min(costs.values()) >= _WORST:
@@ -270,14 +331,17 @@ class Fitting:
 
     def again(self, costs: dict[str, float], iterations: int = _MORE) -> Searched:
         """Search the kept stage further, from where it ended, and return its result."""
-        name = min(costs, key=costs.__getitem__)
-        stage = self.stages[list(costs).index(name)]
+        name, stage = min(costs, key=costs.__getitem__), self.stage_of(costs)
         self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != self.stages[-1]), iterations, name)
         return self.end(costs)
 
+    def stage_of(self, costs: Mapping[str, float]) -> FitStage:
+        """Return the stage with the lowest of held-out costs by stage."""
+        return self.stages[list(costs).index(min(costs, key=costs.__getitem__))]
+
     def end(self, costs: dict[str, float]) -> Searched:
         """Return the current coordinates as the result of the stage with the lowest held-out cost."""
-        stage = self.stages[list(costs).index(min(costs, key=costs.__getitem__))]
+        stage = self.stage_of(costs)
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
         nothing = self.x.new_zeros(0, len(self.space.quantities))
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)

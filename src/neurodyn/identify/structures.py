@@ -25,7 +25,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.identify.quantities import free_space
-from neurodyn.identify.search_space import CoordinateSpace
+from neurodyn.identify.search_space import PAYLOAD, Coordinate, CoordinateSpace, inertial_quantities
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
@@ -147,6 +147,9 @@ class FitModel:
         free: Free quantities of the engine.
         space: Their coordinates in prior standard deviations; None for scaled values.
         structure: Structural difference from the declaration, in words; empty for none.
+        asked: Free quantities that the user asks for beside the default ones.
+        carrier: Joint of the link with a payload; empty for the floating base, if there is one.
+        more: Further coordinates of the structure.
     """
 
     robot: Robot
@@ -158,6 +161,9 @@ class FitModel:
     free: tuple[Parameter, ...] = ()
     space: CoordinateSpace | None = None
     structure: str = ""
+    asked: tuple[str, ...] = ()
+    carrier: str = ""
+    more: tuple[Coordinate, ...] = ()
 
     @classmethod
     def declared(cls, robot: Robot, name: str, settings: IdentificationSettings) -> "FitModel":
@@ -170,12 +176,23 @@ class FitModel:
         """Declared values of all quantities."""
         return nominal(self.mechanism, self.engine.contact)
 
-    def in_prior_deviations(self, settings: IdentificationSettings, asked: Sequence[str] = ()) -> "FitModel":
-        """Return this robot with the free quantities of `quantities.free_space`."""
+    def in_prior_deviations(
+        self, settings: IdentificationSettings, asked: Sequence[str] = (), spare: Sequence[str] = ()
+    ) -> "FitModel":
+        """Return this robot with the free quantities of `quantities.free_space`, and `spare` ones beside them."""
+        declared, asked = self.nominal, tuple(asked) or self.asked
+        space = free_space(
+            self.robot, self.mechanism, declared, settings.quantities, asked, settings.prior, settings.known,
+            more=self.more, carrier=self.carrier, spare=spare,
+        )  # fmt: skip
+        return replace(self.with_space(space), asked=asked)
+
+    def with_space(self, space: CoordinateSpace) -> "FitModel":
+        """Return this robot with other coordinates."""
         declared = self.nominal
-        space = free_space(self.robot, self.mechanism, declared, settings.quantities, asked, settings.prior)
-        free = tuple(Parameter(name=name, nominal=declared[name]) for name in space.quantities)
-        return replace(self, free=free, space=space)
+        return replace(
+            self, space=space, free=tuple(Parameter(name=name, nominal=declared[name]) for name in space.quantities)
+        )
 
     def dynamics(
         self, store: Store | None, threads: int, *, blueprint: Blueprint | None = None, context: int = 0, seed: int = 0,
@@ -191,15 +208,29 @@ class FitModel:
         model.compute_device = device
         return model
 
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Names of the coordinates that the structure adds; the size of a payload is a detail."""
+        return (*(PAYLOAD[:-1] if self.carrier else ()), *(one.name for one in self.more))
+
+    @property
+    def spare(self) -> tuple[str, ...]:
+        """Quantities on which other structures act: a model that has them free is compiled once for all."""
+        mechanism = self.mechanism
+        links = mechanism.names[: len(mechanism.names) - (mechanism.hidden or 0)]
+        declared = self.nominal
+        return tuple(name for link in links for name in inertial_quantities(link) if name in declared)
+
     def trim(self, x: Tensor) -> "FitModel":
-        """Return this robot with motors that store no more past commands than the delay at coordinates x needs."""
+        """Return this robot with only what coordinates x need: no spare quantities, and past commands for its delay."""
         assert self.space is not None
-        delay = float(self.space.value("motors.delay", x)) if "motors.delay" in self.space.names else 0.0
+        delay = float(self.space.value("motors.delay", x)) if self.space.has("motors.delay") else 0.0
         drives = {
             name: msgspec.structs.replace(drive, longest_delay=max(delay, drive.delay, _LEAST_REACH))
             for name, drive in self.mechanism.drives.items()
         }
-        return replace(self, mechanism=msgspec.structs.replace(self.mechanism, drives=drives))
+        lean = self.with_space(self.space.lean)
+        return replace(lean, mechanism=msgspec.structs.replace(self.mechanism, drives=drives))
 
 
 def structures(model: FitModel, settings: IdentificationSettings, asked: Sequence[str] = ()) -> list[FitModel]:
@@ -222,4 +253,4 @@ def structures(model: FitModel, settings: IdentificationSettings, asked: Sequenc
                 )
                 for one in models
             ]  # fmt: skip
-    return [one.in_prior_deviations(settings, asked) for one in models]
+    return [one.in_prior_deviations(settings, asked, one.spare if settings.structures else ()) for one in models]

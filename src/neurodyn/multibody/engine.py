@@ -6,7 +6,7 @@ algorithm, velocities, contact impulses for impulse models, and positions (semi-
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -189,7 +189,7 @@ class Engine:
         """
         moving, share = self.program.sizes.state - self.memory, 1.0 / self.config.substeps
 
-        def along(inputs: ProgramInputs) -> tuple[list[Scalar], list[Scalar]]:
+        def along(inputs: ProgramInputs) -> tuple[Sequence[Scalar], Sequence[Scalar]]:
             begun, change = inputs.held[:moving], inputs.held[moving:]
             elapsed = inputs.state[0]
             following = select_less(elapsed, 1.0 - 1.5 * share, elapsed + share, 0.0)
@@ -199,7 +199,7 @@ class Engine:
         return self._remembering(2 * moving, along, 0)
 
     def _remembering(
-        self, held: int, motion_of: Callable[[ProgramInputs], tuple[list[Scalar], list[Scalar]]], unread: int
+        self, held: int, motion_of: Callable[[ProgramInputs], tuple[Sequence[Scalar], Sequence[Scalar]]], unread: int
     ) -> TracedProgram | None:
         """Return the program of the memory alone; None if it depends on the ground, or on the first `unread` states.
 

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Inertias of bodies with something added: a ball, or a mass and a first moment.
+
+Two bodies of masses $m_1$ and $m_2$ whose centres are $d$ apart have, about their common centre, the inertia (parallel
+axes)
+
+$$I = I_1 + I_2 + \frac{m_1 m_2}{m_1 + m_2} (d^T d\,1 - d d^T)$$
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES
+
+
+class Body(NamedTuple):
+    """A body: mass [kg], centre in its frame [m], and entries of the inertia about the centre [kg m^2] by name."""
+
+    mass: Tensor
+    centre: Sequence[Tensor]
+    inertia: Mapping[str, Tensor]
+
+    def quantities(self, link: str) -> dict[str, Tensor]:
+        """Return the engine's quantities of a link that is this body."""
+        places = {f"{link}.com.{axis}": value for axis, value in zip("xyz", self.centre, strict=True)}
+        moments = {f"{link}.inertia.{entry}": value for entry, value in self.inertia.items()}
+        return {f"{link}.mass": self.mass, **places, **moments}
+
+
+def with_ball(body: Body, mass: Tensor, place: Sequence[Tensor], radius: Tensor) -> Body:
+    """Return a body with a ball at a place, with a radius of gyration [m]."""
+    total = body.mass + mass
+    centre = [(body.mass * c + mass * p) / total for c, p in zip(body.centre, place, strict=True)]
+    apart = [p - c for p, c in zip(place, body.centre, strict=True)]
+    swung, ball = _steiner(body.mass * mass / total, apart), mass * radius.square()
+    inertia = {
+        entry: value + swung[entry] + (ball if entry[0] == entry[1] else 0.0) for entry, value in body.inertia.items()
+    }
+    return Body(total, centre, inertia)
+
+
+def with_moment(body: Body, mass: Tensor, moment: Sequence[Tensor]) -> Body:
+    """Return a body with a further mass [kg] and first moment [kg m], and the same inertia about its frame's origin.
+
+    This is linear in both, as the torques that they cause are.
+    """
+    total = body.mass + mass
+    centre = [(body.mass * c + h) / total for c, h in zip(body.centre, moment, strict=True)]
+    before, after = _steiner(body.mass, body.centre), _steiner(total, centre)
+    return Body(total, centre, {e: value + before[e] - after[e] for e, value in body.inertia.items()})
+
+
+def _steiner(mass: Tensor, arm: Sequence[Tensor]) -> dict[str, Tensor]:
+    square = arm[0].square() + arm[1].square() + arm[2].square()
+    moments = {}
+    for entry in INERTIA_ENTRIES:
+        i, j = ("xyz".index(letter) for letter in entry)
+        moments[entry] = mass * ((square if i == j else 0.0) - arm[i] * arm[j])
+    return moments

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a declaration lacks is found where a fit asks for it; what the user knows is held."""
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split, StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.bodies import Body, with_ball, with_moment
+from neurodyn.identify.delay_trades import delays_traded
+from neurodyn.identify.motors import with_motors
+from neurodyn.identify.priors import parse_known
+from neurodyn.identify.settings import FitStage
+from neurodyn.identify.stages import Fitting, best_structure
+from neurodyn.identify.structure_search import StructureSearch, candidates_for
+from neurodyn.identify.structures import FitModel, structures
+from neurodyn.robots import load
+from neurodyn.sim import declare
+
+pytest.importorskip("newton")
+
+ARM = """
+<mujoco model="arm"><compiler angle="radian"/><option integrator="implicitfast" timestep=".002"/>
+  <worldbody><body name="upper" pos="0 0 1"><joint name="shoulder" axis="0 1 0" damping=".3" armature=".05"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".03" mass="3" contype="0" conaffinity="0"/>
+    <body name="lower" pos="0 0 -.4"><joint name="elbow" axis="0 1 0" damping=".2" armature=".03"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".025" mass="1.5" contype="0" conaffinity="0"/>
+    </body></body></worldbody>
+  <actuator><position name="shoulder" joint="shoulder" kp="200" kv="8"/>
+    <position name="elbow" joint="elbow" kp="120" kv="4"/></actuator></mujoco>
+"""
+LOAD, PLACE, DT = 0.9, (0.03, 0.0, -0.25), 0.01
+SETTINGS = AdaptationSettings(
+    stages=(FitStage(0.05, 60, 5), FitStage(0.15, 40, 4)), untouched=FitStage(0.4, 40, 5), screen=40, networks=False,
+    proposals=0, rollouts_each=20, reference_steps=0, refits=0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Store]:
+    """A declared arm, and the log of one that carries something."""
+    folder = tmp_path_factory.mktemp("arm")
+    (folder / "arm.xml").write_text(ARM)
+    declare(folder / "arm.xml", folder / "declared", name="arm", dt=DT)
+    robot = load(folder / "declared")
+    spec = mujoco.MjSpec.from_string(ARM)
+    body = spec.body("lower").add_body(name="load", pos=PLACE)
+    body.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.03, 0, 0], mass=LOAD, contype=0, conaffinity=0)
+    model = spec.compile()
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    episodes, frames = 6, 300
+    q, qd = np.zeros((2, episodes, frames + 1, 2), np.float32)
+    control = np.zeros((episodes, frames, 2), np.float32)
+    for episode in range(episodes):
+        mujoco.mj_resetData(model, data)
+        rates, phases = rng.uniform(0.3, 1.2, (3, 2)), rng.uniform(0, 6, (3, 2))
+        for frame in range(frames + 1):
+            q[episode, frame], qd[episode, frame] = data.qpos, data.qvel
+            if frame < frames:
+                wave = 0.5 * np.sin(2 * np.pi * rates * frame * DT + phases).sum(0) * min(1.0, frame * DT / 0.5)
+                control[episode, frame] = data.ctrl[:] = wave
+                mujoco.mj_step(model, data, round(DT / model.opt.timestep))
+    q += rng.normal(0, 1e-4, q.shape).astype(np.float32)
+    qd += rng.normal(0, 2e-3, qd.shape).astype(np.float32)
+    split = np.array([Split.TRAIN] * 4 + [Split.VALIDATION] * 2, np.int8)
+    with StoreWriter(folder / "log.h5", StoreHeader(spec=robot.spec, source="log")) as writer:
+        writer.append(q, qd, control, lengths=np.full(episodes, frames), split=split)
+    return folder / "declared", Store.open(folder / "log.h5")
+
+
+def fit_model(arm: tuple[Path, Store], settings: AdaptationSettings) -> FitModel:
+    robot = with_motors(load(arm[0]), arm[1])
+    return structures(FitModel.declared(robot, str(arm[0]), settings), settings)[0]
+
+
+def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store]):
+    fitting, _ = best_structure([fit_model(arm, SETTINGS)], arm[1], SETTINGS, 1)
+    search = StructureSearch(fitting).run(fitting.run().stages)
+    kept, tried = search.kept[0], search.tried[0]
+    print(
+        search.tried,
+        search.kept,
+        {n: float(search.fitting.space.value(n, search.fitting.x)) for n in search.fitting.space.names},
+    )
+    assert (kept.kind, kept.place) == ("payload", "elbow")
+    assert tried.kept
+    assert tried.share < 1.0
+    assert tried.asked_by
+    space, x = search.fitting.space, search.fitting.x
+    assert space.carrier == "elbow"
+    assert float(space.value("payload.z", x)) < -0.1
+
+
+def test_only_structures_of_free_quantities_are_tried(arm: tuple[Path, Store]):
+    names = {one.name for one in candidates_for(fit_model(arm, SETTINGS), SETTINGS)}
+    assert "a payload on the link of elbow" in names
+    assert "another centre of mass of the link of shoulder" in names
+    few = AdaptationSettings(quantities=("*.damping",))
+    assert candidates_for(fit_model(arm, few), few) == []
+
+
+def test_what_is_known_is_held_exactly(arm: tuple[Path, Store]):
+    known = AdaptationSettings(known={"actuator.*.kp": 150.0, "payload.mass": 0.5})
+    with pytest.raises(InputError, match=r"known: 'payload.mass' matches no quantity"):
+        fit_model(arm, known)
+    model = fit_model(arm, AdaptationSettings(known={"actuator.*.kp": 150.0}))
+    assert model.space is not None
+    assert not any(name.endswith(".kp") for name in model.space.names)
+    values = dict(zip(model.space.quantities, model.space.values(model.space.nominal).tolist(), strict=True))
+    assert values["actuator.elbow.kp"] == values["actuator.shoulder.kp"] == 150.0
+    with pytest.raises(InputError, match=r"known: .*elbow\.mass"):
+        fit_model(arm, AdaptationSettings(known={"elbow.mass": -1.0}))
+
+
+@pytest.mark.parametrize("text", ["elbow.mass", "elbow.mass=heavy"])
+def test_malformed_known_values_are_refused(text: str):
+    assert parse_known(["elbow.mass=2"]) == parse_known({"elbow.mass": 2.0}) == {"elbow.mass": 2.0}
+    with pytest.raises(InputError, match="valid: NAME=VALUE"):
+        parse_known([text])
+
+
+def test_gains_far_from_a_placeholder_get_a_wider_prior(arm: tuple[Path, Store]):
+    space = fit_model(arm, SETTINGS).space
+    assert space is not None
+    k, x = space.names.index("actuator.elbow.kp"), space.nominal.clone()
+    x[k] = -6.0
+    wider, moved = space.widened(x, 3.0)
+    assert abs(float(moved[k])) <= 1.0 + 1e-9
+    assert float(wider.value("actuator.elbow.kp", moved)) == pytest.approx(float(space.value("actuator.elbow.kp", x)))
+    assert wider.coordinates[k].of(120.0 / 100.0) > float(wider.lower[k])
+    torch.testing.assert_close(wider.converted(x, space), moved)
+
+
+def test_values_at_a_bound_are_exactly_that(arm: tuple[Path, Store]):
+    space = fit_model(arm, SETTINGS).space
+    assert space is not None
+    lowest = space.lower.clone()
+    for name in ("elbow.damping", "elbow.friction", "motors.delay"):
+        assert float(space.value(name, lowest)) == 0.0
+
+
+def test_a_delay_is_traded_for_damping_and_inertia(arm: tuple[Path, Store]):
+    fitting = Fitting(fit_model(arm, SETTINGS), arm[1], SETTINGS, 1)
+    space, x = fitting.space, fitting.space.nominal
+    (moved,) = delays_traded(space, x, (0.002,))
+    before, after = (float(space.value("actuator.elbow.kd", at)) for at in (x, moved))
+    assert float(space.value("motors.delay", moved) - space.value("motors.delay", x)) == pytest.approx(0.002)
+    assert after == pytest.approx(before - 120.0 * 0.002)
+
+
+def test_bodies_with_something_added_are_those_of_both():
+    value = lambda number: torch.tensor(number, dtype=torch.float64)  # noqa: E731
+    entries = dict(zip(INERTIA_ENTRIES, map(value, (0.02, 0.03, 0.04, 0.0, 0.001, 0.0)), strict=True))
+    body = Body(value(2.0), [value(0.1), value(0.0), value(-0.2)], entries)
+    place = [value(0.3), value(0.1), value(0.0)]
+    ball = with_ball(body, value(0.5), place, value(0.0))
+    moment = with_moment(body, value(0.5), [0.5 * p for p in place])
+    assert float(ball.mass) == float(moment.mass) == 2.5
+    for one, other in zip(ball.centre, moment.centre, strict=True):
+        assert float(one) == pytest.approx(float(other))
+    # About the frame's origin the ball adds its own inertia, the moment nothing.
+    far = {e: float(ball.inertia[e] - moment.inertia[e]) for e in INERTIA_ENTRIES}
+    assert far["xx"] == pytest.approx(0.5 * (0.1**2))
+    assert far["zz"] == pytest.approx(0.5 * (0.3**2 + 0.1**2))
