@@ -151,7 +151,7 @@ SABOTAGES: dict[str, Sabotage] = {
     ),
     "torques logged as targets": Sabotage(_torques, "commands|command-limits", "not follow the logged targets"),
     "one run with another payload": Sabotage(
-        _nothing, "run|one-run|logs-disagree", "different in it|differ in", change=_loaded
+        _nothing, "run|logs-disagree", "different in it|differ in", change=_loaded
     ),
 }
 _ONE_RUN = "one run with another payload"

@@ -18,8 +18,9 @@ LogCheck = Callable[[LogColumns], Iterable[Finding]]
 
 _ALIKE, _UNLIKE = 0.9, 0.6
 """Correlations above which two columns are the same motion, and below which they are not."""
-_SLOPES = (0.8, 1.25)
-"""Rates of positions relative to logged velocities between which a joint is fine."""
+_SLOPES = (0.67, 1.5)
+"""Rates of positions relative to logged velocities between which a joint is fine: a stiff servo that follows steps of
+its commands is slowest where velocities are sampled."""
 _EQUAL, _CLOCK = 0.03, 0.1
 """Spread of these ratios over joints below which they are one, and its distance from 1 that a clock is off by."""
 _NEAR = 0.1
