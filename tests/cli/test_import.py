@@ -66,6 +66,20 @@ def test_import_then_inspect(log, tmp_path, capsys):
     assert (tmp_path / "log.png").is_file()
 
 
+def test_a_log_that_a_check_fails_is_kept_and_said_by_exit_code_and_inspect(log, tmp_path, capsys):
+    rows = np.loadtxt(log, delimiter=",", skiprows=1)
+    rows[:, 1:] = rows[np.random.default_rng(0).permutation(len(rows)), 1:]
+    np.savetxt(log, rows, delimiter=",", header="t,x,a,f", comments="")
+    assert import_log(log) == 2
+    told = capsys.readouterr()
+    assert "order: fails: consecutive rows do not follow one another" in told.out
+    assert "sort the rows" in told.err
+    (found,) = [one for one in Store.open(tmp_path / "log.h5").header.findings if one.name == "order"]
+    assert found.grade == "fails"
+    assert run(["inspect", str(tmp_path / "log.h5")]) == 0
+    assert "order: fails" in capsys.readouterr().out
+
+
 def test_split_and_alignment_can_be_given(log, tmp_path):
     assert import_log(log, "--split", "test", "--alignment", "0.01") == 0
     store = Store.open(tmp_path / "log.h5")
