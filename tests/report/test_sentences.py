@@ -13,6 +13,7 @@ from neurodyn.identify.result import (
     LogDifference,
     Reference,
     Rung,
+    TriedStructure,
 )
 from neurodyn.report.sentences import sentences, stated, usable
 
@@ -77,6 +78,12 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
         (figures(quantity("elbow.friction", 0.1, -0.1, 0.3)), "No quantity clearly differs from its declared value."),
         (figures(quantity("wrist.kp", 1490.0, 1400, 1490, 1000, bound=True)),
          "wrist.kp (1490, declared 1000) ends at its bound: something else may differ."),
+        (figures(PAYLOAD, carrier="wrist_3"), "It carries 1.00 kg (0.86 to 1.14) on the link of wrist_3."),
+        (figures(quantity("wrist.kp", 1490.0, 1400, 1490, 1000, bound=True), tried=[
+            TriedStructure(name="a payload on the link of hand", kept=False, share=1.0, reason="")
+         ]),
+         "wrist.kp (1490, declared 1000) ends at its bound: something else may differ; tried and no better: a payload "
+         "on the link of hand."),
         (figures(structure="springs in the links of ankle"),
          "The logs ask for springs in the links of ankle, which the declaration lacks."),
         (figures(), "It predicts a kept-back second 24 times better than the declaration."),

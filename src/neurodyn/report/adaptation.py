@@ -82,6 +82,14 @@ def reference_errors(result: IdentificationFigures) -> dict[str, dict[str, list[
     return {one.name: held_out(one) for one in result.references}
 
 
+def tried(result: IdentificationFigures) -> Table:
+    """Return the structures that were tried because the fit asked for them."""
+    rows = [
+        [one.name, "yes" if one.kept else "no", one.reason, ", ".join(one.asked_by) or MISSING] for one in result.tried
+    ]
+    return Table("What the declaration may lack, tried", ["Structure", "Kept", "Why", "Asked for by"], rows)
+
+
 def differences(result: IdentificationFigures) -> Table:
     """Return the quantities that differ between logs."""
     rows = [

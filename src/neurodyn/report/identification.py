@@ -116,7 +116,10 @@ def _growth(result: IdentificationFigures, curves: Forecasts | None) -> str:
 def _rest(result: IdentificationFigures, curves: Forecasts | None) -> list[str]:
     if not result.unexplained:
         return []
-    return [*([] if curves is None else [rest_plots(curves)]), *tables(adaptation.left(result))]
+    return [
+        *([] if curves is None else [rest_plots(curves)]),
+        *tables([*adaptation.left(result), adaptation.tried(result)]),
+    ]
 
 
 def _next(result: IdentificationFigures) -> str:

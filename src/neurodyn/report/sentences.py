@@ -182,8 +182,12 @@ def _changes(result: IdentificationFigures, most: int) -> list[str]:
     if not told:
         return ["No quantity clearly differs from its declared value."]
     own = told if len(told) <= most else told[: most - 1]
-    said = [f"{_about(kind, found)}." for kind, found in own]
+    said = [f"{_about(kind, found)}{_carrier(result, found)}." for kind, found in own]
     return said if own is told else [*said, f"Also changed: {_listed(told[most - 1 :], _NAMED)}."]
+
+
+def _carrier(result: IdentificationFigures, found: Sequence[IdentifiedParameter]) -> str:
+    return f" on the link of {result.carrier}" if result.carrier and found[0].name == "payload.mass" else ""
 
 
 def _bounds(result: IdentificationFigures) -> list[str]:
@@ -199,7 +203,9 @@ def _bounds(result: IdentificationFigures) -> list[str]:
     if len(bounds) > _EACH:
         ends.append(f"{len(bounds) - _EACH} more")
     verb = "ends at its bound" if len(bounds) == 1 else "end at their bounds"
-    return [f"{_and(ends)} {verb}: something else may differ."]
+    tried = [one.name for one in result.tried if not one.kept]
+    what = f"; tried and no better: {_and(tried[:_EACH])}" if tried else ""
+    return [f"{_and(ends)} {verb}: something else may differ{what}."]
 
 
 def _convergence(result: IdentificationFigures) -> list[str]:
