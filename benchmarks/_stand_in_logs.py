@@ -157,7 +157,7 @@ def _gains(plant: Plant, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
 def _torques(plant: Plant, motion: Motion, t: float, q: np.ndarray, qd: np.ndarray) -> np.ndarray:
     """Return the torques of a controller beside the robot, within limits."""
     most = plant.limits
-    return np.clip(most / 0.7 * (motion(t) - q) - 0.03 * most * qd, -most, most)
+    return np.clip(20.0 * (motion(t) - q) - 0.4 * qd, -most, most)
 
 
 def _act(plant: Plant, data: mujoco.MjData, row: int, at: int, motor: int) -> None:

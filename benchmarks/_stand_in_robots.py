@@ -193,7 +193,7 @@ def plant_of(
     )  # fmt: skip
     if len(joints) == 12:
         plant.noise, plant.step = 2e-4, 2e-3
-    plant.delay = spec.option.timestep * round(rng.uniform(0.0, 0.02) / spec.option.timestep)
+    plant.delay = spec.option.timestep * round(rng.uniform(0.0, 0.02 if targets else 0.004) / spec.option.timestep)
     truth = plant.truth
     truth["motors.delay"] = plant.delay
     limits = dict(zip(joints, plant.limits, strict=True))

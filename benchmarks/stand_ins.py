@@ -111,6 +111,7 @@ def _write(
     folder.mkdir(parents=True, exist_ok=True)
     rate = float(rng.choice((100, 125, 200, 250, 500) if kind != "ground" else (100, 200)))
     drawn = bool(kind != "ground" and rng.random() < 0.6), int(rng.choice((1, 4, 6, 10)))
+    rate = rate if plant.targets else max(rate, 250.0)
     speeds = drawn[0] if speeds is None else speeds
     runs = runs or (8 if kind == "ground" else 6 if plant.fault == "gain per run" else drawn[1])
     made = StandIn(kind, seed, folder, plant.truth, plant.fault, plant.payload, plant.delay, rate)
