@@ -3,6 +3,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -123,3 +124,10 @@ def test_derivatives_by_what_varies_are_those_of_the_log(tmp_path: Path):
     n = residuals.parameters
     assert torch.allclose(normal.gradient[..., n], 0.5 * normal.gradient[..., column], rtol=0.03)
     assert identifiability(residuals, residuals.start(fitting.x[None])).names == residuals.space.names
+
+
+def test_letting_quantities_vary_changes_no_earlier_fit():
+    earlier = {"hinge.mass": 0.5}
+    fitting = SimpleNamespace(per_log=earlier, local={"a": None})
+    Fitting.vary(fitting, ["hinge.damping"])  # type: ignore[arg-type]
+    assert (earlier, fitting.per_log) == ({"hinge.mass": 0.5}, {"hinge.mass": 0.5, "hinge.damping": 1.0})

@@ -174,7 +174,9 @@ class Fitting:
 
     def vary(self, names: Iterable[str], deviation: float = 1.0) -> None:
         """Let coordinates vary between logs, about those of the search so far."""
-        self.per_log |= {name: self.per_log.get(name, deviation) for name in names}
+        self.per_log = self.per_log | {
+            name: self.per_log.get(name, deviation) for name in names
+        }  # earlier fits keep theirs
         self.local = {}
 
     def start(self, residuals: Residuals, x: Tensor | None = None) -> Point:
