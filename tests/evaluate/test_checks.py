@@ -9,7 +9,7 @@ import pytest
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.evaluate import CHECKS, check
-from neurodyn.evaluate.checks.findings import CheckResult, Finding, rate
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, rate
 from neurodyn.evaluate.checks.run import RobotCheck
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial
@@ -34,7 +34,7 @@ def simulated(robot: Robot, **options: object) -> Robot:
     return msgspec.structs.replace(robot, simulator=msgspec.structs.replace(robot.simulator, **options))
 
 
-def found(result: RobotCheck, what: str) -> Finding:
+def found(result: RobotCheck, what: str) -> CheckFinding:
     return next(finding for finding in result.findings if finding.what.startswith(what))
 
 
@@ -154,7 +154,7 @@ def test_a_free_body_keeps_its_energy_and_the_engine_moves_it_alike(only):
 
 def test_a_check_of_your_own_is_run_beside_the_others(monkeypatch):
     def check_nothing(subject):
-        return CheckResult(findings=[Finding(what=f"nothing of {subject.robot.name}", verdict="ok")])
+        return CheckResult(findings=[CheckFinding(what=f"nothing of {subject.robot.name}", verdict="ok")])
 
     monkeypatch.setattr(CHECKS, "_entries", {"nothing": check_nothing})
     assert found(check("cartpole", worlds=1, frames=1), "nothing of cartpole").verdict == "ok"

@@ -13,7 +13,7 @@ import torch
 from neurodyn.identify import AdaptationSettings, Identification, adapt
 from neurodyn.identify.motion_limits import SMOOTH, MotionLimits, MotionLimitSettings
 from neurodyn.identify.settings import FitStage
-from neurodyn.sim.mujoco.clearance import Clearance
+from neurodyn.sim.mujoco.clearance import RobotClearance
 from tests.identify.two_joint_arm import declared, plant, played, write_log
 
 SETTINGS = AdaptationSettings(
@@ -120,7 +120,7 @@ def test_limits_come_from_the_declaration_or_the_log(tmp_path: Path):
 
 def test_links_touch_each_other_and_the_floor(tmp_path: Path):
     robot = declared(tmp_path / "robot")
-    clearance = Clearance(robot, np.zeros(2))
+    clearance = RobotClearance(robot, np.zeros(2))
     assert clearance.floor == 0.0
     poses = torch.tensor([[[0.0, 0.0], [0.3, 0.5]], [[2.2, 0.0], [2.2, 0.0]]], dtype=torch.float64)
     assert clearance.first_contact(poses[:1]) is None
@@ -128,9 +128,9 @@ def test_links_touch_each_other_and_the_floor(tmp_path: Path):
     assert touching is not None
     assert "the floor" in touching
     post = '<geom name="post" type="box" size=".02 .02 .6" pos=".3 0 .6"/>'
-    beside = Clearance(declared(tmp_path / "beside", extra=post), np.zeros(2))
+    beside = RobotClearance(declared(tmp_path / "beside", extra=post), np.zeros(2))
     assert beside.first_contact(torch.tensor([[[0.0, 0.0], [0.0, 1.5]]], dtype=torch.float64)) == ("lower", "post", 1)
-    hanging = Clearance(robot, np.array([2.4, 0.0]))
+    hanging = RobotClearance(robot, np.array([2.4, 0.0]))
     assert hanging.floor is None  # it rests below its mounting
 
 

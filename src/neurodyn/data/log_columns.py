@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from scipy.ndimage import convolve1d
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.commands import DeclaredCommands
@@ -108,6 +107,8 @@ class LogColumns:
 
     def smooth(self, columns: np.ndarray) -> np.ndarray:
         """Return smoothed columns at the rows `inside`, shape [n, columns]."""
+        from scipy.ndimage import convolve1d  # slow to import, and logs are opened where none is checked
+
         return convolve1d(columns, self._window, axis=0, mode="nearest")[self.inside]
 
     @cached_property

@@ -15,7 +15,7 @@ from torch import Tensor
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES
 
 
-class Body(NamedTuple):
+class BodyTensors(NamedTuple):
     """A body: mass [kg], centre in its frame [m], and entries of the inertia about the centre [kg m^2] by name."""
 
     mass: Tensor
@@ -29,7 +29,7 @@ class Body(NamedTuple):
         return {f"{link}.mass": self.mass, **places, **moments}
 
 
-def with_ball(body: Body, mass: Tensor, place: Sequence[Tensor], radius: Tensor) -> Body:
+def with_ball(body: BodyTensors, mass: Tensor, place: Sequence[Tensor], radius: Tensor) -> BodyTensors:
     """Return a body with a ball at a place, with a radius of gyration [m]."""
     total = body.mass + mass
     centre = [(body.mass * c + mass * p) / total for c, p in zip(body.centre, place, strict=True)]
@@ -38,10 +38,10 @@ def with_ball(body: Body, mass: Tensor, place: Sequence[Tensor], radius: Tensor)
     inertia = {
         entry: value + swung[entry] + (ball if entry[0] == entry[1] else 0.0) for entry, value in body.inertia.items()
     }
-    return Body(total, centre, inertia)
+    return BodyTensors(total, centre, inertia)
 
 
-def with_moment(body: Body, mass: Tensor, moment: Sequence[Tensor]) -> Body:
+def with_moment(body: BodyTensors, mass: Tensor, moment: Sequence[Tensor]) -> BodyTensors:
     """Return a body with a further mass [kg] and first moment [kg m], and the same inertia about its frame's origin.
 
     This is linear in both, as the torques that they cause are.
@@ -49,7 +49,7 @@ def with_moment(body: Body, mass: Tensor, moment: Sequence[Tensor]) -> Body:
     total = body.mass + mass
     centre = [(body.mass * c + h) / total for c, h in zip(body.centre, moment, strict=True)]
     before, after = _steiner(body.mass, body.centre), _steiner(total, centre)
-    return Body(total, centre, {e: value + before[e] - after[e] for e, value in body.inertia.items()})
+    return BodyTensors(total, centre, {e: value + before[e] - after[e] for e, value in body.inertia.items()})
 
 
 def _steiner(mass: Tensor, arm: Sequence[Tensor]) -> dict[str, Tensor]:

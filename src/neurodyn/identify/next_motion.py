@@ -49,7 +49,7 @@ from neurodyn.identify.stages import Fitting
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds
-from neurodyn.sim.mujoco.clearance import Clearance
+from neurodyn.sim.mujoco.clearance import RobotClearance
 
 FILE = "next-motion.csv"
 """Commands of the motion."""
@@ -133,7 +133,7 @@ class Role:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class MotionCandidate:
     """A motion.
 
     Attributes:
@@ -166,10 +166,10 @@ def next_motion(fitting: Fitting, x: Tensor, analysis: Identifiability, out: Pat
     """
     for name in (FILE, EXPECTED):
         (out / name).unlink(missing_ok=True)
-    return _Search(fitting, x, analysis).run(out)
+    return _MotionSearch(fitting, x, analysis).run(out)
 
 
-class _Search:
+class _MotionSearch:
     def __init__(self, fitting: Fitting, x: Tensor, analysis: Identifiability) -> None:
         self.fitting, self.x, self.analysis, self.settings = fitting, x, analysis, fitting.settings
         self.robot, self.dynamics = fitting.model.robot, fitting.dynamics
@@ -194,7 +194,7 @@ class _Search:
 
     def run(self, out: Path) -> NextMotion:
         """Search parts, and write as many as it takes for the widest interval to halve, each safe in the posterior."""
-        found: list[tuple[float, Candidate]] = []
+        found: list[tuple[float, MotionCandidate]] = []
         for _ in range(self.settings.proposals):
             if (candidate := self._safe(self._waves())) is not None:
                 found.append((self._score(candidate.gained), candidate))
@@ -205,7 +205,7 @@ class _Search:
             if (candidate := self._safe(torch.where(kept, found[0][1].waves, waves))) is not None:
                 found.append((self._score(candidate.gained), candidate))
                 found.sort(key=lambda one: one[0])
-        left, parts = [candidate for _, candidate in found], list[Candidate]()
+        left, parts = [candidate for _, candidate in found], list[MotionCandidate]()
         gained = torch.zeros_like(self.information)
         while left and len(parts) < max(1, int(self.settings.proposal_seconds / _PART)):
             best = min(left, key=lambda one: self._score(gained + one.gained))
@@ -450,7 +450,7 @@ class _Search:
         given = torch.cat([given[:1].expand(late), given])[: len(given)]
         return gain * (kp * (given - q) - kd * qd + known.get(f"{begin}offset", 0.0))
 
-    def _clearance(self) -> tuple[Clearance | None, str]:
+    def _clearance(self) -> tuple[RobotClearance | None, str]:
         """Return the shapes of the robot, or why there are none."""
         floor = self.settings.limits.floor
         try:
@@ -459,7 +459,7 @@ class _Search:
             rest = self.pose.q
             if not self._torque_driven:  # sags a little
                 rest = self._play(self.pose.command[None].expand(2, -1), self.fitted)[0].q[0, 0]
-            return Clearance(self.robot, rest.numpy(), floor=height, least=least), ""
+            return RobotClearance(self.robot, rest.numpy(), floor=height, least=least), ""
         except InputError as error:
             return None, str(error)
 
@@ -471,7 +471,7 @@ class _Search:
         touching = self.clearance.first_contact(path.q[:, ::every])
         return "" if touching is None else f"{touching[0]} touches {touching[1]}"
 
-    def _safe(self, waves: Tensor, share: Tensor | None = None, *, sampled: bool = False) -> Candidate | None:
+    def _safe(self, waves: Tensor, share: Tensor | None = None, *, sampled: bool = False) -> MotionCandidate | None:
         """Return a motion made so small that it is safe, with `sampled` also in the posterior; None if it never is."""
         values = torch.cat([self.fitted, self.samples]) if sampled else self.fitted
         share = torch.ones(waves.shape[1], dtype=torch.float64) if share is None else share
@@ -493,7 +493,7 @@ class _Search:
             if not fault:
                 own = Trajectory(path.q[:1], path.qd[:1])
                 gained = self._gained(own, played[0], _WINDOWS_FINALLY if sampled else _WINDOWS)
-                return Candidate(waves, share, played[0], own, gained)
+                return MotionCandidate(waves, share, played[0], own, gained)
             share = share * (_SMALLER if smaller is None else smaller)
         self.failed[fault] += 1
         return None
@@ -523,7 +523,7 @@ class _Search:
     def _score(self, gained: Tensor) -> float:
         return float(torch.linalg.inv(self.information + gained / self._inflation).trace())
 
-    def _write(self, parts: Sequence[Candidate], gained: Tensor, out: Path) -> NextMotion:
+    def _write(self, parts: Sequence[MotionCandidate], gained: Tensor, out: Path) -> NextMotion:
         now, then = self._deviations(gained)
         commands = torch.cat([part.commands for part in parts])
         if self._torque_driven:

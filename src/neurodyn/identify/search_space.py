@@ -22,7 +22,7 @@ from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
-from neurodyn.identify.bodies import Body, with_ball, with_moment
+from neurodyn.identify.bodies import BodyTensors, with_ball, with_moment
 
 
 class BoxedSpace:
@@ -325,14 +325,14 @@ class CoordinateSpace(BoxedSpace):
     def _constant(self, name: str, x: Tensor) -> Tensor:
         return x.new_full(x.shape[:-1], self._declared[name])
 
-    def _body(self, link: str, x: Tensor, values: Mapping[str, Tensor]) -> Body:
+    def _body(self, link: str, x: Tensor, values: Mapping[str, Tensor]) -> BodyTensors:
         """Return a link's body, without what is added to it."""
 
         def value(name: str) -> Tensor:
             return values[f"{link}.{name}"] if f"{link}.{name}" in values else self._constant(f"{link}.{name}", x)
 
         inertia = {entry: value(f"inertia.{entry}") for entry in INERTIA_ENTRIES}
-        return Body(value("mass"), [value(f"com.{axis}") for axis in "xyz"], inertia)
+        return BodyTensors(value("mass"), [value(f"com.{axis}") for axis in "xyz"], inertia)
 
     def widened(self, x: Tensor, beyond: float) -> "tuple[CoordinateSpace, Tensor]":
         """Return this space with wider priors of guessed quantities that are `beyond` so many deviations, and its x."""

@@ -18,7 +18,7 @@ from neurodyn.identify.problem import STATE
 from neurodyn.identify.result import TriedStructure
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.stages import Fitting, ProgressReport, best_structure
-from neurodyn.identify.structure_search import Candidate, StructureSearch, with_structure
+from neurodyn.identify.structure_search import StructureCandidate, StructureSearch, with_structure
 from neurodyn.identify.structures import FitModel
 from neurodyn.learn.loop import has_state
 
@@ -85,7 +85,7 @@ def _read(
     model = models[int(saved["structure"])]
     for kind, place in stages.get("kept", ()):
         assert model.space is not None
-        model = with_structure(model, Candidate(kind, place, ()), model.space, settings)
+        model = with_structure(model, StructureCandidate(kind, place, ()), model.space, settings)
     assert model.space is not None
     model = model.with_space(model.space.with_widths(stages.get("widths", {})))
     fitting = Fitting(model, store, settings, threads, report)

@@ -50,7 +50,7 @@ _CENTRE = 0.5
 
 
 @dataclass(frozen=True)
-class Candidate:
+class StructureCandidate:
     """A structure at one place.
 
     Attributes:
@@ -70,7 +70,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Structure:
+class StructureKind:
     """A kind of structure.
 
     Attributes:
@@ -81,23 +81,23 @@ class Structure:
     """
 
     words: str
-    candidates: Callable[[FitModel], list[Candidate]]
+    candidates: Callable[[FitModel], list[StructureCandidate]]
     build: Callable[[FitModel, str], FitModel]
     start: Callable[[FitModel, str, Mapping[str, float]], dict[str, float]]
 
 
-STRUCTURES: Registry[Structure] = Registry("structure")
+STRUCTURES: Registry[StructureKind] = Registry("structure")
 
 
 def _added(link: str, *, mass: bool) -> tuple[str, ...]:
     return tuple(f"{link}.{what}" for what in (ADDED if mass else ADDED[1:]))
 
 
-def _payloads(model: FitModel) -> list[Candidate]:
+def _payloads(model: FitModel) -> list[StructureCandidate]:
     assert model.space is not None
     if model.space.has(PAYLOAD[0]):
         return []
-    return [Candidate("payload", link, _added(link, mass=True)) for link in carriers(model.mechanism)]
+    return [StructureCandidate("payload", link, _added(link, mass=True)) for link in carriers(model.mechanism)]
 
 
 def _payload_start(model: FitModel, link: str, step: Mapping[str, float]) -> dict[str, float]:
@@ -112,16 +112,18 @@ def _payload_start(model: FitModel, link: str, step: Mapping[str, float]) -> dic
 
 STRUCTURES.add(
     "payload",
-    Structure("a payload on the link of", _payloads, lambda model, link: replace(model, carrier=link), _payload_start),
+    StructureKind(
+        "a payload on the link of", _payloads, lambda model, link: replace(model, carrier=link), _payload_start
+    ),
 )
 
 
-def _centres(model: FitModel) -> list[Candidate]:
+def _centres(model: FitModel) -> list[StructureCandidate]:
     assert model.space is not None
     links = model.mechanism.names[: len(model.mechanism.names) - (model.mechanism.hidden or 0)]
     known = {*model.space.names, *(one.name for one, _ in model.space.known)}
     return [
-        Candidate("centre", link, _added(link, mass=False))
+        StructureCandidate("centre", link, _added(link, mass=False))
         for link in links
         if link != model.space.carrier and f"{link}.com.x" not in known
     ]
@@ -148,7 +150,7 @@ def _centre_start(model: FitModel, link: str, step: Mapping[str, float]) -> dict
     }  # fmt: skip
 
 
-STRUCTURES.add("centre", Structure("another centre of mass of the link of", _centres, _with_centre, _centre_start))
+STRUCTURES.add("centre", StructureKind("another centre of mass of the link of", _centres, _with_centre, _centre_start))
 
 
 @dataclass
@@ -162,7 +164,7 @@ class StructureSearch:
     """
 
     fitting: Fitting
-    kept: list[Candidate] = field(default_factory=list)
+    kept: list[StructureCandidate] = field(default_factory=list)
     tried: list[TriedStructure] = field(default_factory=list)
 
     def run(self, costs: Mapping[str, float]) -> "StructureSearch":
@@ -233,7 +235,7 @@ def asks(fitting: Fitting) -> list[str]:
 
 
 @torch.no_grad()
-def screen(fitting: Fitting, stage: FitStage) -> list[tuple[Candidate, float, dict[str, float]]]:
+def screen(fitting: Fitting, stage: FitStage) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
     """Return the candidates with the share of the cost that each would save, and first values; the best first."""
     candidates = candidates_for(fitting.model, fitting.settings)
     columns = list(dict.fromkeys(name for one in candidates for name in one.columns))
@@ -261,7 +263,7 @@ def screen(fitting: Fitting, stage: FitStage) -> list[tuple[Candidate, float, di
     return sorted(found, key=lambda entry: -entry[1])
 
 
-def candidates_for(model: FitModel, settings: IdentificationSettings) -> list[Candidate]:
+def candidates_for(model: FitModel, settings: IdentificationSettings) -> list[StructureCandidate]:
     """Return the candidates for a robot among the quantities that the settings free."""
     return [
         one
@@ -310,7 +312,7 @@ def _gain(
 
 
 def with_structure(
-    model: FitModel, candidate: Candidate, space: CoordinateSpace, settings: IdentificationSettings
+    model: FitModel, candidate: StructureCandidate, space: CoordinateSpace, settings: IdentificationSettings
 ) -> FitModel:
     """Return a robot with a candidate, with the priors of a space and the same quantities of the engine."""
     built = STRUCTURES[candidate.kind].build(model, candidate.place)
@@ -320,7 +322,7 @@ def with_structure(
     return built.with_space(built.space.with_widths(space.widths))
 
 
-def fit_with(fitting: Fitting, candidate: Candidate, start: Mapping[str, float], stage: FitStage) -> Fitting:
+def fit_with(fitting: Fitting, candidate: StructureCandidate, start: Mapping[str, float], stage: FitStage) -> Fitting:
     """Return the fit with a candidate, from where the fit without it ended."""
     model = with_structure(fitting.model, candidate, fitting.space, fitting.settings)
     trial = fitting.with_model(model)

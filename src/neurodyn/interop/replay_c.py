@@ -12,7 +12,7 @@ import torch
 
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.interop.c_code.source import CUnit
-from neurodyn.interop.replay_scene import NotReplayedError, Scene
+from neurodyn.interop.replay_scene import NotReplayedError, ReplayScene
 
 _SECONDS = 300
 """Longest time that a compiler gets [s]."""
@@ -27,7 +27,7 @@ def compiler() -> str:
     raise NotReplayedError("there is no C compiler")
 
 
-def play_code(unit: CUnit, name: str, source: str, header: str, scene: Scene) -> Trajectory:
+def play_code(unit: CUnit, name: str, source: str, header: str, scene: ReplayScene) -> Trajectory:
     """Compile NAME.c, and roll its function `step` out along windows after the commands of their past."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / f"{name}.h").write_text(header, encoding="utf-8")
@@ -49,7 +49,7 @@ class _Stepper:
         self._state = ctypes.create_string_buffer(8 * sum(array.width for array in unit.memory) + _SPARE)
         self._arrays = {a.name: np.zeros(a.width) for a in (*self._one.given, *self._one.results)}
 
-    def play(self, scene: Scene) -> Trajectory:
+    def play(self, scene: ReplayScene) -> Trajectory:
         windows = scene.windows
         q, qd = (x.double().numpy().copy() for x in (windows.q, windows.qd))
         for window in range(windows.count):

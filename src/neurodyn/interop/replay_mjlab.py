@@ -14,7 +14,7 @@ import numpy as np
 
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.interop.replay_mujoco import LogPlayer, add_floor, needs_floor, version
-from neurodyn.interop.replay_scene import NotReplayedError, Scene
+from neurodyn.interop.replay_scene import NotReplayedError, ReplayScene
 from neurodyn.interop.texts import CONFIGURATION
 from neurodyn.interop.trainers import MJLAB_IMPORTS
 from neurodyn.sim.engine import import_mujoco
@@ -50,7 +50,7 @@ def simulator() -> str:
     return f"{version()}, actuators as in mjlab"
 
 
-def play_mjlab(folder: Path, scene: Scene) -> Trajectory:
+def play_mjlab(folder: Path, scene: ReplayScene) -> Trajectory:
     """Replay the configuration of an exported folder, at its PHYSICS_DT."""
     mujoco, names = import_mujoco(), read_configuration(folder)
     entity = next(one for one in names.values() if type(one).__name__ == "EntityCfg")
@@ -62,7 +62,7 @@ def play_mjlab(folder: Path, scene: Scene) -> Trajectory:
         if kind not in (*NATIVE, *EXPLICIT):
             raise NotReplayedError("networks of actuators are not replayed")
         (joint,) = one.fields["target_names_expr"]
-        actuators[joint.replace("\\", "")] = _Actuator(kind, one.fields)
+        actuators[joint.replace("\\", "")] = _MjlabDrive(kind, one.fields)
         if kind in NATIVE:
             _add(spec, joint.replace("\\", ""), one.fields, position="Position" in kind)
     if needs_floor(scene):
@@ -71,7 +71,7 @@ def play_mjlab(folder: Path, scene: Scene) -> Trajectory:
 
 
 @dataclass(frozen=True)
-class _Actuator:
+class _MjlabDrive:
     kind: str
     fields: dict[str, Any]
 
@@ -107,7 +107,7 @@ def _add(spec: Any, joint: str, fields: dict[str, Any], *, position: bool) -> No
 class _MjlabPlayer(LogPlayer):
     """A player whose actuators act as mjlab's: after whole time steps, and some by torques that are computed."""
 
-    def __init__(self, model: Any, scene: Scene, actuators: dict[str, _Actuator]) -> None:
+    def __init__(self, model: Any, scene: ReplayScene, actuators: dict[str, _MjlabDrive]) -> None:
         lacking = [name for name in scene.robot.spec.controls if name not in actuators]
         if lacking:
             raise NotReplayedError(f"the configuration has no actuator at {lacking[0]}")

@@ -20,7 +20,7 @@ from msgspec import UNSET
 
 from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.dynamics.batch import Trajectory
-from neurodyn.interop.replay_scene import NotReplayedError, Scene
+from neurodyn.interop.replay_scene import NotReplayedError, ReplayScene
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.mujoco.asset import read_spec
@@ -38,7 +38,7 @@ def _compiling(what: str) -> Iterator[None]:
         raise NotReplayedError(f"MuJoCo refuses {what}: {str(error).splitlines()[0]}") from None
 
 
-def play_mjcf(folder: Path, scene: Scene) -> Trajectory:
+def play_mjcf(folder: Path, scene: ReplayScene) -> Trajectory:
     """Replay ROBOT.xml of an exported folder, read by `mujoco.MjModel.from_xml_path`, with its plugin if it has one."""
     mujoco, floor = import_mujoco(), needs_floor(scene)
     plugged = _plugged(folder, scene.robot.name)
@@ -56,7 +56,7 @@ def play_mjcf(folder: Path, scene: Scene) -> Trajectory:
     return LogPlayer(model, scene).play()
 
 
-def play_asset(scene: Scene) -> Trajectory:
+def play_asset(scene: ReplayScene) -> Trajectory:
     """Replay the robot's own asset, with its own actuators if these take the log's commands."""
     robot, mujoco = scene.robot, import_mujoco()
     path = asset_path(robot)
@@ -78,12 +78,12 @@ def play_asset(scene: Scene) -> Trajectory:
     return LogPlayer(model, scene).play()
 
 
-def play_urdf(folder: Path, scene: Scene) -> Trajectory:
+def play_urdf(folder: Path, scene: ReplayScene) -> Trajectory:
     """Replay ROBOT.urdf of an exported folder, with the declared drives."""
     return _play_urdf(folder / f"{scene.robot.name}.urdf", scene)
 
 
-def _play_urdf(path: Path, scene: Scene, locked: tuple[str, ...] = ()) -> Trajectory:
+def _play_urdf(path: Path, scene: ReplayScene, locked: tuple[str, ...] = ()) -> Trajectory:
     robot = scene.robot
     spec = read_spec(path, locked=locked, floating=not robot.fixed_base)
     kinds, laws = import_mujoco().mjtIntegrator, [DRIVE_KINDS[one.kind] for one in robot.drives.values()]
@@ -122,7 +122,7 @@ def _drive(spec: Any, robot: Robot) -> None:
             actuator.forcelimited, actuator.forcerange = True, ends
 
 
-def needs_floor(scene: Scene) -> bool:
+def needs_floor(scene: ReplayScene) -> bool:
     """Return whether a floating robot moved on flat ground, which its file may lack."""
     if scene.robot.fixed_base:
         return False
@@ -155,7 +155,7 @@ def add_floor(spec: Any) -> None:
 class LogPlayer:
     """A compiled model that replays windows by its own actuators."""
 
-    def __init__(self, model: Any, scene: Scene) -> None:
+    def __init__(self, model: Any, scene: ReplayScene) -> None:
         self.model, self.scene, spec = model, scene, scene.robot.spec
         self.steps = max(1, round(spec.dt / model.opt.timestep))
         model.opt.timestep = spec.dt / self.steps

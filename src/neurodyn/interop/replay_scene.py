@@ -13,7 +13,7 @@ class NotReplayedError(Exception):
 
 
 @dataclass(frozen=True)
-class Scene:
+class ReplayScene:
     """What a player needs besides a file.
 
     Attributes:

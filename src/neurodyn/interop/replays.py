@@ -33,7 +33,7 @@ from neurodyn.identify.ladder import held_out_windows, settle_and_roll_out
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import AdaptationSettings
 from neurodyn.identify.stages import past_frames
-from neurodyn.interop.replay_scene import NotReplayedError, Played, Scene
+from neurodyn.interop.replay_scene import NotReplayedError, Played, ReplayScene
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log
 
@@ -48,7 +48,7 @@ WORSE = 1.02
 """Error relative to the original's from which a file counts as worse."""
 
 
-REPLAYS: Registry[Callable[[Path, Scene], Played]] = Registry("target that is replayed")
+REPLAYS: Registry[Callable[[Path, ReplayScene], Played]] = Registry("target that is replayed")
 """Players by target: (exported folder, scene) -> roll-outs; they raise `NotReplayedError` for what they cannot play."""
 
 NOT_REPLAYED = {
@@ -59,27 +59,27 @@ NOT_REPLAYED = {
 
 
 @REPLAYS.register("mjcf")
-def _mjcf(folder: Path, scene: Scene) -> Played:
+def _mjcf(folder: Path, scene: ReplayScene) -> Played:
     from neurodyn.interop import replay_mujoco
 
     return _beside(replay_mujoco.version(), replay_mujoco.play_mjcf(folder, scene), scene)
 
 
 @REPLAYS.register("urdf")
-def _urdf(folder: Path, scene: Scene) -> Played:
+def _urdf(folder: Path, scene: ReplayScene) -> Played:
     from neurodyn.interop import replay_mujoco
 
     return _beside(replay_mujoco.version(), replay_mujoco.play_urdf(folder, scene), scene)
 
 
 @REPLAYS.register("mjlab")
-def _mjlab(folder: Path, scene: Scene) -> Played:
+def _mjlab(folder: Path, scene: ReplayScene) -> Played:
     from neurodyn.interop import replay_mjlab
 
     return _beside(replay_mjlab.simulator(), replay_mjlab.play_mjlab(folder, scene), scene)
 
 
-def _beside(simulator: str, exported: Trajectory, scene: Scene) -> Played:
+def _beside(simulator: str, exported: Trajectory, scene: ReplayScene) -> Played:
     """Return the roll-outs of a file beside those of the robot's asset, if MuJoCo can replay that."""
     from neurodyn.interop import replay_mujoco
 
@@ -164,7 +164,7 @@ def replay_export(
 def replay_code(run: str, unit: "CUnit", files: dict[str, str], name: str, data: Store | Path | None = None) -> Replay:
     """Replay a model's C code, `files` by name (NAME.c, NAME.h); see `replay_export`."""
 
-    def play(scene: Scene) -> Played:
+    def play(scene: ReplayScene) -> Played:
         from neurodyn.interop import replay_c, replay_mujoco
 
         exported = replay_c.play_code(unit, name, files[f"{name}.c"], files[f"{name}.h"], scene)
@@ -174,7 +174,7 @@ def replay_code(run: str, unit: "CUnit", files: dict[str, str], name: str, data:
 
 
 def replay_with(
-    run: str | Path | Dynamics, target: str, play: Callable[[Scene], Played], data: Store | str | Path | None
+    run: str | Path | Dynamics, target: str, play: Callable[[ReplayScene], Played], data: Store | str | Path | None
 ) -> Replay:
     """Replay the log of a run with a player; errors: see `replay_export`."""
     try:
@@ -216,14 +216,14 @@ def _log_of(run: str | Path | Dynamics, robot: Robot, data: Store | str | Path |
         raise NotReplayedError(str(error).removeprefix(f"{run}: ")) from None
 
 
-def _replay(dynamics: HybridDynamics, store: Store, target: str, play: Callable[[Scene], Played]) -> Replay:
+def _replay(dynamics: HybridDynamics, store: Store, target: str, play: Callable[[ReplayScene], Played]) -> Replay:
     robot, split = dynamics.robot, held_out_split(store)
     assert robot is not None
     windows = _windows(dynamics, store, split)
     drives = drives_of_log(robot, store.header)
     step = dynamics.spec.dt / dynamics.config.substeps
     x, y, z = dynamics.base_com.tolist()
-    played = play(Scene(robot.behind(drives) if drives else robot, windows, step, (x, y, z)))
+    played = play(ReplayScene(robot.behind(drives) if drives else robot, windows, step, (x, y, z)))
     ours, metres = settle_and_roll_out(dynamics, store, windows), _metres(dynamics)
     return Replay(
         target=target, simulator=played.simulator, horizon=windows.frames * dynamics.spec.dt, windows=windows.count,

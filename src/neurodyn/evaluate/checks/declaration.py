@@ -7,7 +7,7 @@ from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import truth_of
-from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, no_fault, rate
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, Figures, no_fault, rate
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.metrics import METRICS, compare
 from neurodyn.evaluate.records import ErrorSummary
@@ -32,7 +32,7 @@ def check_asset(subject: Subject) -> CheckResult:
         first, *others = (one for one in contradicted if one.what == what)
         more = f" and {len(others)} more" if others else ""
         findings.append(
-            Finding(
+            CheckFinding(
                 what=what,
                 verdict="fails" if first.fatal else "warning",
                 value=first.value,
@@ -56,8 +56,10 @@ def check_size(subject: Subject) -> CheckResult:
         verdict, advice = "warning", "declare contact_points: {} so that models see the ground"
     return CheckResult(
         findings=[
-            Finding(what="contact points", verdict=verdict, value=points, bound=MANY_CONTACT_POINTS, advice=advice),
-            Finding(what="network inputs", verdict="ok", value=inputs),
+            CheckFinding(
+                what="contact points", verdict=verdict, value=points, bound=MANY_CONTACT_POINTS, advice=advice
+            ),
+            CheckFinding(what="network inputs", verdict="ok", value=inputs),
         ]
     )
 
@@ -69,7 +71,7 @@ def check_speed(subject: Subject) -> CheckResult:
     if rate < SLOW:
         verdict, advice = "warning", "give more worlds, fewer simulator.substeps, or fewer colliders"
     return CheckResult(
-        findings=[Finding(what=what, verdict=verdict, value=rate, unit="1/s", bound=SLOW, advice=advice)]
+        findings=[CheckFinding(what=what, verdict=verdict, value=rate, unit="1/s", bound=SLOW, advice=advice)]
     )
 
 

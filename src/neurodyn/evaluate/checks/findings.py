@@ -7,7 +7,7 @@ from neurodyn.core.verdict import Grade
 from neurodyn.evaluate.records import Result
 
 
-class Finding(Result, frozen=True):
+class CheckFinding(Result, frozen=True):
     """One row of a check.
 
     Attributes:
@@ -37,13 +37,13 @@ class Figures(Result, frozen=True):
 class CheckResult(Result, frozen=True):
     """Rows and measurements of one check."""
 
-    findings: list[Finding]
+    findings: list[CheckFinding]
     figures: Figures | None = None
 
 
 def no_fault(what: str) -> CheckResult:
     """Return a result of one row with nothing to complain about."""
-    return CheckResult(findings=[Finding(what=what, verdict="ok")])
+    return CheckResult(findings=[CheckFinding(what=what, verdict="ok")])
 
 
 def rate(
@@ -55,7 +55,7 @@ def rate(
     scale: float = 1.0,
     note: str = "",
     advice: str = "",
-) -> Finding:
+) -> CheckFinding:
     """Return the row for a value that should be small; None or a non-finite value fails.
 
     `bounds` are the values above which the verdict is "warning" and "fails"; `scale` converts the value to `unit`, for
@@ -64,7 +64,7 @@ def rate(
     warns, fails = bounds
     known = None if value is None else finite(value)
     verdict: Grade = "fails" if known is None or known > fails else "warning" if known > warns else "ok"
-    return Finding(
+    return CheckFinding(
         what=what,
         verdict=verdict,
         value=None if known is None else scale * known,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Environment
-from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, no_fault, or_infinite, rate
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, Figures, finite, no_fault, or_infinite, rate
 from neurodyn.evaluate.checks.subject import Subject, more_substeps, roll_out_free, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
@@ -127,7 +127,7 @@ def _measure(press: _Press, q: Tensor, dt: float) -> LimitTest:
     )  # fmt: skip
 
 
-def _overshoot(subject: Subject, worst: LimitTest) -> Finding:
+def _overshoot(subject: Subject, worst: LimitTest) -> CheckFinding:
     unit = _unit(subject.robot, worst.joint)
     share = None if worst.overshoot is None else worst.overshoot / worst.range
     return rate(
@@ -141,7 +141,7 @@ def _overshoot(subject: Subject, worst: LimitTest) -> Finding:
     )
 
 
-def _settling(subject: Subject, slow: LimitTest) -> Finding:
+def _settling(subject: Subject, slow: LimitTest) -> CheckFinding:
     return rate(
         f"swing at a limit after {SECONDS:g} s",
         None if slow.swing is None else slow.swing / slow.range,

@@ -17,7 +17,7 @@ from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.measures import finite_worlds, persistence
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.evaluate.checks.findings import CheckResult, Figures, Finding, finite, no_fault, or_infinite, rate
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, Figures, finite, no_fault, or_infinite, rate
 from neurodyn.evaluate.checks.subject import SimulatedMotion, Subject, more_substeps, roll_out_free, some
 from neurodyn.evaluate.metrics import METRICS, summaries
 from neurodyn.evaluate.named_scenarios import Scenario, drive_at_random, passive, scenario
@@ -184,13 +184,13 @@ def _settle(subject: Subject, where: Scenario) -> Rest:
     )  # fmt: skip
 
 
-def _depth(by_ground: dict[str, Rest]) -> Finding:
+def _depth(by_ground: dict[str, Rest]) -> CheckFinding:
     name, worst = max(by_ground.items(), key=lambda entry: or_infinite(entry[1].depth))
     advice = "raise material.stiffness, and material.damping with its square root; more substeps if it jitters then"
     return rate("depth in the ground at rest", worst.depth, DEEP, unit="m", note=name, advice=advice)
 
 
-def _jitter(robot: Robot, by_ground: dict[str, Rest]) -> Finding:
+def _jitter(robot: Robot, by_ground: dict[str, Rest]) -> CheckFinding:
     name, worst = max(by_ground.items(), key=lambda entry: or_infinite(entry[1].jitter))
     advice, spec = more_substeps(robot), robot.spec
     if robot.gains is not None:
@@ -228,7 +228,7 @@ def check_random_control(subject: Subject) -> CheckResult:
     speeds = greatest_speeds(robot.spec, bounds, path.qd)
     whole = finite_worlds(path)
 
-    def row(what: str, bounds: tuple[float, float], departures: list[Departure], advice: str) -> Finding:
+    def row(what: str, bounds: tuple[float, float], departures: list[Departure], advice: str) -> CheckFinding:
         share = sum(departure.trajectories for departure in departures) / subject.worlds
         note = departures[0].words if departures else ""
         return rate(what, share, bounds, unit="%", scale=100.0, note=note, advice=advice)
@@ -345,7 +345,7 @@ def _errors(subject: Subject, recording: SimulatedMotion, frames: int) -> StepEr
     return StepErrors(declared=declared, half=halved, motion=moved)
 
 
-def _row(subject: Subject, what: str, errors: StepErrors) -> Finding:
+def _row(subject: Subject, what: str, errors: StepErrors) -> CheckFinding:
     """Judge the metric with the largest error relative to the motion."""
     mark, worst, note, advice = str(JUDGED), 0.0, "", ""
     for name in errors.declared[mark].percentiles:
@@ -353,7 +353,7 @@ def _row(subject: Subject, what: str, errors: StepErrors) -> Finding:
         error, half, motion = (table[mark].median(name) for table in (errors.declared, errors.half, errors.motion))
         if error is None or half is None or motion is None:
             note, advice = "not finite in any world", more_substeps(subject.robot)
-            return Finding(what=what, verdict="fails", note=note, advice=advice)
+            return CheckFinding(what=what, verdict="fails", note=note, advice=advice)
         share = error / max(motion, _STILL)
         if share >= worst:
             worst, note = share, f"{METRICS[name].title.lower()} {error:.2g} {unit}, half step {half:.2g}"

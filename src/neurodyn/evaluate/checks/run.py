@@ -14,7 +14,7 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.requests import accepts_request
 from neurodyn.core.verdict import Grade, worst_grade
 from neurodyn.evaluate.checks import declaration, motion
-from neurodyn.evaluate.checks.findings import CheckResult, Finding
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult
 from neurodyn.evaluate.checks.joint_limits import check_joint_limits
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.records import Result
@@ -55,7 +55,7 @@ class RobotCheck(Result, frozen=True):
         return worst_grade(finding.verdict for finding in self.findings)
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[CheckFinding]:
         """The rows of all checks."""
         return [finding for check in self.checks.values() for finding in check.findings]
 
@@ -127,7 +127,7 @@ def _run_one(check: Check, subject: Subject) -> CheckResult:
     try:
         return check(subject)
     except InputError as error:
-        return CheckResult(findings=[Finding(what="cannot be measured", verdict="fails", advice=str(error))])
+        return CheckResult(findings=[CheckFinding(what="cannot be measured", verdict="fails", advice=str(error))])
 
 
 _SLOW = ("engine_agreement", "speed")

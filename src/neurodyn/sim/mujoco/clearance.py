@@ -24,7 +24,7 @@ _BELOW = 0.005
 """Depth of a link below the mounting of a bolted robot at rest, beyond which there is no floor at its height [m]."""
 
 
-class Clearance:
+class RobotClearance:
     """The shapes of a robot, and what they come near to.
 
     Attributes:
