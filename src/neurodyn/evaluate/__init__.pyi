@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from .checks.findings import CheckResult as CheckResult, Finding as Finding
+from .checks.findings import CheckResult as CheckResult, CheckFinding as CheckFinding
 from .checks.run import CHECKS as CHECKS, RobotCheck as RobotCheck, check as check
 from .logged import beside_log as beside_log
 from .metrics import METRICS as METRICS, Metric as Metric

@@ -161,7 +161,7 @@ class Residuals:
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
         self.sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)
         self.names = names = [spec.name for spec in specs]
-        known = list(names if self.physical else self.space.all_names)
+        known = list(names if self.physical or not self.options.per_log else self.space.all_names)
         for name in self.options.per_log:
             if name not in known:
                 raise InputError(f"per_log: {name!r} is not a free quantity; valid: {choices(known)}")

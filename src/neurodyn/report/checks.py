@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.evaluate.checks.findings import Finding
+from neurodyn.evaluate.checks.findings import CheckFinding
 from neurodyn.evaluate.checks.joint_limits import JointLimits
 from neurodyn.evaluate.checks.motion import AtRest, StepConvergence
 from neurodyn.evaluate.checks.run import RobotCheck
@@ -41,7 +41,7 @@ def lead(result: RobotCheck) -> str:
     )
 
 
-def row(finding: Finding) -> tuple[str, str, str, str]:
+def row(finding: CheckFinding) -> tuple[str, str, str, str]:
     """Return the measured quantity, its value, its bound and the verdict."""
     value = "not finite" if finding.value is None and finding.unit else _value(finding, finding.value)
     return finding.what, value, _value(finding, finding.bound), finding.verdict
@@ -57,7 +57,7 @@ def advice(result: RobotCheck) -> list[str]:
     return lines
 
 
-def _value(finding: Finding, value: float | None) -> str:
+def _value(finding: CheckFinding, value: float | None) -> str:
     if value is None:
         return MISSING
     return f"{value:,.0f}" if not finding.unit else quantity(value, finding.unit)
