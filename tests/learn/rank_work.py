@@ -24,6 +24,7 @@ from neurodyn.control.starts import SampledStarts
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
+from neurodyn.core.verdict import Finding
 from neurodyn.data.mixture import Mixture
 from neurodyn.learn.devices import current_ranks, joined
 from neurodyn.learn.loop import Callback, TrainingLoop
@@ -84,6 +85,10 @@ class Exact(NeuralLearner):
     def finish(self, train_state: TrainState) -> None:
         """Calibrate nothing: no model was kept."""
 
+    def verdicts(self, train_state: TrainState) -> list[Finding]:
+        """Judge nothing: no model was kept."""
+        return []
+
 
 def neural(*, members: int = 1, balance: float | None = None, files: int = 1, edge: float = 1e9) -> Found:
     """Train neural dynamics in two phases."""
@@ -110,6 +115,10 @@ class ExactWorld(WorldModelLearner):
 
     def finish(self, train_state: TrainState) -> None:
         """Calibrate nothing: no model was kept."""
+
+    def verdicts(self, train_state: TrainState) -> list[Finding]:
+        """Judge nothing: no model was kept."""
+        return []
 
 
 def world_model() -> Found:
