@@ -127,7 +127,7 @@ def test_numbers_that_no_setting_can_be_are_refused(kind, name, hints):
 ZERO = {
     *(
         f"{kind}Settings.{name}" for kind in ("Adaptation", "Identification")
-        for name in ("bootstrap", "profile", "memory", "proposals", "rollouts")
+        for name in ("bootstrap", "profile", "memory", "proposals", "reference_steps", "refits", "rollouts")
     ),
     "CloneSettings.critic", "DiscoverySettings.polish", "DistillationSettings.evaluations",
     "EngineConfig.context",

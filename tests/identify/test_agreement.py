@@ -23,6 +23,7 @@ from tests.identify.stand_ins import DAMPING, cartpole_log, worn_cartpole
 
 SETTINGS = AdaptationSettings(
     stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)),
+    initial="free",
     screen=60,
     networks=False,
     proposals=0,

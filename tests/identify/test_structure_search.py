@@ -14,7 +14,7 @@ from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.bodies import Body, with_ball, with_moment
+from neurodyn.identify.bodies import BodyTensors, with_ball, with_moment
 from neurodyn.identify.delay_trades import delays_traded
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.priors import parse_known
@@ -159,7 +159,7 @@ def test_a_delay_is_traded_for_damping_and_inertia(arm: tuple[Path, Store]):
 def test_bodies_with_something_added_are_those_of_both():
     value = lambda number: torch.tensor(number, dtype=torch.float64)  # noqa: E731
     entries = dict(zip(INERTIA_ENTRIES, map(value, (0.02, 0.03, 0.04, 0.0, 0.001, 0.0)), strict=True))
-    body = Body(value(2.0), [value(0.1), value(0.0), value(-0.2)], entries)
+    body = BodyTensors(value(2.0), [value(0.1), value(0.0), value(-0.2)], entries)
     place = [value(0.3), value(0.1), value(0.0)]
     ball = with_ball(body, value(0.5), place, value(0.0))
     moment = with_moment(body, value(0.5), [0.5 * p for p in place])

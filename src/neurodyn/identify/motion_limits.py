@@ -49,6 +49,8 @@ class MotionLimitSettings(Config, frozen=True):
     def __post_init__(self) -> None:
         for name in ("position", "speed", "acceleration", "torque"):
             require(0 < getattr(self, name) <= 1, name, getattr(self, name), "above 0, and at most 1")
+        level = self.floor is UNSET or math.isfinite(self.floor)
+        require(level, "floor", self.floor, "a finite number [m]")
         require(0 <= self.clearance < math.inf, "clearance", self.clearance, "a finite number of at least 0 [m]")
         for name in ("speeds", "accelerations"):
             for joint, value in getattr(self, name).items():

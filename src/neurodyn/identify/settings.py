@@ -289,6 +289,7 @@ class AdaptationSettings(IdentificationSettings, frozen=True):
         FitStage(seconds=0.05, windows=600, iterations=8), FitStage(seconds=0.13, windows=300, iterations=4),
         FitStage(seconds=0.25, windows=150, iterations=4),
     )  # fmt: skip
+    initial: Literal["free", "logged"] = "logged"
     networks: bool = True
     ladder: bool = True
     refits: int = 24

@@ -380,10 +380,12 @@ def _surfaces(dynamics: HybridDynamics, scene: Any, values: Any) -> Iterator[tup
         return
     for index in range(scene.ngeom):
         name = scene.geom(index).name
-        shape = next((shape for key, shape in shapes.items() if name and _same(key, name)), None)
-        if shape is None or not int(scene.geom_priority[index]):
+        key = next((key for key in shapes if name and _same(key, name)), None)
+        if key is None or not int(scene.geom_priority[index]):
             continue
+        shape, own = shapes[key], f"contact.{key}.friction"
         for part, word in enumerate(("slide", "torsion", "roll")):
-            quantity = f"surface.{shape.surface}.{word}" if shape.surface else "contact.friction"
+            friction = own if own in values else "contact.friction"
+            quantity = f"surface.{shape.surface}.{word}" if shape.surface else friction
             if quantity in values and (shape.surface or not part):
                 yield (index, part), (quantity, float(values[quantity]))
