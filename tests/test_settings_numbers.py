@@ -30,7 +30,9 @@ PARTS = {
     "neurodyn.robots.sections.SimulatorConfig", "neurodyn.robots.sections.ContactPointSelection",
 }  # fmt: skip
 """What is said in settings and declarations, and not called settings."""
-SIGNED = {f"{kind}Settings.failure" for kind in ("Training", "Policy", "Shac", "Distillation")}
+SIGNED = {f"{kind}Settings.failure" for kind in ("Training", "Policy", "Shac", "Distillation")} | {
+    "MotionLimitSettings.floor"
+}
 """Numbers that may be negative."""
 
 

@@ -67,7 +67,7 @@ def test_springs_explain_the_ankles(found: Identification):
         {one.name: one.error for one in which} for which in (figures.unexplained_before, figures.unexplained)
     )
     assert {one.name for one in figures.unexplained_before[:6]} >= ANKLES
-    assert all(after[name] < 0.6 * before[name] for name in ANKLES)
+    assert all(after[name] < 0.65 * before[name] for name in ANKLES)
     assert [one.title for one in left(figures)] == [
         "Unexplained by the identified model [rad or m]",
         "Unexplained with rigid links [rad or m]",
