@@ -30,7 +30,7 @@ from neurodyn.core.config import Record, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Verdict, of_failed
+from neurodyn.core.verdict import Verdict, combine_verdicts, of_failed
 from neurodyn.dynamics.batch import State, Trajectory, Window, device_generator, present_state
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.tasks import Memory
@@ -94,7 +94,7 @@ class ControlResult(Record, frozen=True):
             return Verdict("fails", problem, "give a model that stays finite, or a shorter --horizon")
         failed = of_failed(self.result.failed, "fail", "give more --samples or --rounds, or a better model")
         if failed.grade != "ok":
-            return failed
+            return combine_verdicts([failed])
         if self.decision_ms > self.frame_ms:
             problem = f"a decision takes {self.decision_ms:.3g} ms, a frame {self.frame_ms:.3g}"
             return Verdict("warning", f"too slow for real time here: {problem}", "give fewer --samples or --rounds")

@@ -51,7 +51,6 @@ _ABOUT_NOMINAL = 0.5  # range of data about the nominal pose of a standing robot
 _SHARE_OF_SLACK = 0.6  # share of `LIMIT_SLACK` above which yielding limits get explicit position bounds
 _ASIDE, _RISE = 0.1, 0.1  # range of an object's position about that in the asset, and height that it is lifted by [m]
 _FEWEST, _ITERATIONS = 10, 100  # iterations that suffice for contacts; MuJoCo's default
-_FRICTION = 0.8  # of rubber feet on most floors
 _STILL = 0.5  # joint velocity below which a robot stands still [rad/s]
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the asset has none [rad/s, m/s]
 
@@ -308,8 +307,8 @@ class _Draft:
         if self.facts.floating:
             self.tree["ground_sampling"] = {"ground": "flat", "height": [-0.2, 0.2], "tilt": 0.15, "absent": 0.03}
             if self.facts.path.suffix.lower() == ".urdf":
-                self.tree["material"] = {"friction": _FRICTION}
-                self._decide("material", f"friction {_FRICTION:g}", "a URDF has none; change it if you know better")
+                self.tree["material"] = {"friction": 0.8}
+                self._decide("material", "friction 0.8", "a URDF has none; change it if you know better")
         on = list_briefly([f"{shape} ({joint})" for shape, joint in chosen.shapes.items()])
         self._decide(
             "contact_points", f"{len(layout.contact_points)} on {on}",
