@@ -17,7 +17,7 @@ from typing import Any
 
 from neurodyn.core.errors import InputError
 from neurodyn.interop import Replay, replay
-from stand_ins import KINDS, _command, _seeds, adapted, read
+from stand_ins import KINDS, adapted, command, stand_ins
 
 _WITHIN = 1.2
 
@@ -26,7 +26,7 @@ def row(folder: Path, run: str, target: str) -> dict[str, Any]:
     """Return the errors of one robot, over all joints, at the horizon [rad]; `reason` if it is not replayed."""
     kept = folder / run / "kept_whole.h5"
     if not kept.exists():
-        _command(folder, f"import kept.npz --reader log.npz.map.yaml --split test --out {run}/kept_whole.h5")
+        command(folder, f"import kept.npz --reader log.npz.map.yaml --split test --out {run}/kept_whole.h5")
     try:
         errors = replay(folder / run / "run", target, kept)
     except InputError as error:
@@ -67,9 +67,8 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     print(f"{'robot':10s} {'target':8s}  original  exported our model   ratio   (mrad at the horizon)")
-    for seed in _seeds(options.seeds):
-        folder = options.folder / f"{options.kind}-{seed:03d}"
-        one = read(folder) if (folder / "truth.json").exists() else KINDS[options.kind](seed, folder)
+    for one in stand_ins([options.kind], options.seeds, options.folder):
+        folder = one.folder
         with contextlib.suppress(RuntimeError):
             adapted(one, options.run, options.flags)
         if not (folder / options.run / "run" / "model").is_dir():

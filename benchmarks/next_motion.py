@@ -22,7 +22,7 @@ import numpy as np
 
 from _stand_in_logs import run
 from _stand_in_robots import ARM, ARM_FAULTS, LEG_FAULTS, Plant, arm_xml, leg_joints, plant_of, quadruped_xml
-from stand_ins import KINDS, StandIn, _command, _seeds, read
+from stand_ins import KINDS, StandIn, command, stand_ins
 
 SETTINGS = "reference_steps: 0\nrefits: 0\nnetworks: false\n"
 """What has no influence on intervals is left out."""
@@ -110,7 +110,7 @@ def adapted(one: StandIn, out: Path, logs: list[str]) -> dict[str, Any]:
         name = out.relative_to(one.folder)
         data = " ".join(logs)
         try:
-            _command(
+            command(
                 one.folder,
                 f"adapt declared --data {data} --threads 1 --settings {name}/settings.yaml --out {name}/run --json "
                 f"{name}/told.json",
@@ -128,11 +128,11 @@ def row(kind: str, one: StandIn, name: str) -> dict[str, Any]:
     for out in (first, second):
         out.mkdir(exist_ok=True)
     if not (folder / "declared" / "robot.yaml").exists():
-        _command(folder, f"init robot.xml --dt 0.01 --out declared --name {one.kind}_{one.seed}")
+        command(folder, f"init robot.xml --dt 0.01 --out declared --name {one.kind}_{one.seed}")
     if not (folder / "log.npz.map.yaml").exists():
-        _command(folder, "inspect log.npz --robot declared")
+        command(folder, "inspect log.npz --robot declared")
     if not (first / "log.h5").exists():
-        _command(folder, f"import log.npz --reader log.npz.map.yaml --out {name}/log.h5")
+        command(folder, f"import log.npz --reader log.npz.map.yaml --out {name}/log.h5")
     before = adapted(one, first, [f"{name}/log.h5"])
     motion = before["next"]
     found: dict[str, Any] = {"robot": f"{kind}-{one.seed}", "fault": one.fault, "file": motion["file"]}
@@ -140,7 +140,7 @@ def row(kind: str, one: StandIn, name: str) -> dict[str, Any]:
         return found | {"why_not": motion["why_not"]}
     found |= played(kind, one, first / "run", motion, second)
     if not (second / "second.h5").exists():
-        _command(folder, f"import {second.name}/second.npz --reader log.npz.map.yaml --out {second.name}/second.h5")
+        command(folder, f"import {second.name}/second.npz --reader log.npz.map.yaml --out {second.name}/second.h5")
     after = adapted(one, second, [f"{name}/log.h5", f"{second.name}/second.h5"])
     return found | narrowed(before, after) | {"verdicts": [before["verdict"], after["verdict"]]}
 
@@ -220,11 +220,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the result")
     options = parser.parse_args()
     rows = []
-    for kind, seed in ((kind, seed) for kind in options.kind for seed in _seeds(options.seeds)):
-        folder = options.folder / f"{kind}-{seed:03d}"
-        one = read(folder) if (folder / "truth.json").exists() else KINDS[kind](seed, folder)
+    for one in stand_ins(options.kind, options.seeds, options.folder):
         try:
-            rows.append(row(kind, one, options.run))
+            rows.append(row(one.kind, one, options.run))
         except RuntimeError as error:
             print(error, flush=True)
             continue

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from _stand_in_robots import ARM, Plant
-from stand_ins import KINDS, adapted, arm, read
+from stand_ins import adapted, arm, read_or_make
 
 Columns = dict[str, np.ndarray]
 _SECONDS = 30.0
@@ -220,7 +220,7 @@ def healthy(robots: Path, run: str) -> list[dict[str, Any]]:
     rows = []
     for kind, seed in [("arm", k) for k in range(0, 40, 2)] + [("air", k) for k in range(0, 20, 2)]:
         folder = robots / f"{kind}-{seed:03d}"
-        one = read(folder) if (folder / "truth.json").exists() else KINDS[kind](seed, folder)
+        one = read_or_make(kind, seed, folder)
         figures = adapted(one, run, "--mechanism")
         found = [f"{f['name']}: {f['what']}" for f in figures["findings"]]
         rows.append({"robot": folder.name, "verdict": figures["verdict"], "adapt": found})

@@ -19,7 +19,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,11 @@ def _write(
     return made
 
 
+def read_or_make(kind: str, seed: int, folder: Path) -> StandIn:
+    """Return a stand-in from a folder, in which it is made unless it is there."""
+    return read(folder) if (folder / "truth.json").exists() else KINDS[kind](seed, folder)
+
+
 def read(folder: Path) -> StandIn:
     """Return a stand-in that was written to a folder."""
     facts = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
@@ -154,21 +159,21 @@ def adapted(one: StandIn, name: str, flags: str = "", alignment: float | None = 
     """
     folder, out = one.folder, one.folder / name
     if not (folder / "declared" / "robot.yaml").exists():
-        _command(folder, f"init robot.xml --dt 0.01 --out declared --name {one.kind}_{one.seed}")
+        command(folder, f"init robot.xml --dt 0.01 --out declared --name {one.kind}_{one.seed}")
     if not (folder / "log.npz.map.yaml").exists():
-        _command(folder, "inspect log.npz --robot declared")
+        command(folder, "inspect log.npz --robot declared")
     out.mkdir(exist_ok=True)
     aligned = "" if alignment is None else f"--alignment {alignment}"
     for log in ("log", "kept"):
         if not (out / f"{log}.h5").exists():
-            _command(folder, f"import {log}.npz --reader log.npz.map.yaml {aligned} --out {name}/{log}.h5")
+            command(folder, f"import {log}.npz --reader log.npz.map.yaml {aligned} --out {name}/{log}.h5")
     file = out / "figures.json"
     if not file.exists():
         shutil.rmtree(out / "run", ignore_errors=True)
         begun = _children()
         (out / "told.json").unlink(missing_ok=True)
         try:
-            _command(
+            command(
                 folder,
                 f"adapt declared --data {name}/log.h5 --threads 1 {flags} --out {name}/run --json {name}/told.json",
             )
@@ -185,7 +190,7 @@ def _children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _command(folder: Path, words: str) -> None:
+def command(folder: Path, words: str) -> None:
     """Run a command of the library on one core; stop with its output if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "neurodyn", *words.split()], cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -279,9 +284,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the result")
     options = parser.parse_args()
     rows = []
-    for kind, seed in ((kind, seed) for kind in options.kind for seed in _seeds(options.seeds)):
-        folder = options.folder / f"{kind}-{seed:03d}"
-        one = read(folder) if (folder / "truth.json").exists() else KINDS[kind](seed, folder)
+    for one in stand_ins(options.kind, options.seeds, options.folder):
         if options.only_make:
             continue
         try:
@@ -307,6 +310,13 @@ def line(found: dict[str, Any]) -> str:
         parts.append(f"payload {load:.3g} kg: {'not told' if said is None else f'{said:.3g}'}")
     parts.append(f"error {1e3 * (found['declared'] or math.nan):.3g} -> {1e3 * found['adapted']:.3g} mrad")
     return ", ".join(part for part in parts if part) + f", {found['verdict'][:60]}, {found['cpu_s']:.0f} CPU-s"
+
+
+def stand_ins(kinds: Sequence[str], seeds: str, folder: Path) -> Iterator[StandIn]:
+    """Return the stand-ins of kinds and seeds ("0-9", "1,4") in their folders, made where they are not there."""
+    for kind in kinds:
+        for seed in _seeds(seeds):
+            yield read_or_make(kind, seed, folder / f"{kind}-{seed:03d}")
 
 
 def _seeds(text: str) -> Iterator[int]:

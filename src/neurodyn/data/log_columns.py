@@ -11,10 +11,9 @@ import numpy as np
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.commands import DeclaredCommands
 from neurodyn.data.header import Delay
+from neurodyn.data.smoothing import smooth, smoothing_window
 from neurodyn.data.store import Store
 
-_SMOOTHED, _WIDEST = 0.09, 31
-"""Length of the window that rates are smoothed with [s], and its most frames."""
 _MOST_ROWS = 100_000
 _LEAST_SIGNAL = 3.0
 """Size of smoothed rates, in units of what the noise of positions makes of them, from which on they are motion."""
@@ -101,15 +100,11 @@ class LogColumns:
 
     @cached_property
     def _window(self) -> np.ndarray:
-        width = min(max(round(_SMOOTHED / self.spec.dt), 3), _WIDEST) | 1
-        window = np.hanning(width + 2)[1:-1]
-        return window / window.sum()
+        return smoothing_window(self.spec.dt, 3)
 
     def smooth(self, columns: np.ndarray) -> np.ndarray:
         """Return smoothed columns at the rows `inside`, shape [n, columns]."""
-        from scipy.ndimage import convolve1d  # slow to import, and logs are opened where none is checked
-
-        return convolve1d(columns, self._window, axis=0, mode="nearest")[self.inside]
+        return smooth(columns, self._window)[self.inside]
 
     @cached_property
     def steps(self) -> np.ndarray:

@@ -145,7 +145,7 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
 
 
 def the_log_is_strange(evidence: Evidence) -> Iterator[Finding]:
-    """Doubt the log itself; see `log_doubts`."""
+    """Doubt the log itself; see `data.log_checks`."""
     yield from doubts_of(evidence.store, evidence.fitted.robot)
 
 

@@ -17,6 +17,7 @@ from neurodyn.data.header import Delay
 from neurodyn.data.readers.following import Following, delay_of, measure_following, targets
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
+from neurodyn.data.smoothing import smooth, smoothing_window
 
 _MOST = 0.1
 """Longest delay searched [s]."""
@@ -82,11 +83,9 @@ _FARTHEST = 0.1
 _FINEST = 1e-4
 """Resolution to which a delay between candidates is refined [s]."""
 
-_SMOOTHED = 0.09
-"""Length of the window that states, controls and changes of velocities are smoothed with, all alike [s]: what is linear
-stays true, and noise of the sensors no longer outweighs the motion."""
-_FEWEST, _WIDEST = 5, 31
-"""Bounds of that window in frames."""
+_FEWEST = 5
+"""Fewest frames of the window that states, controls and changes of velocities are smoothed with, all alike: what is
+linear stays true, and noise of the sensors no longer outweighs the motion."""
 
 _FOLDS = 5
 _BLOCK = 50
@@ -334,6 +333,7 @@ class _Regression:
     def of(cls, runs: list[RawRun], spec: StateSpec, margin: float, averaged: bool) -> "_Regression | None":
         """Return the regression for a group of runs; None with too few frames or a constant control."""
         used, features, targets, frames, moves = [], [], [], 0, False
+        window = smoothing_window(spec.dt, _FEWEST)
         for run in runs:
             grid = frame_times(run, spec.dt, delay=0.0, averaged=averaged, margin=margin)
             if grid is None or frames > _MOST_FRAMES:
@@ -342,7 +342,7 @@ class _Regression:
             q, qd = states(run, spec, grid, averaged=averaged, past=False)
             used.append((run, grid))
             features.append(_state_features(q[:-1], qd[:-1], spec))
-            targets.append(_smooth(np.diff(qd, axis=0), spec.dt))
+            targets.append(smooth(np.diff(qd, axis=0), window))
             frames += len(targets[-1])
             moves = moves or bool(np.ptp(run.control))
         if frames < 4 * _BLOCK or not moves:
@@ -352,7 +352,7 @@ class _Regression:
         target = target[:, scale > 0] / scale[scale > 0]
         if not target.shape[1]:
             return None
-        smoothed = np.concatenate([_smooth(base, spec.dt) for base in features])
+        smoothed = np.concatenate([smooth(base, window) for base in features])
         return cls(spec, used, features, smoothed, target, float(((target - target.mean(axis=0)) ** 2).sum()))
 
     @property
@@ -362,22 +362,13 @@ class _Regression:
 
     def errors(self, delay: float) -> np.ndarray:
         """Return each block's held-out squared error for a delay [s], shape [blocks]."""
-        parts = []
+        parts, window = [], smoothing_window(self.spec.dt, _FEWEST)
         for (run, grid), base in zip(self.runs, self.base, strict=True):
             control = mean_control(run, grid - delay, self.spec.dt)
-            parts.append(_smooth(_control_features(control, base[:, 1:]), self.spec.dt))
+            parts.append(smooth(_control_features(control, base[:, 1:]), window))
         features = np.concatenate((self.smoothed, np.concatenate(parts)), axis=1)
         block = np.arange(len(self.target)) // _BLOCK
         return np.bincount(block, weights=_held_out(features, self.target, block % _FOLDS))
-
-
-def _smooth(columns: np.ndarray, dt: float) -> np.ndarray:
-    """Return columns smoothed by a symmetric window, which delays nothing, shape [frames, columns]."""
-    width = min(max(round(_SMOOTHED / dt), _FEWEST), _WIDEST) | 1
-    window = np.hanning(width + 2)[1:-1]
-    from scipy.ndimage import convolve1d  # slow to import, and logs are opened where none is measured
-
-    return convolve1d(columns, window / window.sum(), axis=0, mode="nearest")
 
 
 def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:
