@@ -13,7 +13,6 @@ installed, tasks are registered as its environments: `gymnasium.make("neurodyn/a
 """
 
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Any
 
 import lazy_loader
@@ -34,6 +33,5 @@ def _nerd_artifact() -> Any:
 KINDS.add("nerd", Kind("nerd", "network of NeRD", _nerd_artifact))
 
 
-if find_spec("gymnasium") is not None:
-    with suppress(InputError):  # an installation of Gymnasium that cannot be imported
-        register_environments()
+with suppress(InputError):  # without Gymnasium, or with one that cannot be imported
+    register_environments()

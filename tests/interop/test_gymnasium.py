@@ -53,6 +53,14 @@ def test_ids_are_registered_as_gymnasium_documents_it_and_nothing_heavy_is_impor
     assert done.returncode == 0, done.stderr
 
 
+def test_without_gymnasium_the_package_is_imported_all_the_same():
+    script = "import sys; sys.modules['gymnasium'] = None; import neurodyn; neurodyn.robots.load('cartpole')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env={"PYTHONPATH": HERE}
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_gymnasium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(InputError, match=r"install it with: pip install 'neurodyn\[gymnasium\]'"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks as Gymnasium environments, by id, registered when `neurodyn` or this package is imported.
+"""Tasks as Gymnasium environments, by id, registered when `neurodyn` is imported.
 
 import gymnasium
 import neurodyn
@@ -9,8 +9,4 @@ env = gymnasium.make("neurodyn/ant-run-v0")
 
 import lazy_loader
 
-from neurodyn.interop.gymnasium.registration import register
-
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-register()
