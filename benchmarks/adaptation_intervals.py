@@ -23,11 +23,11 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.measures import displace
 from neurodyn.identify import AdaptationSettings, identifiability
-from neurodyn.identify.certainty import coordinate_parameters, hold_undetermined
+from neurodyn.identify.confidence.certainty import coordinate_parameters, hold_undetermined
+from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_lag
-from neurodyn.identify.quantities import effort
-from neurodyn.identify.stages import Fitting
-from neurodyn.identify.structures import FitModel, structures
+from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.unknowns.quantities import effort
 from neurodyn.robots import load
 from neurodyn.robots.plausible import declared_bounds
 from neurodyn.tasks import load as load_task

@@ -33,7 +33,7 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.geometry.rotation import conjugate, rotate
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.ladder import held_out_windows
+from neurodyn.identify.ladder.rungs import held_out_windows
 from neurodyn.policy.evaluation import load_policy, play
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.training import open_training

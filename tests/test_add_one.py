@@ -43,12 +43,12 @@ from neurodyn.evaluate import evaluate
 from neurodyn.evaluate.metrics import compare
 from neurodyn.evaluate.run_figures import figures_of
 from neurodyn.geometry.ground import Ground
-from neurodyn.identify.intervals import identifiability
+from neurodyn.identify.fit.intervals import identifiability
+from neurodyn.identify.fit.least_squares import fitted
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.inverse_dynamics import TorqueModel
-from neurodyn.identify.least_squares import fitted
 from neurodyn.identify.motors import drive_parameters
-from neurodyn.identify.priors import PRIORS, PriorKind, parse_priors, prior_of
-from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.unknowns.priors import PRIORS, PriorKind, parse_priors, prior_of
 from neurodyn.interop import SIMULATOR_FORMATS
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.mjcf import mechanism_tree

@@ -66,7 +66,7 @@ OUTPUTS = {"out", "json", "report", "plot", "csv"}
 WORK = (
     "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batches.BatchMaker.__call__",
     "neurodyn.dynamics.interface.Dynamics.rollout", "neurodyn.cluster.connection._join",
-    "neurodyn.walking.controller.QuadrupedController.act", "neurodyn.identify.stages.Fitting._search",
+    "neurodyn.walking.controller.QuadrupedController.act", "neurodyn.identify.stages.growing_windows.Fitting._search",
 )  # fmt: skip
 """What works."""
 BAD: dict[object, tuple[str, ...]] = {

@@ -6,8 +6,8 @@ import torch
 
 from neurodyn.cluster import Cluster
 from neurodyn.core.errors import InputError
-from neurodyn.identify.population_search import basin_hopping, cma_es
-from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.fit.population_search import basin_hopping, cma_es
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.run import identify
 from tests.identify import pendulum
 

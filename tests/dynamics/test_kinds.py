@@ -10,7 +10,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.kinds import KINDS, KindOperation, is_simulated, require_kind, simulate
 from neurodyn.evaluate.run import EVALUATIONS
-from neurodyn.identify.held_out import ALONG_LOG
+from neurodyn.identify.ladder.held_out import ALONG_LOG
 from neurodyn.interop.c_code.units import C_UNITS
 from neurodyn.interop.identified import IDENTIFIED
 from neurodyn.interop.onnx import ONNX_FRAMES

@@ -9,7 +9,7 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.windows import Origin, Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.readings import Noise
+from neurodyn.identify.fit.readings import Noise
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.multibody.machines import joint
 

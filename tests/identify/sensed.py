@@ -14,8 +14,8 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, sensor_quantities
 from neurodyn.geometry import rotation
-from neurodyn.identify.readings import ComparedReadings, Noise, bound_delays
-from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.fit.readings import ComparedReadings, Noise, bound_delays
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.multibody.engine import EngineConfig, nominal
 
 FINE = 1e-3

@@ -20,14 +20,21 @@ from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, Identification, IdentificationSettings, adapt, identify
-from neurodyn.identify.certainty import coordinate_parameters, hold_undetermined
-from neurodyn.identify.intervals import identifiability
-from neurodyn.identify.ladder import DECLARED, IDENTIFIED, NETWORKS, held_out_errors, held_out_windows, joint_networks
+from neurodyn.identify.confidence.certainty import coordinate_parameters, hold_undetermined
+from neurodyn.identify.confidence.refits import read_refits
+from neurodyn.identify.fit.intervals import identifiability
+from neurodyn.identify.ladder.rungs import (
+    DECLARED,
+    IDENTIFIED,
+    NETWORKS,
+    held_out_errors,
+    held_out_windows,
+    joint_networks,
+)
+from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_lag
-from neurodyn.identify.refits import read_refits
 from neurodyn.identify.settings import AdaptationRecord, FitStage
-from neurodyn.identify.stages import Fitting, settled
-from neurodyn.identify.structures import FitModel, structures
+from neurodyn.identify.stages.growing_windows import Fitting, settled
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior

@@ -11,12 +11,12 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.identify import AdaptationSettings, Identification, adapt
-from neurodyn.identify.intervals import identifiability
+from neurodyn.identify.fit.intervals import identifiability
+from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.stages import Fitting
-from neurodyn.identify.structures import FitModel
+from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior
 from tests.identify.stand_ins import DAMPING, cartpole_log, worn_cartpole

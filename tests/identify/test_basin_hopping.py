@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from neurodyn.identify.least_squares import levenberg_marquardt
-from neurodyn.identify.population_search import Population, basin_hopping, draw_starts, rounds_done
-from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.fit.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.population_search import Population, basin_hopping, draw_starts, rounds_done
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from tests.identify import pendulum
 
 ASKED = ("shoulder.com.z=-0.8:0.8", "elbow.com.z=-0.8:0.8", "elbow.mass=0.2:6")

@@ -8,9 +8,9 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.windows import Origin, blocks_of
-from neurodyn.identify.intervals import bootstrap, identifiability, require_blocks
-from neurodyn.identify.least_squares import Weights, fitted, levenberg_marquardt
-from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
+from neurodyn.identify.fit.intervals import bootstrap, identifiability, require_blocks
+from neurodyn.identify.fit.least_squares import Weights, fitted, levenberg_marquardt
+from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
 from tests.identify import pendulum
 
 ASKED = ("elbow.mass", "elbow.com.z", "*.damping")

@@ -6,10 +6,10 @@ import dataclasses
 import pytest
 import torch
 
-from neurodyn.identify.intervals import identifiability
-from neurodyn.identify.least_squares import fitted, levenberg_marquardt
-from neurodyn.identify.parameter_search import SearchEnd, curvature, far_minima, judge
-from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.confidence.parameter_search import SearchEnd, curvature, far_minima, judge
+from neurodyn.identify.fit.intervals import identifiability
+from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.fit.residuals import Point, Residuals
 from tests.identify import pendulum
 
 ASKED = ("elbow.mass", "elbow.com.z", "shoulder.friction")

@@ -15,8 +15,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.identify.motors import with_lag, with_named_motors
-from neurodyn.identify.quantities import free_space, is_coupled, limbs_of
-from neurodyn.identify.search_space import Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.quantities import free_space, is_coupled, limbs_of
+from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import load
 from tests.identify.sensed import model

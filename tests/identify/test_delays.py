@@ -11,15 +11,15 @@ import torch
 
 from neurodyn.data.header import CONTROL, Delay, Split, StoreHeader
 from neurodyn.data.store import Store
-from neurodyn.identify.delays import delay_figures
-from neurodyn.identify.intervals import Identifiability
+from neurodyn.identify.confidence.delays import delay_figures
+from neurodyn.identify.fit.intervals import Identifiability
+from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import LONGEST_DELAY, longest_delay, with_motors
-from neurodyn.identify.quantities import DELAY
 from neurodyn.identify.run import open_logs
-from neurodyn.identify.search_space import Coordinate, CoordinateSpace
 from neurodyn.identify.settings import AdaptationSettings
-from neurodyn.identify.stages import Fitting, first_coordinates
-from neurodyn.identify.structures import FitModel, structures
+from neurodyn.identify.stages.growing_windows import Fitting, first_coordinates
+from neurodyn.identify.unknowns.quantities import DELAY
+from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
 from neurodyn.robots import load
 from tests.identify.stand_ins import cartpole_log, worn_cartpole
 

@@ -12,7 +12,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.discovery import (
+from neurodyn.identify.discovery.sparse_groups import (
     DiscoverySettings,
     default_candidates,
     discover,

@@ -20,21 +20,21 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.doubts import DOUBTS, doubts_about
-from neurodyn.identify.evidence import Evidence
-from neurodyn.identify.ladder import DECLARED, IDENTIFIED, Climb, Ladder
-from neurodyn.identify.log_columns import fits_with_other_columns
-from neurodyn.identify.log_doubts import doubts_of, explaining
+from neurodyn.identify.doubts.checks import DOUBTS, doubts_about
+from neurodyn.identify.doubts.evidence import Evidence
+from neurodyn.identify.doubts.log_columns import fits_with_other_columns
+from neurodyn.identify.doubts.log_doubts import doubts_of, explaining
+from neurodyn.identify.doubts.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
+from neurodyn.identify.doubts.run_influence import decided_by_one_run, of_influences
+from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.fit.residuals import Normal
+from neurodyn.identify.ladder.references import GRU, train_gru
+from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, Climb, Ladder
+from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.logs import check_log
 from neurodyn.identify.motors import with_motors
-from neurodyn.identify.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
-from neurodyn.identify.readings import Noise
-from neurodyn.identify.references import GRU, train_gru
-from neurodyn.identify.residuals import Normal
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
-from neurodyn.identify.run_influence import decided_by_one_run, of_influences
 from neurodyn.identify.sensors import behind_log
-from neurodyn.identify.structures import FitModel
 from tests.identify.two_joint_arm import declared, plant, write_log
 
 SETTINGS = AdaptationSettings(networks=False, rollouts_each=20, seconds=(0.05, 0.3))

@@ -16,10 +16,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.motors import drive_parameters, with_drives
-from neurodyn.identify.readings import Noise
-from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load
 from tests.multibody import machines

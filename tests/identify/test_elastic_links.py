@@ -11,9 +11,9 @@ from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify.ladder.structures import SPRINGS
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.stages import past_frames
-from neurodyn.identify.structures import SPRINGS
+from neurodyn.identify.stages.growing_windows import past_frames
 from neurodyn.report.adaptation import left
 from neurodyn.robots import load
 

@@ -13,7 +13,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.identify.forecasts import FILE, beside_signals, forecasts_of, read_forecasts, write_forecasts
+from neurodyn.identify.ladder.forecasts import FILE, beside_signals, forecasts_of, read_forecasts, write_forecasts
 from neurodyn.identify.result import UnexplainedCoordinate
 
 SPEC = StateSpec(

@@ -11,9 +11,9 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.ladder import held_out_errors, held_out_windows
+from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows
+from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.motors import with_motors
-from neurodyn.identify.structures import FitModel
 from neurodyn.robots import asset_path, is_installed, load
 from tests.plant import repository
 

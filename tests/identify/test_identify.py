@@ -23,11 +23,11 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.identification import identify
-from neurodyn.identify.problem import IdentificationProblem
 from neurodyn.identify.requests import IdentifyRequest
 from neurodyn.identify.run import identify as identify_by_name
 from neurodyn.identify.run import plan_identification
 from neurodyn.identify.settings import IdentificationSettings, changed
+from neurodyn.identify.stages.problem import IdentificationProblem
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.plan import TrainState

@@ -6,10 +6,10 @@ import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.intervals import identifiability, shift_towards
-from neurodyn.identify.least_squares import fitted, levenberg_marquardt
-from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.stages import settled
+from neurodyn.identify.fit.intervals import identifiability, shift_towards
+from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
+from neurodyn.identify.stages.growing_windows import settled
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.identify import pendulum
 

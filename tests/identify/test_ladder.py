@@ -6,8 +6,8 @@ import torch
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.windows import Windows
-from neurodyn.identify.ladder import beyond_noise, unexplained_coordinates
-from neurodyn.identify.readings import Noise
+from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.ladder.rungs import beyond_noise, unexplained_coordinates
 
 SPEC = StateSpec(
     robot="two", joints=tuple(JointSpec(name=name, kind="revolute") for name in ("joint1", "joint10")),

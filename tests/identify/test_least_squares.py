@@ -13,12 +13,12 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.data.windows import Origin
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.intervals import identifiability, require_seen, warning
-from neurodyn.identify.least_squares import fitted, levenberg_marquardt
-from neurodyn.identify.parameter_search import lbfgs
-from neurodyn.identify.population_search import cma_es
-from neurodyn.identify.readings import Noise, estimate_noise
-from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite, without_jumps
+from neurodyn.identify.confidence.parameter_search import lbfgs
+from neurodyn.identify.fit.intervals import identifiability, require_seen, warning
+from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.fit.population_search import cma_es
+from neurodyn.identify.fit.readings import Noise, estimate_noise
+from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals, require_finite, without_jumps
 from neurodyn.identify.settings import IdentificationSettings
 from tests.identify import pendulum
 

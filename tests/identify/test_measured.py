@@ -9,8 +9,8 @@ import torch
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
 from neurodyn.geometry import rotation
-from neurodyn.identify.least_squares import levenberg_marquardt
-from neurodyn.identify.readings import ComparedReadings, interpolate, rotation_error
+from neurodyn.identify.fit.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.readings import ComparedReadings, interpolate, rotation_error
 from tests.identify import sensed
 from tests.multibody import machines
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from neurodyn.identify import AdaptationSettings, Identification, adapt
-from neurodyn.identify.motion_limits import SMOOTH, MotionLimits, MotionLimitSettings
+from neurodyn.identify.motion.limits import SMOOTH, MotionLimits, MotionLimitSettings
 from neurodyn.identify.settings import FitStage
 from neurodyn.sim.mujoco.clearance import RobotClearance
 from tests.identify.two_joint_arm import declared, plant, played, write_log

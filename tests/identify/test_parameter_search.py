@@ -4,11 +4,11 @@
 import pytest
 import torch
 
-from neurodyn.identify.certainty import profiles
-from neurodyn.identify.intervals import identifiability
-from neurodyn.identify.least_squares import levenberg_marquardt
-from neurodyn.identify.parameter_search import needs_more_starts, search
-from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.confidence.certainty import profiles
+from neurodyn.identify.confidence.parameter_search import needs_more_starts, search
+from neurodyn.identify.fit.intervals import identifiability
+from neurodyn.identify.fit.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.settings import IdentificationSettings, changed
 from tests.identify import pendulum
 

@@ -6,7 +6,7 @@ import types
 import pytest
 import torch
 
-from neurodyn.identify.certainty import posterior_sample
+from neurodyn.identify.confidence.certainty import posterior_sample
 
 
 class Doubled:

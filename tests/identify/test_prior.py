@@ -6,10 +6,10 @@ import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.identify.intervals import bootstrap, identifiability, require_seen
-from neurodyn.identify.least_squares import fitted, levenberg_marquardt
-from neurodyn.identify.priors import parse_priors, prior_of
-from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.fit.intervals import bootstrap, identifiability, require_seen
+from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
+from neurodyn.identify.unknowns.priors import parse_priors, prior_of
 from tests.identify import pendulum
 from tests.identify.test_least_squares import of_point_masses
 

@@ -14,14 +14,14 @@ from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.identify import AdaptationSettings
-from neurodyn.identify.bodies import BodyTensors, with_ball, with_moment
-from neurodyn.identify.delay_trades import delays_traded
+from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
-from neurodyn.identify.priors import parse_known
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.stages import Fitting, best_structure
-from neurodyn.identify.structure_search import StructureSearch, candidates_for
-from neurodyn.identify.structures import FitModel, structures
+from neurodyn.identify.stages.growing_windows import Fitting, best_structure
+from neurodyn.identify.stages.structure_search import StructureSearch, candidates_for
+from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
+from neurodyn.identify.unknowns.delay_trades import delays_traded
+from neurodyn.identify.unknowns.priors import parse_known
 from neurodyn.robots import load
 from neurodyn.sim import declare
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.ladder.structures import FitModel, bending, structures, with_springs
 from neurodyn.identify.motors import with_lag
-from neurodyn.identify.structures import FitModel, bending, structures, with_springs
 from neurodyn.robots import load
 
 pytest.importorskip("newton")

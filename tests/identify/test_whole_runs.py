@@ -9,7 +9,7 @@ from neurodyn.data.header import Split, Status, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import RecordedEnvironments
-from neurodyn.identify.held_out import hybrid_forecast, own_motion, run_errors, whole_runs
+from neurodyn.identify.ladder.held_out import hybrid_forecast, own_motion, run_errors, whole_runs
 from tests.identify.pendulum import SPEC, dynamics, true_noise, windows
 
 FRAMES, PAST, NOISE = 20, 5, (1e-4, 1e-3)

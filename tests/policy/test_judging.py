@@ -16,7 +16,7 @@ from neurodyn.core import artifacts
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.identify.refits import write_refits
+from neurodyn.identify.confidence.refits import write_refits
 from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.artifact import behaviour

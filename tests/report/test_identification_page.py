@@ -11,7 +11,7 @@ import torch
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.identify.forecasts import ErrorBesideSignal, forecasts_of, write_forecasts
+from neurodyn.identify.ladder.forecasts import ErrorBesideSignal, forecasts_of, write_forecasts
 from neurodyn.identify.result import (
     IdentificationFigures,
     IdentifiedParameter,

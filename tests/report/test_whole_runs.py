@@ -11,7 +11,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import RecordedEnvironments, State
 from neurodyn.dynamics.neural.model import NEURAL
-from neurodyn.identify.held_out import model_forecast, whole_runs
+from neurodyn.identify.ladder.held_out import model_forecast, whole_runs
 from neurodyn.identify.result import RunFit
 from neurodyn.report import log
 from neurodyn.report.numbers import digits

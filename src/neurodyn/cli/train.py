@@ -66,7 +66,7 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
         neurodyn reproduce runs/cartpole --out runs/again
     """
     import neurodyn.identify.conditions
-    import neurodyn.identify.discovery_run
+    import neurodyn.identify.discovery.run
     import neurodyn.identify.run
     from neurodyn.learn.manifest import read_manifest
     from neurodyn.learn.reproduction import reproduce as train_again
@@ -207,7 +207,7 @@ def discover(request: DiscoverRequest, *, json: JsonFile = None) -> None:
         neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
     from neurodyn.cli.terminal.tables import print_table
-    from neurodyn.identify.discovery_run import discover_robot
+    from neurodyn.identify.discovery.run import discover_robot
 
     require_writable(json, text=True)
     with ProgressBar(f"discovering {request.robot}"):

@@ -121,7 +121,7 @@ def _validation_error(given: Any, out: Path) -> Figure:
 
 
 def _plan_discover(request: Any) -> Config:
-    from neurodyn.identify.discovery_run import plan_discovery, read_base
+    from neurodyn.identify.discovery.run import plan_discovery, read_base
     from neurodyn.learn.devices import require_device
     from neurodyn.learn.neural.train import require_data
 
@@ -134,7 +134,7 @@ def _plan_discover(request: Any) -> Config:
 
 
 def _discover(request: Any, settings: Any) -> None:
-    from neurodyn.identify.discovery_run import discover_robot
+    from neurodyn.identify.discovery.run import discover_robot
 
     discover_robot(with_changes(request, threads=1))
 

@@ -45,7 +45,7 @@ from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.simulated import beside_simulator, by_condition, with_grounds
 from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
-from neurodyn.identify.held_out import ALONG_LOG, FromPast
+from neurodyn.identify.ladder.held_out import ALONG_LOG, FromPast
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot

@@ -33,8 +33,7 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.agreement import LogComparison
-from neurodyn.identify.certainty import (
+from neurodyn.identify.confidence.certainty import (
     Certainty,
     certainty,
     coordinate_parameters,
@@ -42,13 +41,20 @@ from neurodyn.identify.certainty import (
     posterior_sample,
     values_by_log,
 )
-from neurodyn.identify.delays import delay_figures
-from neurodyn.identify.doubts import Evidence, doubts_about
-from neurodyn.identify.forecasts import beside_signals, forecasts_of, write_forecasts
-from neurodyn.identify.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
-from neurodyn.identify.intervals import identifiability, require_blocks, require_seen, warning
+from neurodyn.identify.confidence.delays import delay_figures
+from neurodyn.identify.confidence.parameter_search import Searched, search
+from neurodyn.identify.confidence.refits import refit, write_refits
+from neurodyn.identify.doubts.checks import Evidence, doubts_about
+from neurodyn.identify.doubts.log_doubts import explaining
+from neurodyn.identify.doubts.run_influence import decided_by_one_run
+from neurodyn.identify.fit.intervals import identifiability, require_blocks, require_seen, warning
+from neurodyn.identify.fit.readings import noise_of
+from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, torque_samples
-from neurodyn.identify.ladder import (
+from neurodyn.identify.ladder.forecasts import beside_signals, forecasts_of, write_forecasts
+from neurodyn.identify.ladder.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
+from neurodyn.identify.ladder.references import TrainedReference, train_gru
+from neurodyn.identify.ladder.rungs import (
     DECLARED,
     FRAMES,
     IDENTIFIED,
@@ -58,17 +64,9 @@ from neurodyn.identify.ladder import (
     beyond_noise,
     with_networks,
 )
-from neurodyn.identify.log_doubts import explaining
+from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.logs import check_log
 from neurodyn.identify.next_motion import next_motion
-from neurodyn.identify.parameter_search import Searched, search
-from neurodyn.identify.priors import Prior, UnitPrior, prior_of
-from neurodyn.identify.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
-from neurodyn.identify.quantities import is_coupled
-from neurodyn.identify.readings import noise_of
-from neurodyn.identify.references import TrainedReference, train_gru
-from neurodyn.identify.refits import refit, write_refits
-from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
     IdentificationFigures,
     IdentifiedParameter,
@@ -79,8 +77,6 @@ from neurodyn.identify.result import (
     TorqueErrors,
     TriedStructure,
 )
-from neurodyn.identify.run_influence import decided_by_one_run
-from neurodyn.identify.search_space import CoordinateSpace
 from neurodyn.identify.sensors import LogSensors, behind_log
 from neurodyn.identify.settings import (
     AdaptationRecord,
@@ -88,9 +84,13 @@ from neurodyn.identify.settings import (
     IdentificationRecord,
     IdentificationSettings,
 )
-from neurodyn.identify.staged_fit import fit_in_stages
-from neurodyn.identify.stages import Fitting, past_frames
-from neurodyn.identify.structures import FitModel, structures
+from neurodyn.identify.stages.agreement import LogComparison
+from neurodyn.identify.stages.growing_windows import Fitting, past_frames
+from neurodyn.identify.stages.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
+from neurodyn.identify.stages.staged_fit import fit_in_stages
+from neurodyn.identify.unknowns.priors import Prior, UnitPrior, prior_of
+from neurodyn.identify.unknowns.quantities import is_coupled
+from neurodyn.identify.unknowns.search_space import CoordinateSpace
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data

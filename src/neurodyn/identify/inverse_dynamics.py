@@ -33,14 +33,14 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
-from neurodyn.identify.certainty import Certainty
-from neurodyn.identify.intervals import Identifiability, correlations, pseudo_inverse
-from neurodyn.identify.least_squares import Solution, rescale
-from neurodyn.identify.parameter_search import Convergence, Searched, SearchEnd
-from neurodyn.identify.readings import MEDIAN
-from neurodyn.identify.residuals import Residuals, require_finite
+from neurodyn.identify.confidence.certainty import Certainty
+from neurodyn.identify.confidence.parameter_search import Convergence, Searched, SearchEnd
+from neurodyn.identify.fit.intervals import Identifiability, correlations, pseudo_inverse
+from neurodyn.identify.fit.least_squares import Solution, rescale
+from neurodyn.identify.fit.readings import MEDIAN
+from neurodyn.identify.fit.residuals import Residuals, require_finite
 from neurodyn.identify.result import TorqueErrors
-from neurodyn.identify.search_space import SearchSpace
+from neurodyn.identify.unknowns.search_space import SearchSpace
 from neurodyn.multibody.drives.drive import FRICTION_SPEED
 from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
 

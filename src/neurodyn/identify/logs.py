@@ -9,7 +9,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.coordinates import wrap_angle
-from neurodyn.identify.readings import estimate_noise
+from neurodyn.identify.fit.readings import estimate_noise
 from neurodyn.identify.result import JointLog, LogCheck
 from neurodyn.robots import Robot
 

@@ -37,15 +37,15 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Trajectory, Window
-from neurodyn.identify.certainty import posterior_sample, value_of
-from neurodyn.identify.intervals import Identifiability
+from neurodyn.identify.confidence.certainty import posterior_sample, value_of
+from neurodyn.identify.fit.intervals import Identifiability
+from neurodyn.identify.fit.least_squares import reduce
 from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples
-from neurodyn.identify.least_squares import reduce
-from neurodyn.identify.motion_limits import MotionLimits
-from neurodyn.identify.motion_waves import moves, sines
+from neurodyn.identify.motion.limits import MotionLimits
+from neurodyn.identify.motion.waves import moves, sines
 from neurodyn.identify.result import CONFIDENCE, NextMotion
-from neurodyn.identify.search_space import Coordinate
-from neurodyn.identify.stages import Fitting
+from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.unknowns.search_space import Coordinate
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds

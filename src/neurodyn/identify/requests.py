@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from neurodyn.core.progress import Progress
     from neurodyn.core.workers import Executor
     from neurodyn.data.store import Store
-    from neurodyn.identify.discovery import DiscoverySettings
-    from neurodyn.identify.motion_limits import MotionLimitSettings
+    from neurodyn.identify.discovery.sparse_groups import DiscoverySettings
+    from neurodyn.identify.motion.limits import MotionLimitSettings
     from neurodyn.identify.settings import AdaptationSettings
     from neurodyn.robots import Robot
 

@@ -18,11 +18,9 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identification import finished_fit
 from neurodyn.identify.identification import identify as identify_problem
-from neurodyn.identify.motion_limits import MotionLimitSettings
+from neurodyn.identify.motion.limits import MotionLimitSettings
 from neurodyn.identify.motors import drive_parameters, with_drives, with_motors, with_named_motors
 from neurodyn.identify.next_motion import next_motion as propose
-from neurodyn.identify.priors import parse_known, parse_priors
-from neurodyn.identify.problem import Identification, IdentificationProblem
 from neurodyn.identify.requests import AdaptRequest, IdentifyRequest, NextMotionRequest
 from neurodyn.identify.result import IdentificationFigures, NextMotion, read_adaptation
 from neurodyn.identify.settings import (
@@ -33,6 +31,8 @@ from neurodyn.identify.settings import (
     changed,
     load_identification,
 )
+from neurodyn.identify.stages.problem import Identification, IdentificationProblem
+from neurodyn.identify.unknowns.priors import parse_known, parse_priors
 from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate

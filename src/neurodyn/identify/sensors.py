@@ -16,8 +16,8 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import sensor_quantities
-from neurodyn.identify.readings import ComparedReadings, bound_delays, mount_sensors
-from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.fit.readings import ComparedReadings, bound_delays, mount_sensors
+from neurodyn.identify.fit.residuals import Point, Residuals
 from neurodyn.identify.result import SensorErrors
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.robots import Robot

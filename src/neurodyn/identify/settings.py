@@ -18,8 +18,8 @@ from neurodyn.core.description.parameter import current_names
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
 from neurodyn.identify.choices import Method, Optimiser, StartKind
-from neurodyn.identify.motion_limits import MotionLimitSettings
-from neurodyn.identify.population_search import SEARCHES
+from neurodyn.identify.fit.population_search import SEARCHES
+from neurodyn.identify.motion.limits import MotionLimitSettings
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.plan import Clock

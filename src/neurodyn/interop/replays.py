@@ -29,10 +29,10 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.evaluate.run import training_logs
-from neurodyn.identify.ladder import held_out_windows, settle_and_roll_out
+from neurodyn.identify.ladder.rungs import held_out_windows, settle_and_roll_out
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import AdaptationSettings
-from neurodyn.identify.stages import past_frames
+from neurodyn.identify.stages.growing_windows import past_frames
 from neurodyn.interop.replay_scene import NotReplayedError, Played, ReplayScene
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log

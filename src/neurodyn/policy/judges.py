@@ -36,8 +36,8 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Step
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.ladder import held_out_windows, settle_and_roll_out
-from neurodyn.identify.refits import read_refits
+from neurodyn.identify.confidence.refits import read_refits
+from neurodyn.identify.ladder.rungs import held_out_windows, settle_and_roll_out
 from neurodyn.tasks import Task
 
 CONFIDENCE = 0.90

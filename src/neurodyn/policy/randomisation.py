@@ -23,7 +23,7 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.evaluate.calibration import rank_correlation
-from neurodyn.identify.ladder import DECLARED
+from neurodyn.identify.ladder.rungs import DECLARED
 from neurodyn.identify.result import read_adaptation
 from neurodyn.multibody.engine import nominal
 from neurodyn.policy.disturbances import Disturbances, EpisodeDraws, disturbances_of, is_disturbance

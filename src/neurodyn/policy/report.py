@@ -20,7 +20,7 @@ from neurodyn.core.config import Record
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.verdict import Verdict
 from neurodyn.data.store import Store
-from neurodyn.identify.forecasts import read_forecasts
+from neurodyn.identify.ladder.forecasts import read_forecasts
 from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation, Returns

@@ -8,8 +8,8 @@ from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.identify.conditions import ConditionFigures
+from neurodyn.identify.ladder.structures import SPRINGS
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, LogCheck, UnexplainedCoordinate
-from neurodyn.identify.structures import SPRINGS
 from neurodyn.report.numbers import MISSING, capital, share, title_of
 from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict_box
 from neurodyn.report.sentences import held_out

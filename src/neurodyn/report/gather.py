@@ -25,7 +25,7 @@ from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Simulated
 from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.run import open_along_log, open_measured
-from neurodyn.identify.held_out import model_forecast, whole_runs
+from neurodyn.identify.ladder.held_out import model_forecast, whole_runs
 from neurodyn.identify.result import RunFit
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands

@@ -3,8 +3,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from neurodyn.identify.forecasts import Forecasts, Row, WindowCurves
-from neurodyn.identify.ladder import DECLARED, IDENTIFIED, NETWORKS
+from neurodyn.identify.ladder.forecasts import Forecasts, Row, WindowCurves
+from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, NETWORKS
 from neurodyn.report.numbers import count, title_of
 from neurodyn.report.page import grid, heading, section
 from neurodyn.report.plots import DOTS, INK, PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot

@@ -8,9 +8,9 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.glossary import explanations
-from neurodyn.identify.forecasts import Forecasts, read_forecasts
-from neurodyn.identify.priors import NORMAL, PRIORS
+from neurodyn.identify.ladder.forecasts import Forecasts, read_forecasts
 from neurodyn.identify.result import CoordinateErrors, IdentificationFigures, IdentifiedParameter, RunFit
+from neurodyn.identify.unknowns.priors import NORMAL, PRIORS
 from neurodyn.report import adaptation
 from neurodyn.report.forest import forest_section
 from neurodyn.report.held_out import growth_lead, growth_plots, rest_plots, windows_section

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from msgspec import UNSET
 
 from neurodyn.core.verdict import grade_of
-from neurodyn.identify.ladder import DECLARED
+from neurodyn.identify.ladder.rungs import DECLARED
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Reference, Rung
 from neurodyn.report.numbers import capital, share, times, title_of
 

@@ -23,7 +23,7 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.named_scenarios import drive_at_random, passive
 from neurodyn.identify.motors import drive_parameters, with_lag
-from neurodyn.identify.quantities import _drive_coordinates
+from neurodyn.identify.unknowns.quantities import _drive_coordinates
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot, load
 from neurodyn.sim.mujoco.actuators import read_drives

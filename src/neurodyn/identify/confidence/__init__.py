@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a search converged, what a log determines, and how far a value may be off."""

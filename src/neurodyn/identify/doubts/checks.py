@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doubts about an adaptation: checks, each of which yields findings with a measured reason and a next step."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.parameter import student_t
+from neurodyn.core.registry import Registry
+from neurodyn.core.verdict import Finding, doubts, of_horizons, percent
+from neurodyn.data.windows import Blocks, blocks_of
+from neurodyn.dynamics.measures import PERSISTENCE
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.identify.doubts.evidence import Evidence
+from neurodyn.identify.doubts.log_columns import fits_with_other_columns
+from neurodyn.identify.doubts.log_doubts import doubts_of
+from neurodyn.identify.doubts.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
+from neurodyn.identify.doubts.run_influence import of_influences
+from neurodyn.identify.ladder.references import GRU
+from neurodyn.identify.ladder.rungs import DECLARED, NETWORKS
+from neurodyn.identify.result import Reference, Rung
+from neurodyn.identify.stages.agreement import of_differences
+
+_RUNS, _DIFFERENT = 3, 4.0
+"""Fewest runs of which one can stand out, and how much worse it is predicted than the median one."""
+
+Check = Callable[[Evidence], Iterable[Finding]]
+
+_POOR = 0.5
+"""Error of the chosen model, relative to the declared one's, above which little is explained."""
+_STILL = 0.5
+"""Error of the best model, relative to persistence, above which hardly anything is predicted."""
+_MORE = 0.25
+"""Share of the error of a coordinate that a network must explain in addition."""
+_BEYOND_NOISE = 2.0
+"""Error relative to that of a perfect model, under the sensors' noise, from which on a network's counts."""
+_REST = 6.0
+"""Held-out error, relative to that of a perfect model under the sensors' noise, above which much remains."""
+
+
+def doubts_about(evidence: Evidence) -> list[Finding]:
+    """Return the findings of all checks that are not ok, worst first, and one of each name."""
+    findings = doubts(finding for check in DOUBTS.values() for finding in check(evidence))
+    return list({one.name: one for one in reversed(findings)}.values())[::-1]
+
+
+def nothing_is_better(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt an adaptation whose model is hardly better than the declaration on held-out episodes."""
+    chosen, rungs = evidence.chosen, evidence.figures.rungs
+    if chosen.name == DECLARED:
+        yield Finding(
+            "declared", "warning", "nothing that was tried is better than the declaration on held-out episodes",
+            "log motion that the policy will need (the page proposes one), or declare what differs",
+        )  # fmt: skip
+        return
+    share = math.prod(rung.share for rung in rungs if rung.kept and isinstance(rung.share, float))
+    if share > _POOR:
+        yield Finding(
+            "poor", "warning", f"held-out errors are still {share:.2f} of the declaration's",
+            "see what is unexplained: a part that the declaration does not have may be missing",
+        )  # fmt: skip
+
+
+def hardly_predicts(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt whether the log is of this robot: neither declaration nor adaptation beats persistence by much."""
+    errors, frames = evidence.errors, evidence.climb.frames
+    still = errors.baseline(PERSISTENCE)
+    shares = [_mean(errors, frame) / max(_mean(still, frame), 1e-12) for frame in frames]
+    if min(shares) > _STILL:
+        yield Finding(
+            "wrong-robot", "fails", f"nothing fits: the best model's held-out error is {percent(min(shares))} of that "
+            "of nothing moving",
+            "check that the log is of this robot, with its joint order, units and signs (neurodyn inspect)",
+        )  # fmt: skip
+
+
+def loses_to_a_baseline(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt a model that is worse than persistence, constant velocity or the declaration at any horizon."""
+    chosen, figures = evidence.chosen, evidence.figures
+    rivals: list[tuple[str, Reference | Rung]] = [(one.name, one) for one in figures.references if one.name != GRU]
+    if chosen.name != DECLARED:
+        rivals.append(("the declaration", figures.rungs[0]))
+    for name, rival in rivals:
+        for group, mine in (chosen.test or chosen.errors).items():
+            theirs = (rival.test or rival.errors)[group]
+            yield of_horizons(mine, theirs, figures.horizons, rival=name, what=f"error of {group}")
+
+
+def a_network_explains_more(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt a mechanism that a plain recurrent network, trained for seconds on the same episodes, beats clearly.
+
+    A network reads the frames before a window, and so knows the first state better than it was measured: only errors
+    beyond the noise of the sensors count.
+    """
+    gru, mine = evidence.climb.errors.get(GRU), evidence.errors
+    if gru is None:
+        return
+    both = mine.finite & gru.finite
+    blocks = blocks_of(evidence.climb.windows.rows(both))
+    best: tuple[float, str, float] | None = None
+    for frame, seconds in zip(evidence.climb.frames, evidence.figures.horizons, strict=True):
+        noise = evidence.noise_errors.errors[:, frame - 1].mean(0)
+        before, after = (one.errors[both, frame - 1] for one in (mine, gru))
+        for k, name in enumerate(mine.names):
+            share = float(after[:, k].mean() / before[:, k].mean().clamp_min(1e-12))
+            if share > 1.0 - _MORE or float(before[:, k].mean()) < _BEYOND_NOISE * float(noise[k]):
+                continue
+            if not _is_sure(before[:, k] - after[:, k], blocks):
+                continue
+            best = min(best or (1.0, "", 0.0), (share, name, seconds))
+    if best is not None:
+        networks = "give more steps to the networks" if evidence.chosen.name == NETWORKS else "let networks learn it"
+        yield Finding(
+            GRU, "warning",
+            f"a plain GRU, trained in seconds, explains {percent(1.0 - best[0])} more of {best[1]} at {best[2]:.2g} s:"
+            " something is missing in the mechanism",
+            f"{networks} (without --mechanism), or declare the part that is missing; the page shows where",
+        )  # fmt: skip
+
+
+def _is_sure(gain: Tensor, blocks: Blocks) -> bool:
+    """Return whether the mean of values by window is above 0 by more than the spread over blocks."""
+    counts = torch.bincount(blocks.of_window, minlength=blocks.count).clamp_min(1)
+    means = blocks.sums(gain[:, None])[:, 0] / counts
+    return len(means) > 2 and float(means.mean()) > student_t(len(means) - 1) * float(means.std() / len(means) ** 0.5)
+
+
+def much_remains(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt a model whose held-out error is far above that of a perfect one under the noise of the sensors."""
+    floor, mine, names = evidence.noise_errors, evidence.errors, evidence.errors.names
+    both = mine.finite & floor.finite
+    worst: tuple[float, str, float] | None = None
+    for frame, seconds in zip(evidence.climb.frames, evidence.figures.horizons, strict=True):
+        ratios = mine.errors[both, frame - 1].mean(0) / floor.errors[both, frame - 1].mean(0).clamp_min(1e-12)
+        ratio, k = torch.max(torch.nan_to_num(ratios), 0)
+        worst = max(worst or (0.0, "", 0.0), (float(ratio), names[int(k)], seconds))
+    if worst is not None and worst[0] > _REST:
+        yield Finding(
+            "rest", "warning",
+            f"the error of {worst[1]} after {worst[2]:.2g} s is {worst[0]:.2g} times what the sensors' noise explains",
+            "see with what it goes on the page; networks may learn it (without --mechanism)",
+        )  # fmt: skip
+
+
+def the_log_is_strange(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt the log itself; see `data.log_checks`."""
+    yield from doubts_of(evidence.store, evidence.fitted.robot)
+
+
+def logs_disagree(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt one model of logs that differ from one another."""
+    yield from of_differences(evidence.figures.differences)
+
+
+def one_run_is_different(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt one model of all runs if one of them is predicted much worse than the others."""
+    windows, errors = evidence.climb.windows, evidence.errors
+    by_log = len(windows.logs) >= _RUNS
+    run = windows.log if by_log else torch.unique(windows.episode, return_inverse=True)[1]
+    names = windows.logs if by_log else [f"episode {k}" for k in torch.unique(windows.episode).tolist()]
+    last = errors.tangents[:, -1].abs()
+    scaled = (last / last[errors.finite].median(0).values.clamp_min(1e-9)).mean(1)
+    sizes = [float(scaled[(run == k) & errors.finite].median()) for k in range(len(names))]
+    known = [size for size in sizes if math.isfinite(size)]
+    if len(known) < _RUNS:
+        return
+    worst = max(range(len(names)), key=lambda k: sizes[k] if math.isfinite(sizes[k]) else 0.0)
+    times = sizes[worst] / max(sorted(known)[len(known) // 2], 1e-12)
+    if times > _DIFFERENT:
+        yield Finding(
+            "run", "warning", f"{names[worst]} is predicted {times:.2g} times worse than the median run: something was "
+            "different in it",
+            "ask what changed on the robot (payload, contact, battery, gains), or leave that run out",
+        )  # fmt: skip
+
+
+def one_run_decides(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt quantities that one run alone decides."""
+    yield from of_influences(evidence.influences)
+
+
+def _mean(errors: RolloutErrors, frame: int) -> float:
+    finite = errors.errors[errors.finite]
+    return float(finite[:, frame - 1].mean()) if len(finite) else math.inf
+
+
+DOUBTS: Registry[Check] = Registry(
+    "doubt",
+    columns=fits_with_other_columns,
+    log=the_log_is_strange,
+    robot=hardly_predicts,
+    agreement=logs_disagree,
+    limit=beyond_the_robot,
+    bound=at_a_bound,
+    far=far_from_the_declaration,
+    baselines=loses_to_a_baseline,
+    declared=nothing_is_better,
+    gru=a_network_explains_more,
+    rest=much_remains,
+    run=one_run_is_different,
+    influence=one_run_decides,
+)
+"""Checks of an adaptation, in the order of their findings within a grade: causes first."""

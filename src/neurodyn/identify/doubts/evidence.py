@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known after an adaptation, for the checks that doubt it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.identify.doubts.run_influence import Influence
+from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.ladder.rungs import Climb, noise_errors
+from neurodyn.identify.ladder.structures import FitModel
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An adaptation and its log.
+
+    Attributes:
+        figures: Results so far.
+        climb: Roll-outs along held-out windows.
+        fitted: The structure that was fitted, with its declared mechanism.
+        declared: The robot as declared.
+        model: The chosen model.
+        store: The log.
+        past: Frames before a window in which motors settle.
+        noise: Noise of the log's states.
+        influences: Quantities that one run decides alone.
+    """
+
+    figures: IdentificationFigures
+    climb: Climb
+    fitted: FitModel
+    declared: HybridDynamics
+    model: HybridDynamics
+    store: Store
+    past: int
+    noise: Noise
+    influences: Sequence[Influence] = ()
+
+    @property
+    def chosen(self) -> Rung:
+        """The rung of the chosen model."""
+        return next(one for one in self.figures.rungs if one.name == self.figures.chosen)
+
+    @property
+    def errors(self) -> RolloutErrors:
+        """Roll-outs of the chosen model along validation windows."""
+        return self.climb.errors[self.chosen.name]
+
+    @cached_property
+    def noise_errors(self) -> RolloutErrors:
+        """Errors of a perfect model along the same windows, under the noise of the sensors."""
+        return noise_errors(self.model, self.store, self.climb.windows, self.past, self.noise)
+
+    @property
+    def determined(self) -> list[IdentifiedParameter]:
+        """The quantities that the logs determine, if the chosen model has them."""
+        kept = self.chosen.name != self.figures.rungs[0].name
+        return [one for one in self.figures.parameters if one.determined] if kept else []

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Least squares along windows of logs: readings, residuals, solvers and intervals."""

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Levenberg-Marquardt for many starts at once, with the initial states of windows eliminated.
+
+A step solves
+
+$$(H + \lambda\,\mathrm{diag}\,H)\,d = -g, \qquad H = J^T J, \quad g = J^T r$$
+
+H couples the initial state of a window only with the parameters. Each such block is therefore eliminated first (Schur
+complement), and the time of a step is linear in the number of windows. Several lambdas are tried at once as further
+worlds: a roll-out costs far less than a Jacobian, and parameters on a bound need a different order of lambda.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neurodyn.identify.fit.readings import MEDIAN, Noise
+from neurodyn.identify.fit.residuals import Normal, Point, Residuals
+
+_FACTORS = (1e-3, 1e-1, 10.0, 1e3)
+_LEAST, _MOST = 1e-8, 1e12
+
+Stop = Callable[[int, Tensor], bool]
+"""Called after each iteration with its number and the costs; returns true to stop all searches."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the parts of a problem for S sets, for example bootstrap resamples.
+
+    Attributes:
+        windows: Weight of each window, shape [S, W].
+        logs: Weight of the prior on each log's free quantities, shape [S, logs].
+        prior: Shift of the mean of each prior on a quantity, in standard deviations, shape [S, p].
+    """
+
+    windows: Tensor
+    logs: Tensor
+    prior: Tensor
+
+    def pick(self, rows: Tensor) -> "Weights":
+        """Return the weights of some sets."""
+        return Weights(self.windows[rows], self.logs[rows], self.prior[rows])
+
+    def cost(self, residuals: Residuals, point: Point) -> Tensor:
+        """Return the weighted cost of each set, shape [S]."""
+        windows = torch.where(self.windows > 0.0, residuals.window_costs(point) * self.windows, 0.0).sum(1)
+        priors = (self.logs * point.local.square().sum(2)).sum(1)
+        if residuals.prior is not None:
+            distance = residuals.off_prior(point.x) - self.prior
+            priors = priors + distance.square().sum(-1)
+        return windows + 0.5 * priors
+
+    def normal(self, normal: Normal) -> Normal:
+        """Return the weighted normal equations; a small weight of omitted windows keeps them solvable."""
+        w = self.windows.clamp_min(1e-9)
+        return Normal(normal.matrix * w[..., None, None], normal.gradient * w[..., None], normal.cost)
+
+
+@dataclass
+class Solution:
+    """Result of a search from S starts.
+
+    Attributes:
+        point: Final points.
+        cost: Their costs, shape [S].
+        damping: Last lambdas, shape [S].
+        iterations: Iterations of the longest search.
+        converged: Which searches stopped because no step reduced the cost further, shape [S].
+    """
+
+    point: Point
+    cost: Tensor
+    damping: Tensor
+    iterations: int
+    converged: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence["Solution"]) -> "Solution":
+        """Return the searches of several solutions, one after another."""
+        return cls(
+            Point.joined([part.point for part in parts]),
+            torch.cat([part.cost for part in parts]),
+            torch.cat([part.damping for part in parts]),
+            max(part.iterations for part in parts),
+            torch.cat([part.converged for part in parts]),
+        )
+
+    @property
+    def best(self) -> int:
+        """Index of the lowest cost."""
+        return int(torch.argmin(self.cost))
+
+
+def levenberg_marquardt(
+    residuals: Residuals,
+    start: Point,
+    iterations: int,
+    *,
+    tolerance: float = 3e-8,
+    stop: Stop | None = None,
+    weights: Weights | None = None,
+) -> Solution:
+    """Minimise the cost of residuals from S starts.
+
+    Args:
+        residuals: The residuals to minimise.
+        start: The starts.
+        iterations: Iteration limit.
+        tolerance: Relative decrease of the cost below which a search has converged.
+        stop: See `Stop`.
+        weights: Weights of windows and priors for each start; None for equal weights.
+    """
+    cost = residuals.cost(start) if weights is None else weights.cost(residuals, start)
+    solution = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
+    for iteration in range(iterations):
+        active = torch.nonzero(~solution.converged)[:, 0]
+        if not len(active):
+            break
+        _advance(residuals, solution, active, tolerance, None if weights is None else weights.pick(active))
+        solution.iterations = iteration + 1
+        if stop is not None and stop(iteration + 1, solution.cost):
+            break
+    return solution
+
+
+def _advance(
+    residuals: Residuals, solution: Solution, active: Tensor, tolerance: float, weights: Weights | None
+) -> None:
+    """Take one step of the searches `active`, in place."""
+    point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
+    normal = residuals.normal(point) if weights is None else weights.normal(residuals.normal(point))
+    tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
+    candidates = [move(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
+    count, sets = len(tried), len(active)
+    stacked = Point.joined(candidates)
+    repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
+    costs = (residuals.cost(stacked) if repeated is None else repeated.cost(residuals, stacked)).view(count, sets)
+    cost, which = costs.min(0)
+    better = cost < before
+    chosen = stacked.pick(which * sets + torch.arange(sets))
+    rows = active[better]
+    solution.point = solution.point.put(rows, chosen.pick(torch.nonzero(better)[:, 0]))
+    solution.cost[rows] = cost[better]
+    lambdas = torch.stack(tried).gather(0, which[None])[0]
+    solution.damping[active] = torch.where(better, lambdas, (damping * 1e4).clamp_max(_MOST))
+    gain = torch.where(better, before - cost, 0.0)
+    hopeless = ~better & (damping * _FACTORS[-1] >= _MOST)
+    solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
+
+
+def move(residuals: Residuals, point: Point, change: Point) -> Point:
+    """Return a point after a step, within the bounds."""
+    x = residuals.space.clip(point.x + change.x)
+    return Point(x, point.local + change.local, point.initial + change.initial)
+
+
+def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, weights: Weights | None = None) -> Point:
+    """Return the Levenberg-Marquardt step with a damping for each set, shape [S]."""
+    reduced, gradient, back = reduce(residuals, normal, damping)
+    full, right = assemble(residuals, reduced, gradient, point, weights=weights)
+    if not right.shape[-1]:
+        return Point(point.x, point.local, back(gradient))
+    # `reduce` has already damped the eliminated states.
+    size = torch.diagonal(full, dim1=-2, dim2=-1)
+    floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
+    damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)
+    n = residuals.parameters
+    at_bound = torch.zeros_like(right, dtype=torch.bool)
+    at_bound[:, :n] = residuals.space.at_active_bound(point.x, right[:, :n])
+    damped = torch.where(at_bound[:, None] | at_bound[..., None], torch.diag_embed(torch.ones_like(right)), damped)
+    solved = torch.linalg.solve_ex(damped, -torch.where(at_bound, 0.0, right)[..., None])[0][..., 0]
+    solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
+    logs = len(residuals.windows.logs)
+    x, local = solved[:, :n], solved[:, n:].reshape(len(solved), logs, residuals.locals)
+    shared = torch.cat([x[:, None].expand(-1, residuals.windows.count, n), local[:, residuals.windows.log]], -1)
+    return Point(x, local, back(shared))
+
+
+def reduce(
+    residuals: Residuals, normal: Normal, damping: Tensor | None = None
+) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Eliminate the initial states.
+
+    Returns:
+        Matrix [S, W, k, k] and gradient [S, W, k] over the parameters and locals of each window, and a function that
+        maps a change [S, W, k] of these to the change of the initial states.
+    """
+    first = normal.matrix.shape[-1] - residuals.initials
+    a, b, d = normal.matrix[..., :first, :first], normal.matrix[..., :first, first:], normal.matrix[..., first:, first:]
+    if not residuals.initials:
+        return a, normal.gradient, lambda shared: shared[..., :0]
+    if damping is not None:
+        d = d + torch.diag_embed(damping[:, None, None] * torch.diagonal(d, dim1=-2, dim2=-1))
+    g, h = normal.gradient[..., :first], normal.gradient[..., first:, None]
+    factor = torch.linalg.cholesky_ex(d)[0]
+    right = torch.cholesky_solve(torch.cat([b.mT, h], -1), factor)
+    across, offset = right[..., :-1], right[..., -1]
+
+    def back(shared: Tensor) -> Tensor:
+        return -offset - (across @ shared[..., None])[..., 0]
+
+    return a - b @ across, g - (b @ offset[..., None])[..., 0], back
+
+
+def assemble(
+    residuals: Residuals,
+    matrix: Tensor,
+    gradient: Tensor,
+    point: Point,
+    *,
+    physical: bool = False,
+    weights: Weights | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Sum the normal equations of windows, [S, W, k, k] and [S, W, k], over parameters and all locals, and add priors.
+
+    With `physical` the first columns are with respect to values instead of coordinates.
+    """
+    nl, logs = residuals.locals, len(residuals.windows.logs)
+    n = matrix.shape[-1] - nl
+    size = n + logs * nl
+    full, right = matrix.new_zeros(len(matrix), size, size), matrix.new_zeros(len(matrix), size)
+    full[:, :n, :n], right[:, :n] = matrix[..., :n, :n].sum(1), gradient[..., :n].sum(1)
+    if residuals.prior is not None:
+        slope = residuals.prior_slope(point.x, physical=physical)
+        distance = residuals.off_prior(point.x) - (0.0 if weights is None else weights.prior)
+        full[:, :n, :n] += slope.mT @ slope
+        right[:, :n] += (slope.mT @ distance[..., None])[..., 0]
+    if nl:
+        each = torch.ones_like(point.local) if weights is None else weights.logs[..., None].expand_as(point.local)
+        full[:, n:, n:] += torch.diag_embed(each.flatten(1))
+        right[:, n:] += (each * point.local).flatten(1)
+    for log in range(logs if nl else 0):
+        rows, block = residuals.windows.log == log, slice(n + log * nl, n + (log + 1) * nl)
+        cross = matrix[:, rows, :n, n:].sum(1)
+        full[:, :n, block] += cross
+        full[:, block, :n] += cross.mT
+        full[:, block, block] += matrix[:, rows, n:, n:].sum(1)
+        right[:, block] += gradient[:, rows, n:].sum(1)
+    return full, right
+
+
+def rescale(residuals: Residuals, solution: Solution) -> tuple[Residuals, Solution]:
+    """Return residuals rescaled by their robust size at the best set of a solution, and that set.
+
+    The joint sensor noise, which bounds the initial-state offsets, is reduced to at most that size: where torques jump,
+    velocities jump too, and the noise estimated from the log is too large.
+    """
+    best = solution.point.pick(torch.tensor([solution.best]))
+    scale, joints = residuals.robust(best), residuals.noise.joined
+    smaller = torch.minimum(joints, scale[: len(joints)])
+    changed = residuals.with_scale(scale, Noise(*smaller.chunk(2)))
+    # Initial-state offsets keep their physical size.
+    if residuals.initials:
+        best = replace(best, initial=best.initial * joints / smaller)
+    cost = changed.cost(best)
+    return changed, replace(solution, point=best, cost=cost, damping=torch.full_like(cost, 1e-2))
+
+
+def redraw_starts(residuals: Residuals, solution: Solution, *, draws: int = 64, seed: int = 0) -> bool:
+    """Redraw the initial states of windows that fit far worse than the others; keep a draw where it fits better.
+
+    A roll-out that hits a stop, or may or may not tip over, can trap its initial state in a local minimum. For each
+    such
+    window `draws` initial states are tried, the logged one first. Modifies `solution`, of one start, in place. Returns
+    whether any initial state was replaced.
+    """
+    costs = residuals.window_costs(solution.point)[0]
+    middle = costs.median()
+    deviation = (costs - middle).abs().median() / MEDIAN
+    rows = torch.nonzero(costs > middle + 8.0 * deviation)[:, 0]
+    if not residuals.initials or not len(rows):
+        return False
+    point = solution.point
+    shape, fixed = (draws, len(rows), residuals.initials), torch.Generator().manual_seed(seed)
+    noise = torch.randn(shape, generator=fixed, dtype=torch.float64)
+    noise[0] = 0.0
+    x, local = (part.expand(draws, *part.shape[1:]) for part in (point.x, point.local))
+    least, which = residuals.of_windows(rows).window_costs(Point(x, local, noise)).min(0)
+    better = least < costs[rows]
+    point.initial[0, rows[better]] = noise[which, torch.arange(len(rows))][better]
+    if not bool(better.any()):
+        return False
+    solution.cost = residuals.cost(point)
+    solution.converged[:] = False
+    return True
+
+
+Solver = Callable[..., Solution]
+"""Local optimiser with the arguments of `levenberg_marquardt`."""
+
+
+def fitted(
+    residuals: Residuals,
+    start: Point,
+    iterations: int,
+    *,
+    rescalings: int = 2,
+    stop: Stop | None = None,
+    solve: Solver = levenberg_marquardt,
+    seed: int = 0,
+) -> tuple[Residuals, Solution]:
+    """Minimise from one start, alternating with restarts of badly fitting windows and rescaling of channels.
+
+    Args:
+        residuals: The residuals to minimise.
+        start: The start, of one set.
+        iterations: Iteration limit of each search.
+        rescalings: Number of rescalings; see `rescale`.
+        stop: See `Stop`.
+        solve: The local optimiser.
+        seed: Seed of the redrawn initial states.
+
+    Returns:
+        The residuals in their final scaling, and the solution.
+    """
+    solution = solve(residuals, start, iterations, stop=stop)
+    for round_number in range(rescalings + 1):
+        for _ in range(2):
+            if not redraw_starts(residuals, solution, seed=seed):
+                break
+            solution = solve(residuals, solution.point, iterations, stop=stop)
+        if round_number < rescalings:
+            residuals, solution = rescale(residuals, solution)
+            solution = solve(residuals, solution.point, iterations, stop=stop)
+    return residuals, solution

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ladder from a declaration to a model of the robot: each rung is kept only if it beats the one below.
+
+Rungs are compared on the log, by open-loop roll-outs of whole held-out episodes, and a rung is kept if it is better by
+more than chance, given the spread over episodes. The errors of the last rung are reported by coordinate.
+
+The last rung has networks for unmodelled effects on top of a fitted mechanism: a torque at each joint, with memory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from msgspec import UNSET
+from torch import Tensor
+
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.core.progress import present_work, tracked
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import Split
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, blocks_of, select_windows
+from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.measures import displace
+from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors, judge
+from neurodyn.dynamics.rollouts import context_of, truth_of
+from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.ladder.references import TrainedReference, baseline_errors
+from neurodyn.identify.ladder.structures import FitModel
+from neurodyn.identify.result import Reference, Rung, UnexplainedCoordinate
+from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.unknowns.quantities import effort
+from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
+from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.metrics import MetricsLog
+from neurodyn.learn.plan import TrainingBudget
+
+DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
+FRAMES = 3
+"""Frames of the roll-outs whose errors are reported as unexplained."""
+
+
+def held_out_windows(
+    store: Store, split: int, past: int, seconds: Sequence[float], each: int
+) -> tuple[Windows, list[int]]:
+    """Return windows of a split with `past` frames before them, and the horizons [frames] that its episodes reach.
+
+    `each` is the largest number of windows per episode.
+    """
+    episodes, dt = episodes_of(store, split), store.header.spec.dt
+    longest = int(store.lengths[episodes].max()) - past
+    frames = [max(1, round(s / dt)) for s in seconds]
+    fitting = [frame for frame in frames if frame <= longest]
+    if not fitting:
+        raise InputError(
+            f"log of {store.header.robot!r}: its held-out episodes are shorter than {min(frames) + past} frames; "
+            "valid: longer ones, or shorter horizons in the settings"
+        )
+    windows = select_windows(store, split, past + max(fitting), most=each * len(episodes))
+    return windows.after(past), list(dict.fromkeys(fitting))
+
+
+def reaching_past(store: Store, past: int, wished: int, seconds: Sequence[float]) -> int:
+    """Return the number of frames before held-out windows, `wished` or fewer, if the episodes reach all horizons."""
+    dt = store.header.spec.dt
+    room = min(
+        int(store.lengths[store.episodes(split)].max()) - max(1, round(max(seconds) / dt))
+        for split in (Split.VALIDATION, Split.TEST)
+        if len(store.episodes(split))
+    )
+    return max(past, min(wished, room))
+
+
+@torch.no_grad()
+def held_out_errors(dynamics: HybridDynamics, store: Store, windows: Windows) -> RolloutErrors:
+    """Roll out a model along held-out windows, with motors settled by the commands before."""
+    return RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, store, windows), truth_of(windows))
+
+
+def settle_and_roll_out(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajectory:
+    """Return roll-outs along windows, after all commands of their past."""
+    context = context_of(windows, None if dynamics.memory else 0)
+    where = environments_of(store, dynamics).of(windows)
+    return dynamics.simulate(context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where)
+
+
+@torch.no_grad()
+def noise_errors(
+    dynamics: HybridDynamics, store: Store, windows: Windows, past: int, noise: Noise, seed: int = 0
+) -> RolloutErrors:
+    """Return the errors that a perfect model would have along windows, because first and last states are measured.
+
+    It is the difference of roll-outs from the logged states and from those with noise, and the noise at its end.
+    """
+    windows = settling(windows, past)
+    random = torch.Generator().manual_seed(derive_seed(seed, "noise"))
+    drawn = noise.joined * torch.randn(windows.count, 2 * dynamics.spec.nv, generator=random, dtype=torch.float64)
+    offset, faster = drawn.chunk(2, -1)
+    q, qd = windows.q.clone(), windows.qd.clone()
+    q[:, 0], qd[:, 0] = displace(dynamics.spec, q[:, 0], offset), qd[:, 0] + faster
+    path, moved = (settle_and_roll_out(dynamics, store, one) for one in (windows, replace(windows, q=q, qd=qd)))
+    shift = noise.q * torch.randn(moved.qd.shape, generator=random, dtype=torch.float64)
+    return RolloutErrors(dynamics.spec, replace(moved, q=displace(dynamics.spec, moved.q, shift)), path)
+
+
+def settling(windows: Windows, past: int) -> Windows:
+    """Return windows with no more than `past` frames before them."""
+    before = windows.past
+    if before is None or before.frames <= past:
+        return windows
+    return replace(windows, past=before.cut(before.frames - past) if past else None)
+
+
+def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
+    """Return the environments of a log; a log that names no ground was recorded on the robot's own."""
+    known = store.header.scene is not None
+    return RecordedEnvironments(store) if known else RecordedEnvironments.like(dynamics.home)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Models compared on held-out episodes.
+
+    Attributes:
+        rungs: The ladder.
+        references: Models beside it.
+        seconds: Horizons [s].
+        frames: Horizons [frames].
+        errors: Roll-outs along validation windows by model, of the ladder and trained references.
+        shown: The same along test windows; along those for validation if there are none.
+        windows: The validation windows.
+    """
+
+    rungs: list[Rung]
+    references: list[Reference]
+    seconds: tuple[float, ...]
+    frames: list[int]
+    errors: dict[str, RolloutErrors]
+    shown: dict[str, RolloutErrors]
+    windows: Windows
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Models of a robot compared on held-out episodes of a log.
+
+    Attributes:
+        store: The log.
+        past: Frames before a window in which motors settle.
+        settings: Settings of the identification.
+    """
+
+    store: Store
+    past: int
+    settings: IdentificationSettings
+
+    def climb(self, rungs: Mapping[str, HybridDynamics], beside: Sequence[TrainedReference] = ()) -> Climb:
+        """Judge models, from the declaration up, on validation episodes; also report test episodes.
+
+        Args:
+            rungs: The models by name.
+            beside: Models that are compared, and never chosen.
+        """
+        store, spec, each = self.store, self.store.header.spec, self.settings.rollouts_each
+        wished = max([self.past, *(one.context for one in beside)])
+        past = reaching_past(store, self.past, wished, self.settings.seconds)
+        windows, frames = held_out_windows(store, Split.VALIDATION, past, self.settings.seconds, each)
+        seconds = tuple(frame * spec.dt for frame in frames)
+        tests = None
+        if self.split is Split.TEST:
+            tests = held_out_windows(store, Split.TEST, past, seconds, each)
+        entries: list[Rung] = []
+        errors: dict[str, RolloutErrors] = {}
+        shown: dict[str, RolloutErrors] = {}
+        best: RolloutErrors | None = None
+        for name, dynamics in tracked(rungs.items(), "held-out episodes"):
+            errors[name] = own = held_out_errors(dynamics, store, settling(windows, self.past))
+            shown[name] = own if tests is None else held_out_errors(dynamics, store, settling(tests[0], self.past))
+            judgement = Judgement(True, 1.0, "as declared")
+            if best is not None:
+                judgement = judge(best, own, frames, blocks_of(windows))
+            entries.append(
+                Rung(
+                    name=name, kept=judgement.kept, reason=judgement.reason, errors=own.by_group(frames),
+                    test={} if tests is None else shown[name].by_group(tests[1]),
+                    share=UNSET if best is None else judgement.share, finite_fraction=own.finite_fraction,
+                )
+            )  # fmt: skip
+            best = own if judgement.kept else best
+        for one in beside:
+            errors[one.name] = own = one.errors(store, windows)
+            shown[one.name] = own if tests is None else one.errors(store, tests[0])
+        others = {name: one for name, one in errors.items() if name not in rungs} | baseline_errors(errors[DECLARED])
+        tested = shown | baseline_errors(shown[DECLARED])
+        spent = {one.name: one.cpu_seconds for one in beside}
+        references = [
+            Reference(
+                name=name, errors=one.by_group(frames),
+                test={} if tests is None else tested[name].by_group(tests[1]),
+                finite_fraction=one.finite_fraction, cpu_seconds=spent.get(name, 0.0),
+            )
+            for name, one in others.items()
+        ]  # fmt: skip
+        return Climb(entries, references, seconds, frames, errors, shown, windows)
+
+    @property
+    def split(self) -> Split:
+        """Split of the episodes whose roll-outs are shown."""
+        return Split.TEST if len(self.store.episodes(Split.TEST)) else Split.VALIDATION
+
+    @torch.no_grad()
+    def rest(self, dynamics: HybridDynamics) -> tuple[Windows, Tensor]:
+        """Return validation windows of a few frames, and the errors of positions at their end, shape [W, nv]."""
+        spec, each = self.store.header.spec, 4 * self.settings.rollouts_each
+        windows, _ = held_out_windows(self.store, Split.VALIDATION, self.past, (FRAMES * spec.dt,), each)
+        return windows, held_out_errors(dynamics, self.store, windows).tangents[:, -1]
+
+    def unexplained(self, dynamics: HybridDynamics, noise: Noise) -> list[UnexplainedCoordinate]:
+        """Return the errors of roll-outs of a few frames by coordinate, the least explained first."""
+        (windows, errors), spec = self.rest(dynamics), self.store.header.spec
+        return unexplained_coordinates(spec, windows, errors, _touching(dynamics, self.store, windows), noise)
+
+
+_LEAST = 0.3
+"""Least correlation that is reported."""
+_MOST = 3
+_ENOUGH = 8
+"""Least number of windows for splitting an error by contact."""
+
+
+def unexplained_coordinates(
+    spec: StateSpec, windows: Windows, errors: Tensor, touching: Tensor, noise: Noise
+) -> list[UnexplainedCoordinate]:
+    """Describe the errors at the end of windows by coordinate, the least explained first.
+
+    Args:
+        spec: Names of the coordinates.
+        windows: The windows.
+        errors: Errors of positions at their end [rad or m], shape [W, nv]; not finite where a roll-out diverged.
+        touching: Whether a contact point is in the ground at the start of each window, bool, shape [W].
+        noise: Noise of the log's states.
+    """
+    floor = 2.0**0.5 * noise.q  # noise at both ends of a window
+    coordinates = []
+    for joint in spec.joints:
+        inputs = signals(spec, joint, windows)
+        for name in joint.tangent_names:
+            k = spec.tangent_names.index(name)
+            finite = torch.isfinite(errors[:, k])
+            error, contact = errors[finite, k], touching[finite]
+            coordinates.append(
+                UnexplainedCoordinate(
+                    name=name, error=_rms(error) if len(error) else None, noise=float(floor[k]),
+                    diverged=int((~finite).sum()), touching=_rms_of_rows(error, contact),
+                    air=_rms_of_rows(error, ~contact),
+                    with_signals=_correlations(error, {name: value[finite] for name, value in inputs.items()}),
+                )
+            )  # fmt: skip
+    return sorted(coordinates, key=lambda one: (one.diverged, (one.error or 0.0) / max(one.noise, 1e-12)), reverse=True)
+
+
+def beyond_noise(
+    coordinates: Sequence[UnexplainedCoordinate], spec: StateSpec, noise: Noise, seconds: float, times: float
+) -> bool:
+    """Return whether an error after `seconds` exceeds `times` what noise of all states may explain.
+
+    The noise of velocities is an upper bound: where motion is jerky, its own changes count as noise.
+    """
+    explained = dict(
+        zip(spec.tangent_names, (2.0 * noise.q.square() + (seconds * noise.qd).square()).sqrt(), strict=True)
+    )
+    return any(one.diverged > 0 or (one.error or 0.0) > times * float(explained[one.name]) for one in coordinates)
+
+
+def signals(spec: StateSpec, joint: JointSpec, windows: Windows) -> dict[str, Tensor]:
+    """Return a joint's signals at the start of windows, which its error may depend on, by name, shape [W] each."""
+    values = {f"q.{name}": windows.q[:, 0, spec.q_names.index(name)] for name in joint.q_names}
+    for name in joint.qd_names:
+        qd = windows.qd[:, 0, spec.qd_names.index(name)]
+        values |= {f"qd.{name}": qd, f"sign(qd.{name})": qd.sign()}
+    if joint.name in spec.controls:
+        values[f"control.{joint.name}"] = windows.control[..., spec.controls.index(joint.name)].mean(1)
+    return values
+
+
+def _correlations(errors: Tensor, inputs: dict[str, Tensor]) -> dict[str, float]:
+    correlations = {}
+    for name, value in inputs.items():
+        both = torch.stack([errors, value])
+        if len(errors) > 1 and bool((both.std(1) > 1e-12).all()):
+            correlations[name] = float(torch.corrcoef(both)[0, 1])
+    strong = sorted((n for n, r in correlations.items() if abs(r) > _LEAST), key=lambda n: -abs(correlations[n]))
+    return {name: correlations[name] for name in strong[:_MOST]}
+
+
+def _touching(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
+    """Return whether a contact point is in the ground at the start of each window, bool, shape [W]."""
+    layout = dynamics.contact_points
+    ground = environments_of(store, dynamics).at(windows.ground).ground
+    if layout is None or ground is None or not layout.contact_points:
+        return torch.zeros(windows.count, dtype=torch.bool)
+    from neurodyn.geometry.proximity import ProximityQuery
+
+    readings = ProximityQuery(layout)(ground, windows.q[:, 0].float(), windows.qd[:, 0].float())
+    radius = torch.tensor([point.radius for point in layout.contact_points])
+    return ((readings.distance < radius) & readings.valid).any(-1)
+
+
+def _rms_of_rows(errors: Tensor, rows: Tensor) -> float | None:
+    return _rms(errors[rows]) if int(rows.sum()) >= _ENOUGH else None
+
+
+def _rms(errors: Tensor) -> float:
+    return float(errors.square().mean().sqrt())
+
+
+NETWORKS_FROM = 100_000
+"""Step number at which networks start in the metrics."""
+_SIZE = 0.05
+"""Scale of a network's torque, as a share of the joint's largest."""
+
+
+def joint_networks(model: FitModel, windows: Windows, settings: IdentificationSettings) -> Blueprint:
+    """Return a network on the torque of each scalar joint, with the joint's motion, command and past as inputs."""
+    spec, networks = model.robot.spec, []
+    for index, link in enumerate(model.mechanism.links):
+        joint = link.joint
+        if joint.name not in spec.q_names:  # a base, or a spring absent from logs
+            continue
+        name, row, dof = joint.name, spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
+        inputs = {f"qd.{name}": windows.qd[..., dof]}
+        if spec.continuous[row]:
+            inputs |= {f"sin(q.{name})": torch.ones(1), f"cos(q.{name})": torch.ones(1)}
+        else:
+            inputs |= {f"q.{name}": windows.q[..., row]}
+        if name in spec.controls:
+            inputs |= {f"control.{name}": windows.control[..., spec.controls.index(name)]}
+        scales = tuple(max(float(value.square().mean().sqrt()), 1e-6) for value in inputs.values())
+        size = _SIZE * effort(model.robot, model.mechanism, index)
+        networks.append(
+            Augmentation(
+                (f"torque.{name}",), tuple(inputs), hidden=settings.hidden, input_scale=scales, output_scale=(size,),
+                memory=settings.memory,
+            )
+        )  # fmt: skip
+    return Blueprint(tuple(networks))
+
+
+def with_networks(
+    model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: IdentificationSettings, *, threads: int,
+    out: Path, metrics: MetricsLog,
+) -> HybridDynamics:  # fmt: skip
+    """Train networks on top of fixed fitted values, and return the model with the lowest error on validation episodes.
+
+    Args:
+        model: The fitted structure.
+        plain: Its dynamics, at the fitted values.
+        store: The log.
+        past: Frames in which motors and networks settle.
+        settings: Settings.
+        threads: CPU threads.
+        out: Run directory, for checkpoints.
+        metrics: The metrics of the run.
+    """
+    frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
+    train = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
+    held_out = select_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
+    dynamics = model.dynamics(
+        store, threads, blueprint=joint_networks(model, train, settings), context=past, seed=settings.seed,
+        device=plain.compute_device,
+    )  # fmt: skip
+    with torch.no_grad():
+        names = [one.name for one in plain.physical.specs]
+        kept = [names.index(one.name) for one in dynamics.physical.specs]
+        dynamics.physical.set_values(plain.physical()[kept])
+    scale = residual_scale(dynamics, store, held_out)
+    windows = NetworkWindows(train, held_out, scale, environments_of(store, dynamics))
+    training = NetworkTrainingSettings(
+        parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
+    )
+    learner = NetworkLearner(dynamics, windows, training, seed=settings.seed, save=lambda _: None)
+    loop = TrainingLoop(
+        learner, TrainingBudget(training.steps), out, name=NETWORK_STATE, validations=training.validations,
+        patience=training.patience, callbacks=(), progress=present_work(),
+    )  # fmt: skip
+    loop.run(metrics.after(NETWORKS_FROM))
+    return dynamics
+
+
+def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
+    """Return the median error of each position and velocity, shape [2 nv]."""
+    errors = held_out_errors(dynamics, store, windows)
+    sizes = torch.cat([errors.tangents, errors.velocities], -1).abs().flatten(0, 1)
+    return sizes.median(0).values.clamp_min(1e-6)

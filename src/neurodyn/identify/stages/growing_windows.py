@@ -1,0 +1,476 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fit in stages: short windows first, then longer ones, each from the previous solution.
+
+Levenberg-Marquardt with a robust loss, in coordinates scaled to prior standard deviations (`search_space`). Motors and
+springs settle in the frames before a window. Other structures are tested on a few windows first. Joint limits, which
+are numerous, join in the last stage.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, nearest
+from neurodyn.data.header import CONTROL, Delay, Split
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, select_windows
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.confidence.parameter_search import Searched, SearchEnd
+from neurodyn.identify.fit.intervals import shift_towards
+from neurodyn.identify.fit.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.readings import noise_of
+from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
+from neurodyn.identify.ladder.held_out import differentiated, start_of
+from neurodyn.identify.ladder.rungs import environments_of
+from neurodyn.identify.ladder.structures import FitModel
+from neurodyn.identify.settings import FitStage, IdentificationSettings
+from neurodyn.identify.unknowns.delay_trades import delays_traded
+from neurodyn.identify.unknowns.priors import UnitPrior
+from neurodyn.identify.unknowns.quantities import DELAY, LIMITS
+from neurodyn.identify.unknowns.search_space import CoordinateSpace, PartOfSpace
+
+_FIRST_LAG, _LEAST_LAG = 0.01, 0.001
+"""Start of lags that are declared 0, and the least one [s]: at 0 they have no derivative."""
+_OVERLAP = 3.0
+"""Most windows that a frame of the log is in: more of a short log say the same again."""
+_WORST = 1e300
+"""Cost of a roll-out that is not finite, which JSON can hold."""
+_SHARE = 0.25
+"""Initial scale of a channel, as a share of the declared model's errors."""
+
+_LOG, _MOST_LOGS = 10.0, 4
+"""Mean length from which recorded runs count as logs [s], and the most that add windows to a stage."""
+_EXACT = 1e-5
+"""Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
+_FINER = 4
+"""Steps of the engine in place of one, to see what its length does to the solution."""
+_STARTS = 2
+"""Iterations of a fit of initial states alone, which is nearly linear."""
+_FAR = 3.0
+"""Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
+_TRADES = 3
+"""Times that delays are traded before a stage."""
+_MORE = 8
+"""Iterations of a fit that goes on, after a stage, with more that is free."""
+
+ProgressReport = Callable[[str, int, float], None]
+"""Called after an iteration with the stage, the iteration and the cost."""
+
+
+@dataclass(frozen=True)
+class KeptFit:
+    """Coordinates of a search, what varies between logs, its values there, and the cost per held-out window."""
+
+    x: Tensor
+    per_log: dict[str, float]
+    local: dict[str, Tensor]
+    cost: float
+
+
+class Fitting:
+    """Fits one structure to a log.
+
+    Attributes:
+        model: The structure.
+        dynamics: Its dynamics.
+        space: Coordinates of its free quantities.
+        x: Current coordinates of the search, shape [n].
+        past: Frames before a window in which motors and springs settle.
+        stages: Stages of the search.
+        noise: Noise of the log's states.
+        scale: Divisor of the errors of each channel, shape [2 nv].
+        environments: Ground and gravity of windows.
+        per_log: Coordinates that vary between logs, with the standard deviation of the difference.
+        local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
+        ends: Coordinates at the ends of the stages, shape [stages, n].
+    """
+
+    def __init__(
+        self,
+        model: FitModel,
+        store: Store,
+        settings: IdentificationSettings,
+        threads: int,
+        report: ProgressReport | None = None,
+        *,
+        scaled_like: "Fitting | None" = None,
+    ) -> None:
+        """Prepare a fit.
+
+        Args:
+            model: The structure.
+            store: The log.
+            settings: Settings.
+            threads: CPU threads.
+            report: See `ProgressReport`.
+            scaled_like: A fit of another structure, whose error scale is used, and whose current coordinates if both
+                have the same ones. None for a scale from the errors of the declared values.
+        """
+        self.model, self.store, self.settings, self._report = model, store, settings, report
+        assert model.space is not None
+        self.space, self.dynamics = model.space, model.dynamics(store, threads)
+        self.spec = model.robot.spec
+        self.environments = environments_of(store, self.dynamics)
+        self.past = past_frames(self.dynamics, settings)
+        self.x = first_coordinates(self.space)
+        self._starts = [self.x]  # delay and other slowness of motors trade, and the search may end near its start
+        if (measured := first_coordinates(self.space, store.header.delays.get(CONTROL))).ne(self.x).any():
+            self._starts.append(measured)
+        self.per_log = self._varying(settings.per_log)
+        self.local: dict[str, Tensor] = {}
+        self.ends = self.x[None]
+        early = [not name.endswith(LIMITS) for name in self.space.names]
+        self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
+        self.stages = self._stages()
+        windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
+        self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
+        self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not differentiated(store)
+        self._free_starts = settings.initial == "free" and bool((self.noise.q > _EXACT).any())
+        if scaled_like is not None:
+            self.scale = scaled_like.scale
+            if scaled_like.space.names == self.space.names:
+                self.x = scaled_like.x
+                self._starts = [self.x]
+            return
+        self.scale = self.noise.joined
+        first = self.residuals(
+            self.windows(Split.TRAIN, msgspec.structs.replace(settings.stages[0], windows=settings.screen))
+        )
+        point = first.start(self.x[None])
+        self._require_finite(first, point)
+        self.scale = torch.maximum(_SHARE * first.robust(settled(first, point)), self.noise.joined)
+
+    def _varying(self, per_log: Mapping[str, float]) -> dict[str, float]:
+        """Return the coordinates that names or patterns say vary between logs."""
+        varying: dict[str, float] = {}
+        for pattern, deviation in per_log.items():
+            names = [name for name in self.space.names if fnmatchcase(name, pattern)]
+            if not names:
+                raise InputError(
+                    f"per_log: {pattern!r} is no free quantity; valid: {nearest(pattern, self.space.names)}"
+                )
+            varying |= dict.fromkeys(names, deviation)
+        return varying
+
+    @property
+    def kept(self) -> "KeptFit":
+        """The coordinates of the search so far, and their cost per held-out window."""
+        return KeptFit(self.x.clone(), dict(self.per_log), dict(self.local), self.held_out_cost())
+
+    def restore(self, kept: "KeptFit") -> None:
+        """Go back to earlier coordinates."""
+        self.x, self.per_log, self.local = kept.x, kept.per_log, kept.local
+
+    def held_out_cost(self) -> float:
+        """Return the cost of each held-out window of the last stage at the coordinates of the search."""
+        held_out = self.residuals(self.windows(Split.VALIDATION, self.stages[-1]))
+        return float(held_out.cost(self.start(held_out))) / held_out.windows.count
+
+    def vary(self, names: Iterable[str], deviation: float = 1.0) -> None:
+        """Let coordinates vary between logs, about those of the search so far."""
+        self.per_log = self.per_log | {
+            name: self.per_log.get(name, deviation) for name in names
+        }  # earlier fits keep theirs
+        self.local = {}
+
+    def start(self, residuals: Residuals, x: Tensor | None = None) -> Point:
+        """Return the point of the search at its coordinates, or others, with what varies between the logs so far.
+
+        Initial states are fitted: as logged, their noise would count as errors of the model, and damped models, which
+        forget it, would fit better.
+        """
+        point = residuals.start((self.x if x is None else x)[None])
+        for k, log in enumerate(residuals.windows.logs):
+            if log in self.local:
+                point.local[0, k] = self.local[log]
+        return settled(residuals, point)
+
+    def _stages(self) -> tuple[FitStage, ...]:
+        """Return the stages: without contacts, roll-outs stay near the log for longer, and long ones tell more."""
+        stages, longest = self.settings.stages, self._longest()
+        seconds = min(self.settings.untouched.seconds, longest * self.spec.dt)
+        if self._touches or seconds <= stages[-1].seconds:
+            return stages
+        return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
+
+    @property
+    def _touches(self) -> bool:
+        """Whether the robot may touch a ground."""
+        ground = self.model.scene is not None or self.store.header.scene is not None
+        return ground and bool(self.model.mechanism.points)
+
+    def _longest(self) -> int:
+        """Return the frames of the longest window that training and held-out episodes hold."""
+        store = self.store
+        longest = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION))
+        return longest - self.past
+
+    def _require_finite(self, residuals: Residuals, point: Point) -> None:
+        if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
+            raise InputError(
+                f"log of {self.spec.robot!r}: no roll-out of the declared robot stays finite from any of its states; "
+                "valid: a log of this robot, in its units (neurodyn inspect shows what it holds)"
+            )
+
+    def windows(self, split: Split, stage: FitStage) -> Windows:
+        """Return the windows of a stage, with the commands before them."""
+        frames, settings = stage_frames(stage, self.spec.dt), self.settings
+        recorded = int(self.store.lengths[episodes_of(self.store, split)].sum())
+        most = min(_logs(self.store) * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
+        whole = self.past + frames
+        windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
+        return windows.after(self.past)
+
+    def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:
+        """Return the residuals of windows, over all coordinates or those of `early` stages."""
+        space = PartOfSpace(self.space, self._early, self.space.nominal) if early else self.space
+        settings = self.settings
+        options = ResidualOptions(
+            settings.positions, self._velocities, settings.huber, self._frees_starts(windows), settings.torque_offset,
+            self.per_log, one_sided=one_sided,
+        )  # fmt: skip
+        return Residuals(
+            self.dynamics, windows, self.noise, options, scale=self.scale,
+            environments=self.environments, space=space, prior=UnitPrior(),
+        )  # fmt: skip
+
+    def _frees_starts(self, windows: Windows) -> bool:
+        """Whether initial states are free: not those of short windows, which then tell next to nothing of the rest."""
+        return self._free_starts and windows.frames >= stage_frames(self.stages[-1], self.spec.dt)
+
+    def screen(self, bar: float = math.inf) -> float:
+        """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`.
+
+        The first search is from the declared values, and from a measured delay of motors; the better one is kept.
+        """
+        settings = self.settings
+        stage = msgspec.structs.replace(settings.stages[0], windows=settings.screen)
+        residuals = self.residuals(self.windows(Split.TRAIN, stage), early=True)
+        count, starts, self._starts = residuals.windows.count, self._starts, [self.x]
+        ends: list[tuple[float, Tensor]] = []
+        for self.x in starts:
+            cost = self._search(residuals, settings.screen_iterations, "structure", bar * count)
+            ends.append((cost, self.x))
+        cost, self.x = min(ends, key=lambda end: end[0])
+        return cost / count
+
+    def with_model(self, model: FitModel) -> "Fitting":
+        """Return a fit of another structure to the same log, in the same scale."""
+        fitting = Fitting(model, self.store, self.settings, self.dynamics.threads, self._report, scaled_like=self)
+        fitting.per_log, fitting.local = dict(self.per_log), dict(self.local)
+        return fitting
+
+    def refine(self, stage: FitStage) -> None:
+        """Search a stage from the present coordinates."""
+        residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        self._search(residuals, stage.iterations, "structure")
+        self.trade(residuals)
+        self._search(residuals, stage.iterations, "structure")
+        self.ends = self.x[None]
+
+    def widen(self) -> None:
+        """Widen the priors of guessed quantities that the log places far from their declared values."""
+        space, self.x = self.space.widened(self.x, _FAR)
+        self.space, self.model = space, self.model.with_space(space)
+
+    @torch.no_grad()
+    def trade(self, residuals: Residuals) -> None:
+        """Move the delay, and with it what makes up for it, while the cost falls (`delay_trades`)."""
+        if self._touches:
+            return
+        point = self.start(residuals)
+        cost = float(residuals.cost(point))
+        for _ in range(_TRADES):
+            tried = delays_traded(self.space, self.x)
+            if not len(tried):
+                return
+            sets = Point(tried, *(part.expand(len(tried), *part.shape[1:]) for part in (point.local, point.initial)))
+            costs = residuals.cost(sets)
+            best = int(costs.argmin())
+            if not float(costs[best]) < cost:
+                return
+            self.x, cost = tried[best], float(costs[best])
+
+    def rescale(self, stage: FitStage | None = None) -> None:
+        """Rescale each channel by its remaining errors in a stage, by default the first: it errs more in some."""
+        residuals = self.residuals(self.windows(Split.TRAIN, stage or self.stages[0]))
+        self.scale = torch.maximum(residuals.robust(self.start(residuals)), self.noise.joined)
+
+    def run(self) -> Searched:
+        """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
+        last, ends, costs = self.stages[-1], {}, {}
+        self.rescale()
+        space, first = self.space, self.x
+        for stage in self.stages:
+            name = f"{stage_frames(stage, self.spec.dt)} frames"
+            windows = self.windows(Split.TRAIN, stage)
+            if stage == last and self._frees_starts(windows):
+                self.x = self.space.converted(first, space)
+            if stage == last:
+                self.rescale(stage)
+                self.trade(self.residuals(windows))
+            self._search(self.residuals(windows, early=stage != last), stage.iterations, name)
+            ends[name] = self.space, self.x, self.local
+            if stage != last:
+                self.widen()
+        ends = {name: (self.space.converted(x, space), local) for name, (space, x, local) in ends.items()}
+        for name, (self.x, self.local) in ends.items():
+            costs[name] = min(self.held_out_cost(), _WORST)
+        if min(costs.values()) >= _WORST:
+            raise InputError(
+                f"log of {self.spec.robot!r}: no fit has a finite cost on held-out episodes; valid: a log of this "
+                "robot, in its units (neurodyn inspect shows what it holds)"
+            )
+        self.x, self.local = ends[min(costs, key=costs.__getitem__)]
+        self.ends = torch.stack([x for x, _ in ends.values()])
+        return self.end(costs)
+
+    def again(self, costs: dict[str, float], iterations: int = _MORE) -> Searched:
+        """Search the kept stage further, from where it ended, and return its result."""
+        name, stage = min(costs, key=costs.__getitem__), self.stage_of(costs)
+        self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != self.stages[-1]), iterations, name)
+        return self.end(costs)
+
+    def stage_of(self, costs: Mapping[str, float]) -> FitStage:
+        """Return the stage with the lowest of held-out costs by stage."""
+        return self.stages[list(costs).index(min(costs, key=costs.__getitem__))]
+
+    def end(self, costs: dict[str, float]) -> Searched:
+        """Return the current coordinates as the result of the stage with the lowest held-out cost."""
+        stage = self.stage_of(costs)
+        residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        nothing = self.x.new_zeros(0, len(self.space.quantities))
+        end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
+        point = self.start(residuals)
+        return Searched(residuals, point, end, nothing, nothing[:, 0], costs, self._shifts(residuals, point))
+
+    def _shifts(self, residuals: Residuals, point: Point) -> Tensor:
+        """Return how far the solution moves with other stages, and with finer steps of the engine, shape [moves, n].
+
+        A model without errors has the same solution for windows of all lengths, up to noise.
+        """
+        between = (self.ends - self.ends.mean(0)) / max(1, len(self.ends) - 1) ** 0.5
+        engine = self.model.engine
+        fine = msgspec.structs.replace(engine, substeps=_FINER * engine.substeps)
+        dynamics = replace(self.model, engine=fine).dynamics(self.store, self.dynamics.threads)
+        moved = shift_towards(residuals, point, residuals.with_dynamics(dynamics).errors(point))
+        return torch.cat([between, moved[None]])
+
+    def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
+        columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
+        start = self.start(residuals, self.x[columns])
+        before = float(residuals.cost(start))
+
+        def stop(iteration: int, cost: Tensor) -> bool:
+            nonlocal before
+            now = float(cost)
+            share, before = now / max(before, 1e-300), now
+            # The relative decrease of a search's cost shrinks: at this rate it would end above the bar.
+            hopeless = iteration > 1 and now * share ** (iterations - iteration) > bar
+            done = share > 1.0 - self.settings.progress or hopeless
+            if self._report is not None:
+                self._report(name, iteration, now)
+            return done
+
+        solution = levenberg_marquardt(residuals, start, iterations, stop=stop)
+        self.x = self.x.clone()
+        self.x[columns] = solution.point.x[0]
+        if self.per_log:
+            self._centre(residuals.windows.logs, solution.point.local[0])
+        return float(solution.cost)
+
+    def _centre(self, logs: Sequence[str], local: Tensor) -> None:
+        """Keep what varies between logs, with its mean over them as the shared value: data tell nothing of that sum."""
+        for column, (name, size) in enumerate(self.per_log.items()):
+            k, mean = self.space.names.index(name), local[:, column].mean()
+            shared = self.x[k] + size * mean
+            if self.space.lower[k] <= shared <= self.space.upper[k]:
+                self.x[k] = shared
+                local[:, column] -= mean
+        self.local = dict(zip(logs, local, strict=True))
+
+
+def settled(residuals: Residuals, point: Point) -> Point:
+    """Return a point whose free initial states fit the windows at its coordinates."""
+    if not residuals.initials:
+        return point
+    held = PartOfSpace(residuals.space, torch.zeros(0, dtype=torch.long), point.x[0])
+    found = levenberg_marquardt(residuals.with_space(held), replace(point, x=point.x[:, :0]), _STARTS).point
+    return replace(found, x=point.x)
+
+
+def first_coordinates(space: CoordinateSpace, measured: Delay | None = None) -> Tensor:
+    """Return the start of a search: the declared values, but with a delay of motors as measured in the log.
+
+    Lags that are declared 0 begin above it. A measured delay is that of both; half of it is given to each.
+    """
+    x, late = space.nominal.clone(), None
+    if measured is not None and measured.usable:
+        late = max(measured.seconds - measured.applied, 0.0)
+    lags = [k for k, one in enumerate(space.coordinates) if one.name.endswith(".lag") and one.nominal == 0.0]
+    lag = _FIRST_LAG if late is None else min(max(0.5 * late, _LEAST_LAG), _FIRST_LAG)
+    for k in lags:
+        x[k] = space.coordinates[k].of(lag)
+    if late is not None and DELAY in space.names:
+        k = space.names.index(DELAY)
+        x[k] = space.coordinates[k].of(max(late - (lag if lags else 0.0), 0.0))
+    return space.clip(x)
+
+
+def _logs(store: Store) -> int:
+    """Return the number of recorded runs that are as long as logs: each adds windows of its own, to a limit."""
+    runs = len(store.header.runs)
+    seconds = float(store.lengths.sum()) * store.header.spec.dt / max(1, runs)
+    return min(_MOST_LOGS, runs) if runs and seconds >= _LOG else 1
+
+
+def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> int:
+    """Return the number of frames before a window in which motors and springs settle."""
+    seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
+    return max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
+
+
+def stage_frames(stage: FitStage, dt: float) -> int:
+    """Return the frames of a stage's window."""
+    return max(3, round(stage.seconds / dt))
+
+
+def best_structure(
+    models: Sequence[FitModel],
+    store: Store,
+    settings: IdentificationSettings,
+    threads: int,
+    report: ProgressReport | None = None,
+) -> tuple[Fitting, Fitting | None]:
+    """Return the fit of the declared structure, or of an alternative that fits a few windows much better.
+
+    `models` are those of `structures`: friction cones are compared first, then springs with the chosen cone, and with
+    springs the cones again, whose difference rigid links may hide. If springs are kept, the best fit without them is
+    returned second.
+    """
+    plain, elastic = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
+    kept = Fitting(plain[0], store, settings, threads, report)
+    cost, rigid = kept.screen(), None
+
+    def better(number: int, among: Sequence[FitModel]) -> bool:
+        nonlocal kept, cost
+        bar = (1.0 - settings.structure_gain) * cost
+        fitting = Fitting(among[number], store, settings, threads, report, scaled_like=kept)
+        if (now := fitting.screen(bar)) >= bar:
+            return False
+        kept, cost = fitting, now
+        return True
+
+    best = max((number for number in range(1, len(plain)) if better(number, plain)), default=0)
+    without = kept
+    if elastic and better(best, elastic):
+        rigid = without
+        for other in set(range(len(elastic))) - {best}:
+            better(other, elastic)
+    return kept, rigid

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fit in stages with all that it tries: structures before and after it, differences between logs; and its state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import from_dict, to_dict
+from neurodyn.data.store import Store
+from neurodyn.identify.confidence.parameter_search import Searched
+from neurodyn.identify.ladder.structures import FitModel
+from neurodyn.identify.result import TriedStructure
+from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.stages.agreement import let_differ
+from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport, best_structure
+from neurodyn.identify.stages.problem import STATE
+from neurodyn.identify.stages.structure_search import StructureCandidate, StructureSearch, with_structure
+from neurodyn.learn.loop import has_state
+
+_STAGES = "stages.json"
+
+
+@dataclass(frozen=True)
+class StagedFit:
+    """Result of a fit in stages.
+
+    Attributes:
+        fitting: The fit of the kept structure.
+        searched: Its result.
+        rigid: The best structure without springs, if springs are kept, and its coordinates; None otherwise.
+        tried: Structures that were tried after the fit.
+    """
+
+    fitting: Fitting
+    searched: Searched
+    rigid: tuple[FitModel, Tensor] | None
+    tried: list[TriedStructure]
+
+
+def fit_in_stages(
+    models: Sequence[FitModel], store: Store, settings: IdentificationSettings, threads: int, run: Path,
+    report: ProgressReport, *, resume: bool,
+) -> StagedFit:  # fmt: skip
+    """Fit the structures of a robot to a log, or read the finished fit of a resumed run."""
+    if resume and has_state(run, STATE):
+        return _read(models, store, settings, threads, run, report)
+    fitting, other = best_structure(models, store, settings, threads, report)
+    number = _index(models, fitting.model)
+    first = fitting.run()
+    structures = StructureSearch(fitting)
+    if settings.structures:
+        structures.run(first.stages)
+    fitting = structures.fitting
+    searched = let_differ(fitting, fitting.end(dict(first.stages)) if structures.kept else first)
+    tree: dict[str, Any] = {"x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends}
+    found: dict[str, Any] = {
+        "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],
+        "widths": fitting.space.widths,
+        "tried": [to_dict(one) for one in structures.tried],
+    }  # fmt: skip
+    if other is not None:
+        tree |= {"rigid": other.x, "rigid_structure": _index(models, other.model)}
+    if fitting.local:
+        found |= {"per_log": fitting.per_log, "logs": list(fitting.local)}
+        tree["local"] = torch.stack(list(fitting.local.values()))
+    artifacts.write_json(run / "state" / _STAGES, found)
+    artifacts.write_tree(run / "state", STATE, tree)
+    return StagedFit(fitting, searched, None if other is None else (other.model, other.x), structures.tried)
+
+
+def _index(models: Sequence[FitModel], model: FitModel) -> int:
+    return next(number for number, one in enumerate(models) if one is model)
+
+
+def _read(
+    models: Sequence[FitModel], store: Store, settings: IdentificationSettings, threads: int, run: Path,
+    report: ProgressReport,
+) -> StagedFit:  # fmt: skip
+    saved, stages = artifacts.read_tree(run / "state", STATE), artifacts.read_json(run / "state" / _STAGES)
+    model = models[int(saved["structure"])]
+    for kind, place in stages.get("kept", ()):
+        assert model.space is not None
+        model = with_structure(model, StructureCandidate(kind, place, ()), model.space, settings)
+    assert model.space is not None
+    model = model.with_space(model.space.with_widths(stages.get("widths", {})))
+    fitting = Fitting(model, store, settings, threads, report)
+    fitting.x, fitting.scale = saved["x"], saved["scale"]
+    fitting.ends = saved.get("ends", saved["x"][None])
+    fitting.per_log = stages.get("per_log", {})
+    fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
+    rigid = (models[int(saved["rigid_structure"])], saved["rigid"]) if "rigid" in saved else None
+    tried = [from_dict(one, TriedStructure, _STAGES) for one in stages.get("tried", ())]
+    return StagedFit(fitting, fitting.end(stages["costs"]), rigid, tried)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""What makes up for another delay: a servo's damping and rotor inertia, or a motor's lag.
+
+A servo that follows slow commands $c$ with stiffness $k_p$, damping $k_d$, inertia $J$ and delay $d$ has
+
+$$\frac{q}{c} = \frac{k_p e^{-sd}}{J s^2 + k_d s + k_p} \approx 1 - s T + s^2 (T^2 - d T + \tfrac12 d^2 - J / k_p),
+\qquad T = d + k_d / k_p$$
+
+so that a delay that is longer by $\delta$ is hardly seen if $k_d$ falls by $k_p \delta$ and $J$ by
+$k_p (T \delta - \tfrac12 ((d + \delta)^2 - d^2))$. A search hardly moves along this valley, whose ends long roll-outs
+tell apart all the same.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from neurodyn.identify.unknowns.quantities import DELAY
+from neurodyn.identify.unknowns.search_space import CoordinateSpace
+
+SHIFTS = (-0.01, -0.005, -0.002, 0.002, 0.005, 0.01)
+"""Changes of the delay that are tried [s]."""
+
+
+def delays_traded(space: CoordinateSpace, x: Tensor, shifts: Sequence[float] = SHIFTS) -> Tensor:
+    """Return coordinates with another delay and what makes up for it, shape [tried, n], from x of shape [n].
+
+    Each change is made up for by damping and rotor inertia in one set, and by lags in another one if there are any.
+    """
+    if DELAY not in space.names:
+        return x.new_zeros(0, len(x))
+    least, most = space.coordinates[space.names.index(DELAY)].least_value or 0.0, _longest(space)
+    now, tried = float(space.value(DELAY, x)), []
+    for shift in shifts:
+        shift = min(max(now + shift, least), most) - now
+        if shift:
+            tried += [_moved(space, x, now, shift, by_lag=by_lag) for by_lag in _ways(space)]
+    return torch.stack(tried) if tried else x.new_zeros(0, len(x))
+
+
+def _longest(space: CoordinateSpace) -> float:
+    most = space.coordinates[space.names.index(DELAY)].most
+    return float("inf") if most is None else most
+
+
+def _ways(space: CoordinateSpace) -> tuple[bool, ...]:
+    return (False, True) if any(name.endswith(".lag") for name in space.names) else (False,)
+
+
+def _moved(space: CoordinateSpace, x: Tensor, delay: float, shift: float, *, by_lag: bool) -> Tensor:
+    values = {DELAY: delay + shift}
+    for name in space.names:
+        joint = name.removeprefix("actuator.").rpartition(".")[0]
+        if by_lag and name.endswith(".lag"):
+            values[name] = float(space.value(name, x)) - shift
+        stiffness = f"actuator.{joint}.kp"
+        if by_lag or not name.endswith(".kd") or not space.has(stiffness):
+            continue
+        kp, kd, inertia = float(space.value(stiffness, x)), float(space.value(name, x)), f"{joint}.armature"
+        values[name] = kd - kp * shift
+        if inertia in space.names:
+            total = delay + kd / max(kp, 1e-12)
+            less = total * shift - 0.5 * ((delay + shift) ** 2 - delay**2)
+            values[inertia] = float(space.value(inertia, x)) - kp * less
+    moved = x.clone()
+    for name, value in values.items():
+        k = space.names.index(name)
+        one = space.coordinates[k]
+        moved[k] = one.of(max(value, one.least_value if one.least_value is not None else value))
+    return space.clip(moved)
