@@ -382,6 +382,7 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     if to is None or to not in WRITERS:
         raise InputError(f"{data}: is a dataset; say in which format with --to; valid: {choices(WRITERS)}")
     store = Store.open(data)
+    store.require_base(str(data))
     path = out or data.with_suffix(f".{to}")
     with ProgressBar(f"writing {path}"):
         WRITERS[to](store, path)

@@ -125,6 +125,7 @@ def open_dynamics(
     if starts in (None, TASK):
         return ResolvedDynamics(name, dynamics)
     log = Store.open(starts)
+    log.require_base(str(starts))
     if differences := spec.differences(log.header.spec):
         raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")
     return ResolvedDynamics(name, dynamics, log)

@@ -195,6 +195,8 @@ def _follow(data: Any, kind: Any, steps: Sequence[str]) -> list[tuple[str | int,
         data = data.get(key) if isinstance(data, dict) else _entry(data, key)
         places.append((key, data, kind))
     structs = [part for part in (kind, *get_args(kind)) if hasattr(part, "__struct_fields__")]
+    if isinstance(data, str) and any(get_origin(part) is Literal for part in get_args(kind)):
+        structs = []  # meant as one of the literals
     places[-1] = (*places[-1][:2], _struct_of_tag(structs, data) if structs else kind)
     return places
 

@@ -117,6 +117,8 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
             unknown.
         delays: Measured delays by stream (`CONTROL`, "qd"), of a log. They are quantities of the robot, and stay in the
             data but for the part that was `applied`.
+        base: Whether pose and velocity of a floating base were "measured", are "unmeasured" (NaN in the rows), or were
+            "estimated" from other readings.
         parameters: Declared values of the quantities that vary between episodes, by name, in column order; empty if
             none does.
         schema_version: Version of the file layout.
@@ -140,6 +142,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     streams: tuple[Stream, ...] = ()
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     delays: dict[str, Delay] = msgspec.field(default_factory=dict)
+    base: Literal["measured", "unmeasured", "estimated"] = "measured"
     parameters: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
@@ -167,6 +170,15 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     def findings(self) -> list[Finding]:
         """What the import found to doubt in a log, worst first."""
         return from_dict(self.notes.get(FINDINGS, []), list[Finding], "findings of the log")
+
+    @property
+    def absent(self) -> np.ndarray:
+        """Which of the columns of q and qd, side by side, hold no numbers: those of an unmeasured base, bool."""
+        spec = self.spec
+        absent = np.zeros(spec.nq + spec.nv, bool)
+        if self.base == "unmeasured":
+            absent[: spec.joints[0].nq] = absent[spec.nq : spec.nq + spec.joints[0].nv] = True
+        return absent
 
     def with_findings(self, findings: Sequence[Finding]) -> "StoreHeader":
         """Return the header of a log with these findings, of which the ones that are ok are left out."""

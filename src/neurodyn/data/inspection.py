@@ -214,7 +214,7 @@ def plot_store(store: Store, path: Path, ranges: Ranges | None = None) -> None:
 
 def _histogram(axis, column: np.ndarray, label: str, ranges: Ranges | None, what: str, name: str) -> None:  # noqa: ANN001
     axis.set_axis_on()
-    axis.hist(column, bins=60, color="#3b6fb5", log=True)
+    axis.hist(column[np.isfinite(column)], bins=60, color="#3b6fb5", log=True)
     for bound in (ranges or {}).get(what, {}).get(name, ()):
         axis.axvline(bound, color="#d9822b", linewidth=1)
     axis.set_title(label, fontsize=8)
@@ -277,7 +277,7 @@ def inspect_log(
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
     if source.delimiter != ",":
         draft.tree = {"format": name, "delimiter": source.delimiter} | draft.tree
-    if (source.stamp() is None and name in {"csv", "npz"}) or source.step is None:
+    if (source.stamp() is None and name in {"csv", "jsonl", "npz"}) or source.step is None:
         draft.doubts.insert(0, "the log has no time stamps: give the time between two rows as `period` [s]")
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]
     figures = {"log": str(path), "format": name, "what": reader.what, "runs": len(seen.runs), "topics": entries}

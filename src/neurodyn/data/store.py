@@ -256,13 +256,24 @@ class Store:
             raise InputError(f"{where}: a reading of a sensor is infinite; expected finite numbers, or NaN for none")
         if self.reward is not None and not np.isfinite(self.reward).all():
             raise InputError(f"{where}: a reward is not finite; expected finite numbers")
+        kept = np.ones(self.frames.shape[1], bool)
+        kept[: len(self.header.absent)] = ~self.header.absent
         for begin, block in blocks(self.frames):
+            block = block if kept.all() else block[:, kept]
             if not np.isfinite(block).all():
                 row = begin + int(np.argmin(np.isfinite(block).all(axis=1)))
                 episode = int(np.searchsorted(ends, row, side="right"))
                 raise InputError(
                     f"{where}: a value that is not finite in episode {episode}, row {row}; expected finite numbers"
                 )
+
+    def require_base(self, where: str) -> None:
+        """Raise an InputError if the pose and velocity of a floating base are neither measured nor estimated."""
+        if self.header.base == "unmeasured":
+            raise InputError(
+                f"{where}: the pose and velocity of the base {self.header.spec.joints[0].name!r} are not measured, and "
+                "this needs them; valid: a log with motion capture (`floating` in its column map)"
+            )
 
     @property
     def q(self) -> np.ndarray:

@@ -210,6 +210,8 @@ class StoreWriter:
         """
         given = {"q": q, "qd": qd, "control": control, "channel": channel, "contact": contact, MEASURED: measured}
         none = np.empty((len(q), 0), np.float32)
+        spec = self.header.spec
+        absent = dict(zip(("q", "qd"), np.split(self.header.absent, [spec.nq]), strict=True))
         columns = {name: none if values is None else values for name, values in given.items()}
         for name, width in _all_widths(self.header).items():
             values = columns[name]
@@ -217,6 +219,8 @@ class StoreWriter:
                 raise InputError(f"{self.path}: {name} has shape {list(values.shape)}; valid: [{len(q)}, {width}]")
             if name == MEASURED and np.isinf(values).any():
                 raise InputError(f"{self.path}: a reading is infinite; valid: finite numbers, NaN for none")
+            if name in absent:
+                values = values[:, ~absent[name]]
             if name != MEASURED and not np.isfinite(values).all():
                 raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
         columns[REWARD] = self._rewards(reward, len(q))

@@ -9,7 +9,7 @@ import torch
 from msgspec import UNSET
 
 from neurodyn.core.description.parameter import Bounds, Parameter, select_parameters
-from neurodyn.core.description.sensors import Sensor
+from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
@@ -62,6 +62,7 @@ class LogSensors:
         streams = store.header.streams
         stream_names = {stream.name for stream in streams}
         sensors = {n: s for n, s in robot.sensors.items() if (s.stream or n) in stream_names} | settings.sensors
+        sensors = {name: sensor for name, sensor in sensors.items() if SENSOR_KINDS[sensor.kind].compared}
         mounted = mount_sensors(sensors, streams)
         if not (settings.positions or settings.velocities or sensors):
             raise InputError(

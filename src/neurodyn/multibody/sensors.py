@@ -75,6 +75,8 @@ class Instant(Kinematics):
         return totals
 
 
+_LEAST_FORCE = 1e-6
+"""Below this, a force has a derivative of 0 instead of none [N]."""
 _NO_TURN = (0.0, 0.0, 0.0, 1.0)
 
 
@@ -159,6 +161,17 @@ def read_contact_force(instant: Instant, at: SensorFrame) -> list[Any]:
     return at.along_axes(instant.pushes.get(at.link, (ZERO, ZERO))[1])
 
 
+def read_foot_force(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the size of the contact force on each of the sensor's feet, named by the joints that move them."""
+    tree, sizes = instant.tree, []
+    for name in at.joints:
+        if name not in tree.index_of:
+            raise InputError(f"sensor {at.name!r}: there is no foot {name!r}{among(name, tree.index_of)}")
+        force = instant.pushes.get(tree.index_of[name], (ZERO, ZERO))[1]
+        sizes.append((dot(force, force) + _LEAST_FORCE**2) ** 0.5 - _LEAST_FORCE)
+    return sizes
+
+
 def read_wrench(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return force and torque that the link receives through its joint."""
     moment, force = instant.transmitted[at.link]
@@ -204,6 +217,7 @@ SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
 for _name, _function in {
     "position": read_position, "orientation": read_orientation, "pose": read_pose, "gyroscope": read_gyroscope,
     "accelerometer": read_accelerometer, "imu": read_imu, "odometry": read_odometry,
-    "contact_force": read_contact_force, "wrench": read_wrench, "joint_torque": read_joint_torque,
+    "contact_force": read_contact_force, "foot_force": read_foot_force, "wrench": read_wrench,
+    "joint_torque": read_joint_torque,
 }.items():  # fmt: skip
     SENSOR_KINDS.add(_name, replace(SENSOR_KINDS[_name], function=_function), replace=True)

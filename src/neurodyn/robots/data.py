@@ -29,7 +29,9 @@ from neurodyn.robots.listing import load, names
 _Field = Literal["q", "qd", "control"]
 
 
-def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, targets: bool = False) -> Store:
+def open_robot_data(
+    robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, targets: bool = False, base: bool = True
+) -> Store:
     """Open `--data`: an HDF5 store, or an npz or CSV log in the layout that the robot declares.
 
     Args:
@@ -37,9 +39,11 @@ def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, 
         data: Path of the data.
         memory: Stores up to this size are read into memory [bytes]; larger ones are read from their file.
         targets: Whether controls may be targets of a controller if the robot's are torques.
+        base: Whether pose and velocity of a floating base must be known.
 
     Raises:
-        InputError: The file is missing, damaged or of another robot, or the robot declares no log layout.
+        InputError: The file is missing, damaged or of another robot, the robot declares no log layout, or the base is
+            unmeasured.
     """
     path = Path(data)
     if is_log(path) and robot.log_path is None:
@@ -47,7 +51,10 @@ def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, 
             f"{path}: robot {robot.name!r} declares no column map for logs; make a store of it with "
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
         )
-    return _with_ground(open_data(path, robot.spec, robot.log_path, memory=memory, targets=targets), robot)
+    store = open_data(path, robot.spec, robot.log_path, memory=memory, targets=targets)
+    if base:
+        store.require_base(str(path))
+    return _with_ground(store, robot)
 
 
 def drives_of_log(robot: Robot, header: StoreHeader) -> dict[str, Drive]:
@@ -107,7 +114,9 @@ def open_measured_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMOR
     """Open `--data` for a world model: a store of any measurements, or a log; see `open_robot_data`."""
     if is_log(Path(data)):
         return open_robot_data(robot, data)
-    return Store.open(data, memory=memory)
+    store = Store.open(data, memory=memory)
+    store.require_base(str(data))
+    return store
 
 
 def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]]:

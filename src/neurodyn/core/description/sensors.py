@@ -58,7 +58,9 @@ class SensorKind:
     """Quantities of a reading, in order."""
     function: Callable[..., list[Any]] | None = None
     """Traced function from a step and the sensor's frame to the reading (see `multibody.sensors.SensorFunction`). None
-    in a kind whose function `multibody.sensors` adds."""
+    in a kind whose function `multibody.sensors` adds, and in one that is not compared."""
+    compared: bool = True
+    """Whether readings are compared with a model's; else they only help to estimate the states of a base."""
 
 
 SENSOR_KINDS: Registry[SensorKind] = Registry(
@@ -73,6 +75,9 @@ SENSOR_KINDS: Registry[SensorKind] = Registry(
     contact_force=SensorKind((_FORCE,)),
     wrench=SensorKind((_FORCE, _TORQUE)),
     joint_torque=SensorKind((Part(name="torque", components=(), unit="N m"),)),
+    foot_force=SensorKind((Part(name="force", components=(), unit="N"),)),
+    foot_switch=SensorKind((Part(name="contact", components=(), unit="1"),), compared=False),
+    magnetometer=SensorKind((Part(name="field", components=_XYZ, unit="1"),), compared=False),
 )
 """Kinds of sensors by name."""
 
@@ -83,10 +88,19 @@ class Stream(Config, frozen=True):
     name: str
     kind: str
     joints: tuple[str, ...] = ()
-    """Joints of a joint-torque stream; empty for other kinds."""
+    """Joints of a stream of joint torques, or those that move the feet of its forces or switches; empty for other
+    kinds."""
+    averaged: tuple[str, ...] = ()
+    """Quantities whose readings are means over the frame that begins at their row, not values at its begin."""
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
+        for name in self.averaged:
+            known = [part.name for part in SENSOR_KINDS[self.kind].parts if part.name != QUATERNION]
+            if name not in known:
+                raise ValueError(
+                    f"sensor {self.name!r}: averaged names {name!r}; valid: {choices(known) if known else '(none)'}"
+                )
         if not self.name or "." in self.name:
             raise ValueError(f"sensor {self.name!r}: valid: a name without dots")
         per_joint = any(not part.components for part in SENSOR_KINDS[self.kind].parts)

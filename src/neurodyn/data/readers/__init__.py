@@ -2,6 +2,7 @@
 from neurodyn.data.readers.bags import MCAP, ROSBAG1, ROSBAG2
 from neurodyn.data.readers.column_map import READERS, Column, ColumnMap, read_column_map
 from neurodyn.data.readers.csv import CSV
+from neurodyn.data.readers.json_lines import JSON_LINES
 from neurodyn.data.readers.lerobot import LEROBOT
 from neurodyn.data.readers.logs import import_logs, open_data, read_logs
 from neurodyn.data.readers.mujoco import MUJOCO
@@ -11,7 +12,7 @@ from neurodyn.data.readers.rows import import_rows, read_rows, write_rows
 
 for _name, _format in {
     "npz": NPZ, "mujoco": MUJOCO, "lerobot": LEROBOT, "mcap": MCAP, "rosbag1": ROSBAG1, "rosbag2": ROSBAG2,
-    "robomimic": ROBOMIMIC, "csv": CSV,  # last, because it recognises any text in columns
+    "robomimic": ROBOMIMIC, "jsonl": JSON_LINES, "csv": CSV,  # last, because it recognises any text in columns
 }.items():  # fmt: skip
     READERS.add(_name, _format)
 

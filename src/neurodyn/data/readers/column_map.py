@@ -11,8 +11,8 @@ A column map is a small YAML or TOML file:
     qd: differentiate
     control: {shoulder: {column: [tau_feedback, tau_feedforward], unit: N m}}
 
-A free or ball joint is declared under `floating`, with the order of its quaternion and the axes of its velocities. A
-file's reader is found in `READERS` from the file's contents.
+A free or ball joint is declared under `floating`, with the order of its quaternion and the axes of its velocities; a
+base that nothing tracks is `unmeasured`. A file's reader is found in `READERS` from the file's contents.
 """
 
 import zipfile
@@ -193,7 +193,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             velocities as position differences over the frame, so that the motion is followed exactly.
         qd: Column of each velocity coordinate. "differentiate" takes position differences over the frame around each
             sample.
-        floating: Columns of each free or ball joint, by name; these joints are not in `q` and `qd`.
+        floating: Columns of each free or ball joint, by name; these joints are not in `q` and `qd`. A floating base
+            whose pose nobody measures is "unmeasured".
         measured: Columns of further sensors, by sensor name (`data.readers.sensor_columns`).
         control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints with
             prescribed motion. The default also covers commands of a robot's own actuators.
@@ -239,7 +240,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     q: dict[str, Column] = msgspec.field(default_factory=dict)
     control: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
-    floating: dict[str, FloatingColumns] = msgspec.field(default_factory=dict)
+    floating: dict[str, FloatingColumns | Literal["unmeasured"]] = msgspec.field(default_factory=dict)
     measured: dict[str, SensorColumns] = msgspec.field(default_factory=dict)
     control_kind: Literal["torque", "target", "velocity"] = "torque"
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
@@ -346,10 +347,38 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             return {}
         return self.qd | self._floating_columns(1)
 
+    @property
+    def poses(self) -> dict[str, FloatingColumns]:
+        """Columns of each free or ball joint that is measured, by name."""
+        return {name: joint for name, joint in self.floating.items() if isinstance(joint, FloatingColumns)}
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Free joints that are not measured."""
+        return tuple(name for name, joint in self.floating.items() if not isinstance(joint, FloatingColumns))
+
+    def logged_spec(self, spec: StateSpec, where: str) -> StateSpec:
+        """Return the spec without a floating base that is not measured.
+
+        Raises:
+            InputError: Something else is declared as unmeasured, or nothing else is measured.
+        """
+        base = spec.joints[0].name if spec.floating else None
+        for name in self.unmeasured:
+            if name != base:
+                valid = f"only the floating base may be: {base!r}" if base else f"{spec.robot!r} has no floating base"
+                raise InputError(f"{where}: floating: {name!r} is unmeasured; {valid}")
+        if not self.unmeasured:
+            return spec
+        if len(spec.joints) == 1 or not self.measured:
+            need = "a robot with joints" if len(spec.joints) == 1 else "an IMU under `measured`"
+            raise InputError(f"{where}: the base {base!r} is unmeasured, and nothing tells its motion; valid: {need}")
+        return msgspec.structs.replace(spec, joints=spec.joints[1:])
+
     def _floating_columns(self, what: int) -> dict[str, Column]:
         """Return the position (0) or velocity (1) columns of the floating joints, by coordinate."""
         columns: dict[str, Column] = {}
-        for name, joint in self.floating.items():
+        for name, joint in self.poses.items():
             if what == 0 or joint.angular_velocity:
                 spec = JointSpec(name=name, kind="free" if joint.position else "ball")
                 names, listed = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
@@ -369,13 +398,13 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         if self.control == "differentiate":
             wanted["control"] = {}
         if self.qd == "differentiate":
-            given_too = [name for name, joint in self.floating.items() if joint.angular_velocity]
+            given_too = [name for name, joint in self.poses.items() if joint.angular_velocity]
             if given_too:
                 raise InputError(
                     f"{where}: {given_too[0]!r} has velocities, but `qd: differentiate` computes them; give one of them"
                 )
             wanted["qd"] = {}
-        poses = [name for name, joint in self.floating.items() if not joint.angular_velocity]
+        poses = [name for name, joint in self.poses.items() if not joint.angular_velocity]
         if poses and self.qd != "differentiate":
             raise InputError(f"{where}: {poses[0]!r} has no velocities; give them, or `qd: differentiate`")
         factors: dict[str, dict[str, float]] = {}
@@ -403,16 +432,19 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     def _check_floating(self, spec: StateSpec, where: str) -> None:
         kinds = {joint.name: joint.kind for joint in spec.joints if not joint.scalar}
-        for name in self.floating:
+        for name in self.poses:
             if name not in kinds:
                 raise InputError(
                     f"{where}: floating names {name!r}, which is no free or ball joint of {spec.robot!r}; valid: "
                     f"{', '.join(kinds) or '(none)'}"
                 )
         for name, kind in kinds.items():
-            if name not in self.floating:
-                raise InputError(f"{where}: has no columns for the {kind} joint {name!r}; declare them in `floating`")
-            if bool(self.floating[name].position) != (kind == "free"):
+            if name not in self.poses:
+                unmeasured = f", or `{name}: unmeasured`" if name == spec.joints[0].name and kind == "free" else ""
+                raise InputError(
+                    f"{where}: has no columns for the {kind} joint {name!r}; declare them in `floating`{unmeasured}"
+                )
+            if bool(self.poses[name].position) != (kind == "free"):
                 need = "needs" if kind == "free" else "has no"
                 raise InputError(f"{where}: the {kind} joint {name!r} {need} position and linear_velocity")
 
@@ -451,12 +483,12 @@ def with_centers(columns: ColumnMap, find: Callable[[], Mapping[str, Vector3]]) 
 
     `find` returns them by joint, in the bodies' frames [m]; it is called if any is needed.
     """
-    needed = [name for name, joint in columns.floating.items() if joint.position and joint.center_of_mass is UNSET]
+    needed = [name for name, joint in columns.poses.items() if joint.position and joint.center_of_mass is UNSET]
     if not needed:
         return columns
     centers = find()
     floating = {
-        name: msgspec.structs.replace(columns.floating[name], center_of_mass=centers[name])
+        name: msgspec.structs.replace(columns.poses[name], center_of_mass=centers[name])
         for name in needed
         if name in centers
     }

@@ -29,9 +29,11 @@ _LINES = 1 << 14
 class CsvSource(Source):
     """A CSV file; rows are numbered from 0 after the header."""
 
+    form = "csv"
+
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; without a column map, the separator is guessed from the first line, and # starts comments."""
-        self.path, self._map = path, columns or permissive_map("csv")
+        self.path, self._map = path, columns or permissive_map(self.form)
         self.delimiter = self._map.delimiter
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
@@ -205,6 +207,6 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.suffix.lower() == ".csv" or (table and not text.lstrip().startswith(("{", "<")))
 
 
-_KEYS = frozenset({"comment", "delimiter", "episodes", "group", "split", "time_unit", "together"})
-CSV = LogFormat("a CSV file with a header line", _recognises, CsvSource, keys=_KEYS)
+KEYS = frozenset({"comment", "delimiter", "episodes", "group", "split", "time_unit", "together"})
+CSV = LogFormat("a CSV file with a header line", _recognises, CsvSource, keys=KEYS)
 """CSV files."""

@@ -2,8 +2,8 @@
 """Draft column maps: the likely meaning of a log's columns, from their names and the robot's joints."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -14,11 +14,22 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.floating import UNMEASURED
 from neurodyn.data.readers.source import Source, Topic, split_reference
+from neurodyn.data.readers.unitree import feet, motor_field, motor_order
 
 _AXES = {"position": "xyz", "quaternion": "xyzw"}
+_ENDS = (".", "[", "_")
+_INERTIAL = (
+    ("angular_velocity", "linear_acceleration"), ("angular_velocity", "specific_force"), ("gyroscope", "accelerometer"),
+    ("gyro", "acc"), ("gyro", "accel"),
+)  # fmt: skip
 _PATTERNS = (
-    ("imu", {"angular_velocity": ".angular_velocity.", "specific_force": ".linear_acceleration."}),
+    *(
+        ("imu", {"angular_velocity": f"{gyroscope}{end}", "specific_force": f"{accelerometer}{end}"})
+        for gyroscope, accelerometer in _INERTIAL
+        for end in _ENDS
+    ),
     ("wrench", {"force": ".wrench.force.", "torque": ".wrench.torque."}),
     ("odometry", {"linear_velocity": ".twist.twist.linear.", "angular_velocity": ".twist.twist.angular."}),
     ("pose", {"position": ".pose.pose.position.", "quaternion": ".pose.pose.orientation."}),
@@ -26,21 +37,34 @@ _PATTERNS = (
     ("pose", {"position": "eef_pos[", "quaternion": "eef_quat["}),
 )
 """Sensor kinds and their columns: prefix, then the text here, then x, y, z (and w) or an index in brackets."""
+_ATTITUDE = tuple(
+    ("orientation", {"quaternion": f"{name}{end}"}) for name in ("orientation", "quaternion", "quat") for end in _ENDS
+)
+"""The same of attitudes from an IMU, which are of use where no pose is measured."""
+_FEET = ("foot_force", "footForce")
 
 _HINTS = {
     "imu": "`specific_force` is that of an accelerometer: upwards at rest",
     "wrench": "`sign: {force: -1, torque: -1}` where it is that of the tool on the robot",
     "odometry": "its velocity is that of the child frame, along its axes",
     "pose": "in the frame that the robot stands in",
+    "orientation": "its heading may drift; `order` says where the quaternion has its scalar",
+    "foot_switch": "`threshold` is the reading from which on a foot is in contact",
 }
 
 
-def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the columns of each sensor, except `used` ones, and notes on what the user must check."""
+def draft_measured(
+    columns: Sequence[str], used: Sequence[str], patterns: Sequence[tuple[str, Mapping[str, str]]] = _PATTERNS,
+    named: Iterable[str] = (),
+) -> tuple[dict[str, dict[str, Any]], list[str]]:  # fmt: skip
+    """Return the columns of each sensor, except `used` ones, and notes on what the user must check.
+
+    Names in `named` are taken.
+    """
     there, taken = list(dict.fromkeys(columns)), set(used)
     sensors: dict[str, dict[str, Any]] = {}
     doubts: list[str] = []
-    for kind, parts in _PATTERNS:
+    for kind, parts in patterns:
         first = next(iter(parts.values()))
         ending = f"{first}{'0]' if first.endswith('[') else 'x'}"
         for prefix in [column.removesuffix(ending) for column in there if column.endswith(ending)]:
@@ -49,7 +73,7 @@ def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[st
             if not names <= set(there) or names & taken:
                 continue
             taken |= names
-            name = _name(prefix, kind, sensors)
+            name = _name(prefix, kind, {*sensors, *named})
             sensors[name] = {"kind": kind, "columns": tree}
             doubts.append(f"{name}: {_HINTS[kind]}; `sensors` says where it sits")
     return sensors, doubts
@@ -59,7 +83,7 @@ def _listed(text: str, axes: str) -> list[str]:
     return [f"{text}{index}]" if text.endswith("[") else f"{text}{axis}" for index, axis in enumerate(axes)]
 
 
-def _name(prefix: str, kind: str, known: dict[str, Any]) -> str:
+def _name(prefix: str, kind: str, known: Collection[str]) -> str:
     """Return a sensor name from its topic or array, with the kind appended if the name is taken."""
     words = "_".join(word for word in re.split(r"[^A-Za-z0-9]+", prefix) if word) or kind
     return words if words not in known else f"{words}_{kind}"
@@ -77,7 +101,8 @@ _WORDS: dict[Quantity, tuple[str, ...]] = {
 
 _NO_JOINT = (
     "orientation", "linear", "angular", "root", "eef", "ee", "object", "time", "timestamp", "covariance", "force",
-    "ft", "gripper_pos", "quat", "cube", "covariances", "initial",
+    "ft", "gripper_pos", "quat", "cube", "covariances", "initial", "quaternion", "imu", "gyroscope", "gyro", "acc",
+    "accel", "accelerometer", "foot", "footforce", "temperature",
 )  # fmt: skip
 _ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|velocities)\[([^\]]+)\]")
 
@@ -107,6 +132,10 @@ class ColumnMapDraft:
 
 def meaning(column: str) -> ColumnMeaning | None:
     """Return the meaning of a column's name; None if it does not concern a joint."""
+    motor = motor_field(column)
+    if motor is not None:
+        array, number, what, command = motor
+        return ColumnMeaning("command" if command else what, str(number), f"{array}.{what}", True)
     match = _ROS_STATE.fullmatch(column)
     if match:
         topic, name, key = match.groups()
@@ -154,26 +183,67 @@ def draft_map(
     for joint in floating:
         _add_floating(draft, joint, columns, name)
         _add_center(draft, joint.name, centers.get(joint.name))
+    if joints is not None:
+        known = _by_motor(known, joints)
     skip = sum(joint.nq for joint in floating) if name == "mujoco" else 0, sum(j.nv for j in floating)
     q = _coordinates(draft, known, "position", joints, skip[0])
     draft.tree["q"] = q
     _note_absent(draft, "position", joints or [], q)
     qd = _coordinates(draft, known, "velocity", list(q), skip[1] if name == "mujoco" else 0)
-    moving = [tree for tree in draft.tree.get("floating", {}).values() if "angular_velocity" in tree]
-    if q.keys() == qd.keys() and len(moving) == len(draft.tree.get("floating", {})) and (qd or moving):
+    posed = draft.tree.get("floating", {})
+    moving = [tree for tree in posed.values() if "angular_velocity" in tree]
+    if q.keys() == qd.keys() and len(moving) == len(posed) and (qd or moving):
         draft.tree["qd"] = qd
     elif not moving:
         draft.tree |= {"qd": "differentiate", "velocity": "past"}
         draft.doubts.append("there are no velocities: positions are differentiated, without looking ahead")
     _add_controls(draft, known, spec, list(q))
-    used = [c for tree in draft.tree.get("floating", {}).values() for part in tree.values() for c in part]
+    used = [c for tree in posed.values() for part in tree.values() for c in part]
     measured, doubts = draft_measured(columns, used)
+    if spec is not None and spec.floating:
+        doubts += _leave_unmeasured(draft, spec, columns, measured)
     if measured:
         draft.tree["measured"] = measured
         draft.doubts += doubts
     if not draft.tree["q"]:
         del draft.tree["q"]
     return draft
+
+
+def _by_motor(known: Mapping[str, ColumnMeaning], joints: Sequence[str]) -> dict[str, ColumnMeaning]:
+    """Return the meanings of columns, in which numbered motors have the names of a robot's joints, if it is known."""
+    order, named = motor_order(joints), dict[str, ColumnMeaning]()
+    for column, own in known.items():
+        if order and motor_field(column) is not None:
+            if int(own.key) not in order:  # of a motor that the robot does not have
+                continue
+            own = replace(own, key=order[int(own.key)], ordered=False)
+        named[column] = own
+    return named
+
+
+def _leave_unmeasured(
+    draft: ColumnMapDraft, spec: StateSpec, columns: Sequence[str], measured: dict[str, dict[str, Any]]
+) -> list[str]:
+    """Declare a base without a pose as unmeasured if there is an IMU, add what else tells of it, and return notes."""
+    base, inertial = spec.joints[0].name, [one for one in measured.values() if one["kind"] == "imu"]
+    if base in draft.tree.get("floating", {}) or not inertial:
+        return []
+    draft.tree["floating"] = {base: UNMEASURED} | draft.tree.get("floating", {})
+    draft.absent.remove(_pose_of(base))
+    for one in inertial:
+        one["averaged"] = ["specific_force"]
+    used = [c for one in measured.values() for part in one["columns"].values() for c in part]
+    more, doubts = draft_measured(columns, used, _ATTITUDE, measured)
+    for one in more.values():
+        one["order"] = "xyzw" if one["columns"]["quaternion"][0].endswith("x") else "wxyz"
+    measured |= more
+    calves = feet(joint.name for joint in spec.joints if joint.scalar)
+    for forces in (c.removesuffix("[0]") for c in columns if calves and c.endswith(tuple(f"{f}[0]" for f in _FEET))):
+        tree = {"contact": _by_number(forces, 0, len(calves))}
+        measured["feet"] = {"kind": "foot_switch", "columns": tree, "joints": list(calves), "threshold": 20}
+        doubts.append(f"feet: {_HINTS['foot_switch']}")
+    return [f"{base}: no pose is logged; `neurodyn adapt` estimates it from the other sensors", *doubts]
 
 
 def infer_map(source: Source, name: str, spec: StateSpec) -> ColumnMap:
@@ -283,17 +353,26 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
         draft.doubts.append(f"{joint.name}: velocities are differentiated from its poses")
     used = [c for key, value in (tree or {}).items() if isinstance(value, list) for c in value]
     if tree is None or not set(used) <= there:
-        draft.absent.append(f"the pose and velocity of {joint.name!r}")
+        draft.absent.append(_pose_of(joint.name))
         return
     if joint.kind == "ball":
         tree = {k: v for k, v in tree.items() if not k.startswith(("position", "linear"))}
     draft.tree.setdefault("floating", {})[joint.name] = tree
 
 
+def _pose_of(joint: str) -> str:
+    return f"the pose and velocity of {joint!r}"
+
+
 def _add_center(draft: ColumnMapDraft, joint: str, center: Vector3 | None) -> None:
     """Add the centre of mass of a free joint's body, where velocities are those of another point."""
     tree = draft.tree.get("floating", {}).get(joint)
-    if tree is None or "position" not in tree or ("linear_velocity" in tree and tree.get("linear_of") != "origin"):
+    if (
+        tree is None
+        or tree == UNMEASURED
+        or "position" not in tree
+        or ("linear_velocity" in tree and tree.get("linear_of") != "origin")
+    ):
         return
     if center is None:
         draft.doubts.append(f"{joint}: give `center_of_mass` [m], because its velocity is that of the origin")
@@ -332,6 +411,9 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
         elif key in {"floating", "measured"}:
             lines.append(f"{key}:")
             for joint, tree in value.items():
+                if isinstance(tree, str):
+                    lines.append(f"  {_flow(joint)}: {tree}")
+                    continue
                 lines.append(f"  {_flow(joint)}:")
                 lines += [f"    {name}: {_flow(entry)}" for name, entry in tree.items()]
         else:

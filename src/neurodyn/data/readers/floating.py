@@ -3,7 +3,7 @@
 
 Logs disagree on whether a quaternion's scalar comes first or last, and on whether a velocity is in world or body axes.
 Both are declared and checked: the angular velocity must fit the quaternion differences better than under any other
-convention.
+convention. A base that nothing tracks is `UNMEASURED`.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,9 @@ from neurodyn.core.errors import InputError
 Axes = Literal["world", "body"]
 Order = Literal["xyzw", "wxyz"]
 Names = str | tuple[str, ...]
+
+UNMEASURED = "unmeasured"
+"""In place of the columns of a floating base whose pose and velocity no sensor of the log tells."""
 
 _ORDERS: tuple[Order, ...] = ("xyzw", "wxyz")
 _AXES: tuple[Axes, ...] = ("world", "body")

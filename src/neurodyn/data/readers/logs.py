@@ -212,14 +212,15 @@ def _collect(
     """Write the frames of all logs to a file (float32 q, qd, control, readings); return header and episodes."""
     if not files:
         raise InputError("no log file given; expected at least one path")
-    spec = columns.stored_spec(spec)
-    columns.factors(spec, f"column map of {files[0].name}")
-    survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows, declared)
+    spec, where = columns.stored_spec(spec), f"column map of {files[0].name}"
+    logged = columns.logged_spec(spec, where)
+    columns.factors(logged, where)
+    survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, logged, rows, declared)
     troubles: list[str] = []
     for file in tracked(files):
         tell(0.0, Path(file).name)
         try:
-            for run in read_runs(file, columns, spec):
+            for run in read_runs(file, columns, logged):
                 survey.add(run)
                 for piece in segments(run, columns.max_gap):
                     if not troubles:
@@ -250,6 +251,7 @@ def _collect(
         streams=measured_streams(columns.measured),
         drives=columns.drives,
         delays=conversion.delays,
+        base="unmeasured" if columns.unmeasured else "measured",
     )
     for name, names in (("run", header.runs), ("group", header.groups)):
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
@@ -281,12 +283,16 @@ class _WrittenEpisode:
 class _Conversion:
     """Converts gap-free pieces of runs to frames: holds them until the delays are measured, then writes them."""
 
-    def __init__(self, columns: ColumnMap, spec: StateSpec, rows: IO[bytes], declared: DeclaredCommands) -> None:
+    def __init__(
+        self, columns: ColumnMap, spec: StateSpec, logged: StateSpec, rows: IO[bytes], declared: DeclaredCommands
+    ) -> None:
+        """Prepare a conversion to rows of a `spec` from runs of the `logged` one, which may lack the base."""
         self.episodes: list[_WrittenEpisode] = []
         self.pieces = self.dropped = 0
         self.alignment: Alignment | None = None
         self.velocity_delay: float | None = None
-        self._columns, self._spec, self._file = columns, spec, rows
+        self._columns, self._spec, self._file = columns, logged, rows
+        self._header_spec = spec
         drives = expand_keys(columns.drives, spec.controls, "drives of the log") or declared.drives
         self.declared = replace(declared, drives=drives, limits={} if columns.drives else declared.limits)
         self._held: list[RawRun] = []
@@ -347,11 +353,13 @@ class _Conversion:
             self.dropped += 1
             return
         length = len(frames.control)
-        wide = sum(widths(self._spec).values())
+        spec = self._header_spec
+        wide = sum(widths(spec).values())
         rows = np.zeros((length + 1, wide + frames.measured.shape[1]), np.float32)
-        rows[:, : self._spec.nq] = frames.q
-        rows[:, self._spec.nq : self._spec.nq + self._spec.nv] = frames.qd
-        rows[:length, self._spec.nq + self._spec.nv : wide] = frames.control
+        rows[:, : spec.nq + spec.nv] = np.nan  # an unmeasured base
+        rows[:, spec.nq - self._spec.nq : spec.nq] = frames.q
+        rows[:, spec.nq + spec.nv - self._spec.nv : spec.nq + spec.nv] = frames.qd
+        rows[:length, spec.nq + spec.nv : wide] = frames.control
         rows[:, wide:] = frames.measured
         self._file.write(rows.data)
         self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length))

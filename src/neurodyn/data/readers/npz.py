@@ -141,7 +141,7 @@ class NpzSource(Source):
         """Open a file; raise an InputError if a floating joint's array has the wrong width."""
         self.path, self._map, self._arrays = path, columns or permissive_map("npz"), NpzArrays(path)
         self._stamp = self.stamp() if columns is None else columns.time
-        for joint in self._map.floating.values():
+        for joint in self._map.poses.values():
             for name, width in joint.arrays.items():
                 shape = self._arrays.shape(name)
                 if len(shape) != 2 or shape[1] != width:

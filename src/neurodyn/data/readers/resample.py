@@ -17,6 +17,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.floating import normalise, velocities_of
 from neurodyn.data.readers.raw import RawRun
+from neurodyn.data.smoothing import linear_integral
 
 _PAST = 0.02
 """Time window of past positions for a velocity [s]."""
@@ -167,11 +168,7 @@ def states(
         return q, velocities_of(spec, q, rates, run.centers)
     logged = run.qd
     if averaged:
-        pieces = 0.5 * (logged[1:] + logged[:-1]) * np.diff(own)[:, None]
-        area = np.concatenate((np.zeros((1, logged.shape[1])), np.cumsum(pieces, axis=0)))
-        return q, (
-            _trapezoid_at(own, logged, area, grid + dt / 2) - _trapezoid_at(own, logged, area, grid - dt / 2)
-        ) / dt
+        return q, (linear_integral(own, logged, grid + dt / 2) - linear_integral(own, logged, grid - dt / 2)) / dt
     rows = _rows_at(own, grid, dt)
     if rows is not None:
         return q, logged[rows]
@@ -247,11 +244,3 @@ def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
     if len(time) < 3:
         return np.repeat((q[1:] - q[:-1]) / (time[1] - time[0]), 2, axis=0)
     return np.gradient(q, time, axis=0)
-
-
-def _trapezoid_at(time: np.ndarray, value: np.ndarray, area: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Integrate the linear interpolation between rows from time[0] to each of `at`."""
-    row = np.clip(np.searchsorted(time, at, side="right") - 1, 0, len(time) - 2)
-    s = (at - time[row])[:, None]
-    rate = (value[row + 1] - value[row]) / (time[row + 1] - time[row])[:, None]
-    return area[row] + s * value[row] + 0.5 * s**2 * rate

@@ -8,8 +8,9 @@
           angular_velocity: [/imu.angular_velocity.x, /imu.angular_velocity.y, /imu.angular_velocity.z]
           specific_force: [/imu.linear_acceleration.x, /imu.linear_acceleration.y, /imu.linear_acceleration.z]
 
-Readings keep their own clock. A frame gets a linearly interpolated reading if the log has one within half a frame;
-otherwise NaN. Non-finite readings are dropped.
+Readings keep their own clock. A frame gets a linearly interpolated reading if the log has one within half a frame, or
+the mean of those until the next frame for quantities that are `averaged`; otherwise NaN. Non-finite readings are
+dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,7 @@ from neurodyn.core.description.sensors import QUATERNION, SENSOR_KINDS, Stream
 from neurodyn.core.errors import InputError, suggestion
 from neurodyn.data.readers.floating import make_continuous
 from neurodyn.data.readers.source import LogPart, RunRows, factor
+from neurodyn.data.smoothing import linear_integral
 
 _NORM = 0.01
 
@@ -37,7 +39,9 @@ class SensorColumns(Config, frozen=True):
         units: Unit of each quantity not in SI units.
         sign: -1 for quantities with the opposite sign, for example a force on the sensor instead of on the robot.
         order: Order of a quaternion.
-        joints: Joints of a joint torque's columns.
+        joints: Joints of a joint torque's columns; joints that move the feet of columns of foot forces or switches.
+        threshold: Of foot switches: the reading from which on a foot is in contact, in the unit of its columns.
+        averaged: Quantities that become means over each frame, such as a specific force with impacts in it.
     """
 
     kind: str
@@ -46,9 +50,13 @@ class SensorColumns(Config, frozen=True):
     sign: dict[str, Literal[1, -1]] = msgspec.field(default_factory=dict)
     order: Literal["xyzw", "wxyz"] = "xyzw"
     joints: tuple[str, ...] = ()
+    threshold: float | None = None
+    averaged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
+        if self.threshold is not None and self.kind != "foot_switch":
+            raise ValueError(f"threshold is given for a {self.kind}; valid for: foot_switch")
         parts = [part.name for part in SENSOR_KINDS[self.kind].parts]
         for what, named in (("columns", self.columns), ("units", self.units), ("sign", self.sign)):
             for name in named:
@@ -63,7 +71,7 @@ class SensorColumns(Config, frozen=True):
 
     def stream(self, name: str) -> Stream:
         """Return the store's stream for these columns."""
-        return Stream(name=name, kind=self.kind, joints=self.joints)
+        return Stream(name=name, kind=self.kind, joints=self.joints, averaged=self.averaged)
 
     def listed(self, name: str) -> list[tuple[str, ...]]:
         """Return the columns of each quantity, or raise an InputError if their number differs from its components."""
@@ -85,12 +93,13 @@ class SensorColumns(Config, frozen=True):
 class SensorReadings:
     """Readings of one sensor in a run: increasing times [s], shape [M], and finite values in SI units [M, numbers].
 
-    `quaternion` gives the columns of a rotation; empty for none.
+    `quaternion` gives the columns of a rotation, empty for none; `averaged` those that become means over frames.
     """
 
     time: np.ndarray
     value: np.ndarray
     quaternion: slice
+    averaged: tuple[int, ...] = ()
 
     def at(self, times: np.ndarray, dt: float) -> np.ndarray:
         """Return readings at the frames, shape [T, columns], NaN without one within half a frame."""
@@ -103,10 +112,26 @@ class SensorReadings:
         near &= (times >= self.time[0] - 1e-4 * dt) & (times <= self.time[-1] + 1e-4 * dt)
         for column in range(self.value.shape[1]):
             values[near, column] = np.interp(times[near], self.time, self.value[:, column])
+        if self.averaged:
+            values[:, self.averaged] = self._means(times, dt)
         turns = values[:, self.quaternion]
         if turns.shape[1]:
             turns /= np.maximum(np.linalg.norm(turns, axis=1, keepdims=True), 1e-12)
         return values
+
+    def _means(self, times: np.ndarray, dt: float) -> np.ndarray:
+        """Return the means of averaged columns over the frames that begin at `times`, NaN where readings are sparse."""
+        columns, count = np.array(self.averaged), len(times)
+        if len(self.time) < 2:
+            return np.full((count, len(columns)), np.nan)
+        value = self.value[:, columns]
+        ends = times + dt
+        means = (linear_integral(self.time, value, ends) - linear_integral(self.time, value, times)) / dt
+        inside = (times >= self.time[0] - 1e-4 * dt) & (ends <= self.time[-1] + 1e-4 * dt)
+        pauses = np.flatnonzero(np.diff(self.time) > 1.5 * dt)
+        broken = np.searchsorted(self.time[pauses + 1], times, side="right") < np.searchsorted(self.time[pauses], ends)
+        means[~inside | broken] = np.nan
+        return means
 
 
 def measured_names(measured: Mapping[str, SensorColumns]) -> Iterable[str]:
@@ -130,7 +155,7 @@ def read_measured(
 
 
 def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str) -> SensorReadings:
-    blocks, place, quaternion = [], 0, slice(0, 0)
+    blocks, place, quaternion, averaged = [], 0, slice(0, 0), []
     lists = one.listed(name)
     time = part.series[lists[0][0]].time
     for quantity, columns in zip(one.stream(name).parts, lists, strict=True):
@@ -141,6 +166,7 @@ def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str
             values = [*values[1:], values[0]] if one.order == "wxyz" else values
             quaternion = slice(place, place + 4)
         blocks += [size * value for value in values]
+        averaged += range(place, place + len(columns)) if quantity.name in one.averaged else ()
         place += len(columns)
     rows = np.arange(*run.rows.indices(len(time)))
     time, value = time[rows], np.stack(blocks, axis=1)[rows]
@@ -150,10 +176,12 @@ def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str
             f"{where}: time of {name!r} goes backwards in run {run.name!r} ({time[row - 1]:.6g} s to {time[row]:.6g} "
             "s); sort the rows, or use the times of the log (`clock: log`)"
         )
+    if one.threshold is not None:
+        value = np.where(np.isfinite(value), (value >= one.threshold).astype(float), np.nan)
     good = np.isfinite(value).all(axis=1) & np.concatenate(([True], np.diff(time) > 0))[: len(time)]
     time, value = time[good], value[good]
     _check_turns(value[:, quaternion], name, where)
-    return SensorReadings(time, value, quaternion)
+    return SensorReadings(time, value, quaternion, tuple(averaged))
 
 
 def _on(part: LogPart, column: str, time: np.ndarray) -> np.ndarray:

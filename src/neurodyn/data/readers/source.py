@@ -121,7 +121,7 @@ def pieces_of(rows: int, columns: int) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
-_STAMPS = ("time", "t", "timestamp", "timestamps", "stamp")
+_STAMPS = ("time", "t", "timestamp", "timestamps", "stamp", "tick")
 _REFERENCE = re.compile(r"(.+?)(?:\[([^\[\]]+)\])?")
 
 

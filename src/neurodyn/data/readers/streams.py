@@ -134,10 +134,10 @@ def _check_motion(
     columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], part: LogPart, where: str
 ) -> None:
     """Check quaternions, and the declared order and axes of floating joints against the motion."""
-    if not columns.floating:
+    if not columns.poses:
         return
     q, qd = signals["q"], signals["qd"]
-    check_quaternions(columns.floating, spec, q.value, where)
+    check_quaternions(columns.poses, spec, q.value, where)
     if len(q.time) < 2 or not columns.velocities:
         return
     velocity = _on_clock(qd, q.time)
@@ -147,7 +147,7 @@ def _check_motion(
     steps[steps > columns.max_gap] = np.nan
     whole = np.asarray(np.isfinite(np.concatenate((q.value, velocity), axis=1)).all(axis=1))
     steps[~(whole[1:] & whole[:-1])] = np.nan
-    check_readings(columns.floating, spec, q.value, velocity, steps, where)
+    check_readings(columns.poses, spec, q.value, velocity, steps, where)
 
 
 def _on_clock(signals: _Signals, time: np.ndarray) -> np.ndarray:
@@ -166,7 +166,7 @@ def _cut(
     """
     q, control = signals["q"], signals["control"] if columns.controls else None
     velocities = signals["qd"] if columns.velocities else None
-    if columns.floating and velocities is not None and velocities.time is not q.time:
+    if columns.poses and velocities is not None and velocities.time is not q.time:
         velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses rotate them
     shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
     kept = {
@@ -197,7 +197,7 @@ def _cut(
             notice(f"{where}: {coordinate} never changes; look whether its column and unit are right")
     continuous_signs(spec, positions)
     if qd is not None:
-        to_newton(columns.floating, spec, positions, qd)
+        to_newton(columns.poses, spec, positions, qd)
     else:
         normalise(spec, positions)
     lost = np.unique(np.concatenate([m for _, m in kept.values()] + [s.missing for s in signals.values()]))
@@ -205,7 +205,7 @@ def _cut(
         run.name, run.group, run.split, q.time[rows], positions, qd,
         np.zeros((len(rows), 0)) if values is None else values, run.together or run.name,
         velocity_time=velocity_time, control_time=control_time, missing=lost if len(lost) else None,
-        centers={name: joint.center for name, joint in columns.floating.items()},
+        centers={name: joint.center for name, joint in columns.poses.items()},
     )  # fmt: skip
 
 
