@@ -231,6 +231,7 @@ def _episodes(axis, store: Store, samples: np.ndarray, what: str, row: int, labe
     axis.tick_params(labelsize=6)
 
 
+_IMU = "sensor_msgs/msg/Imu"
 _KEPT = 1 << 18
 _PAUSE = 0.1
 
@@ -364,8 +365,12 @@ class _LogContents:
         }  # fmt: skip
 
     def with_numbers(self, topic: Topic) -> Topic:
-        """Return a topic without the columns that hold no number."""
+        """Return a topic without the columns that hold no number, and an IMU's without an attitude that never turns."""
         empty = {name for name, seen in self.columns.items() if seen.count == seen.missing}
+        if topic.kind == _IMU:
+            turns = [name for name in topic.columns if ".orientation." in name]
+            still = all(self.columns[name].least == self.columns[name].most for name in turns)
+            empty |= set(turns) if still else set()
         return replace(topic, columns=tuple(name for name in topic.columns if name not in empty))
 
     def remark(self, name: str) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.data.inspection import inspect_log, inspect_store, plot_store
+from neurodyn.data.inspection import inspect_log, inspect_store
 from neurodyn.data.readers import ColumnMap, import_logs, read_column_map, read_logs
 from neurodyn.data.readers.sensor_columns import SensorReadings
 from neurodyn.data.readers.unitree import feet, motor_order
@@ -171,8 +171,6 @@ def test_a_drafted_map_reads_low_states_as_they_are(tmp_path, form):
     store = Store.open(tmp_path / "log.h5")
     check(store)
     inspect_store(store)
-    if form == "csv":
-        plot_store(store, tmp_path / "log.png")
 
 
 def test_motors_have_the_order_of_their_robot():

@@ -28,6 +28,8 @@ from neurodyn.data.readers.source import LogPart, RunRows, factor
 from neurodyn.data.smoothing import linear_integral
 
 _NORM = 0.01
+_STILL = 100
+"""Equal readings of a rotation from which on it is none."""
 
 
 class SensorColumns(Config, frozen=True):
@@ -200,4 +202,6 @@ def _check_turns(turns: np.ndarray, name: str, where: str) -> None:
             f"{where}: the quaternion of {name!r} has norm {norm[bad][0]:.4g} ({int(bad.sum())} such rows); expected "
             "unit quaternions: check its columns"
         )
+    if len(turns) > _STILL and (turns == turns[0]).all():
+        raise InputError(f"{where}: the quaternion of {name!r} never changes; leave out a sensor that does not tell it")
     make_continuous(turns)
