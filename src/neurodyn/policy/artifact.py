@@ -19,6 +19,7 @@ from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import RANDOM, SWING, NetworkSettings
 from neurodyn.tasks import Task, is_file, load, of_robot
 from neurodyn.tasks.observations import CRITIC
+from neurodyn.tasks.sensing import STATE, View
 
 KNOWN = 1_000_000
 """Number of observations that a warm-started policy's normaliser counts as seen when rsl_rl continues training."""
@@ -215,6 +216,7 @@ class PolicyConfig(Config, frozen=True):
         privileged: Names of the randomised quantities that it sees.
         adapts: Whether it infers the encoder's latent from its history.
         critic: Names of the columns that the critic of its training saw beside the observations.
+        observe: Whether it sees the state or sensors.
         version: Version of this layout.
     """
 
@@ -231,6 +233,7 @@ class PolicyConfig(Config, frozen=True):
     privileged: tuple[str, ...] = ()
     adapts: bool = False
     critic: tuple[str, ...] = ()
+    observe: View = STATE
     version: int = VERSION
 
     def build(self) -> PolicyNetwork:
@@ -254,6 +257,7 @@ def policy_config(task: Task, network: NetworkSettings, privileged: tuple[str, .
         network=network,
         limit=task.limit,
         privileged=privileged,
+        observe=task.observes,
     )
 
 
@@ -288,7 +292,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     folder = artifacts.resolve_policy(folder)
     config = read_policy_config(folder)
     if not _is_own(config.task):  # a user's declaration or file may have moved
-        require_task(config, load(config.task), str(folder))
+        require_task(config, load(config.task, config.observe), str(folder))
     network = config.build()
     try:
         network.load_state_dict(read_weights(folder))
@@ -316,7 +320,7 @@ def task_of(config: PolicyConfig, given: str | None, source: str, *, drawn: bool
             f"FILE.py:{kind} (it was {file})"
         )
     try:
-        task = load(config.task if given is None else given)
+        task = load(config.task if given is None else given, config.observe)
     except InputError as error:
         if given is not None or not of_robot(config.task):
             raise
@@ -329,7 +333,7 @@ def task_of(config: PolicyConfig, given: str | None, source: str, *, drawn: bool
 def require_task(config: PolicyConfig, task: Task, source: str) -> None:
     """Raise a MismatchError naming the first difference between a policy's observations or actions and a task's."""
     now = policy_config(task, config.network)
-    for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
+    for name in ("task", "robot", "observe", "observations", "actions", "action_scale", "limit", "dt"):
         stored, wanted = getattr(config, name), getattr(now, name)
         if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
             continue  # the file or the robot may have moved; joints and scales identify them
@@ -476,4 +480,6 @@ def common_task(names: Sequence[str], configs: Mapping[str, PolicyConfig], task:
     if len(tasks) > 1:
         raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
     named = [task_of(config, task, name) for name, config in configs.items()]
+    if len({one.observes for one in named}) > 1:
+        raise InputError(f"policies of {named[0].name} see the state and sensors; valid: policies that see the same")
     return named[0] if named else load(str(task))

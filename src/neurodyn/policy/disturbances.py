@@ -20,24 +20,28 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.sim.draws import numbers_of
 from neurodyn.tasks import Task
 
-_OBSERVATION, _ACTION, _PUSH, _DELAY = "observation.", "action.", "push.", "delay."
+_OBSERVATION, _ACTION, _PUSH, _DELAY, _RATE = "observation.", "action.", "push.", "delay.", "rate."
 _SPEED, _INTERVAL = "push.velocity", "push.interval"
+_LATE, _SEEN_LATE = "delay.action", "delay.observation"
 _AXES = tuple(f"{_SPEED}.{axis}" for axis in "xyz")
 _BESIDE = {"add": "", "scale": " (factor)", "set": " (value)"}
+_SLOWEST = 1.0
+"""Least rate of a sensor [Hz]."""
 _SECONDS = (1.0, 3.0)
 """Default range of the time between pushes [s], as in mjlab."""
 
 
 def is_disturbance(text: str) -> bool:
     """Return whether a text names a disturbance instead of a quantity of the robot."""
-    return text.startswith((_OBSERVATION, _ACTION, _PUSH, _DELAY, "dr.push", "dr.encoder"))
+    return text.startswith((_OBSERVATION, _ACTION, _PUSH, _DELAY, _RATE, "dr.push", "dr.encoder"))
 
 
 def disturbances_of(texts: Sequence[str], task: Task) -> tuple[RandomisedQuantity, ...]:
     """Return the requested disturbances.
 
     Quantities are "observation.COLUMN" and "action.NAME", to which a draw is added or by which they are multiplied;
-    "delay.observation" and "delay.action" [s]; "push.velocity" [m/s], in a random horizontal direction, and
+    "delay.observation" and "delay.action" [s]; "delay.SENSOR" [s] and "rate.SENSOR" [Hz] of the sensors that a policy
+    sees (`tasks.sensing`), such as the gyroscope; "push.velocity" [m/s], in a random horizontal direction, and
     "push.velocity.x", ".y", ".z" in base axes, every "push.interval" [s]. Pushes are drawn anew each time, the others
     once per episode, unless a text says otherwise.
 
@@ -45,9 +49,12 @@ def disturbances_of(texts: Sequence[str], task: Task) -> tuple[RandomisedQuantit
         InputError: A text is malformed, matches nothing, or is not possible.
     """
     changing = (*(f"{_OBSERVATION}{name}" for name in task.observations), *(f"{_ACTION}{x}" for x in task.actions))
-    others = ("delay.observation", "delay.action", _SPEED, *_AXES, _INTERVAL)
+    sensors = dict.fromkeys(term.sensor for term in task.readings if term.sensor)
+    timing = [f"{what}{name}" for what in (_DELAY, _RATE) for name in sensors]
+    others = ("delay.observation", "delay.action", *timing, _SPEED, *_AXES, _INTERVAL)
     nominal = {**dict.fromkeys(changing, 1.0), **dict.fromkeys(others, 0.0)}
-    least = {"delay.observation": 0.0, "delay.action": 0.0, _INTERVAL: task.declaration().dt}
+    least = {name: 0.0 for name in others if name.startswith(_DELAY)} | {_INTERVAL: task.declaration().dt}
+    least |= {name: _SLOWEST for name in timing if name.startswith(_RATE)}
     quantities = randomised_quantities(texts, nominal, bounds=least, stepwise=True)
     for quantity in quantities:
         if quantity.one:
@@ -72,12 +79,14 @@ class DisturbedState:
         seen: Current observations of the policy: its history, newest first, shape [worlds, history * columns].
         actions: Last sent actions, newest first, shape [worlds, frames, actions].
         until: Time until the next push [s], shape [worlds].
+        clock: Time by the sensors' clocks, which start anywhere [s], shape [worlds].
     """
 
     readings: Tensor
     seen: Tensor
     actions: Tensor
     until: Tensor
+    clock: Tensor
 
 
 class _Errors:
@@ -174,8 +183,15 @@ class Disturbances:
         self._columns = {name: number for number, name in enumerate(self.names)}
         self._readings = _Errors(draws, _OBSERVATION, task.observations, self.names, device)
         self._actions = _Errors(draws, _ACTION, task.actions, self.names, device)
-        self._single = {name: one for one in draws for name in one.names if name.startswith((_PUSH, _DELAY))}
-        self._depth = {name: self._frames(f"{_DELAY}{name}") for name in ("observation", "action")}
+        self._single = {name: one for one in draws for name in one.names if name.startswith((_PUSH, _DELAY, _RATE))}
+        self._timed = self._timings(task, device)
+        ages = [self._single[name].least for names in self._timed for name in names if name.startswith(_RATE)]
+        age = max((1.0 / rate for rate in ages), default=0.0)
+        late = max((self._single[name].greatest for name in self._delays), default=0.0)
+        self._depth = {
+            "observation": 1 + math.ceil((late + age) / self._dt - 1e-6) if self._delays or ages else 0,
+            "action": 1 + math.ceil(self._single[_LATE].greatest / self._dt - 1e-6) if _LATE in self._single else 0,
+        }
         self.pushes = any(name != _INTERVAL for name in self._single if name.startswith(_PUSH))
         if self.pushes:
             require_pushable(dynamics.spec)
@@ -184,9 +200,19 @@ class Disturbances:
         """Return whether there are disturbances or an observation history."""
         return bool(self.draws) or self.history > 1 or self.with_actions
 
-    def _frames(self, name: str) -> int:
-        """Return the number of frames to store for the greatest delay."""
-        return 1 + math.ceil(self._single[name].greatest / self._dt - 1e-6) if name in self._single else 0
+    def _timings(self, task: Task, device: torch.device) -> dict[tuple[str, ...], Tensor]:
+        """Return the columns of each sensor that is late or slow, shape [observations], by the names of its timing."""
+        sensors = [term.sensor for term in task.readings for _ in term.names]
+        timed = {name: [f"{what}{name}" for what in (_DELAY, _RATE)] for name in dict.fromkeys(sensors) if name}
+        return {
+            tuple(known): torch.tensor([one == name for one in sensors], device=device, dtype=torch.float32)
+            for name, names in timed.items() if (known := [one for one in names if one in self._single])
+        }  # fmt: skip
+
+    @property
+    def _delays(self) -> list[str]:
+        """Names of the delays of readings."""
+        return [name for name in self._single if name.startswith(_DELAY) and name != _LATE]
 
     def begin(
         self, reading: Tensor, action: Tensor, numbers: Tensor | None, generator: torch.Generator
@@ -197,6 +223,7 @@ class Disturbances:
             reading[:, None].repeat(1, self._depth["observation"], 1),
             self._with_action(reading, action).repeat(1, self.history),
             action[:, None].repeat(1, self._depth["action"], 1),
+            torch.zeros_like(reading[:, 0]),
             torch.zeros_like(reading[:, 0]),
         )
         return self.see(
@@ -211,7 +238,8 @@ class Disturbances:
         if not self._depth["action"]:
             return before, sent
         sent_before = torch.cat([sent[:, None], before.actions[:, :-1]], 1)
-        return replace(before, actions=sent_before), self._delay(sent_before, "action", numbers, generator)
+        late = self._value(_LATE, len(sent), numbers, generator)[:, None]
+        return replace(before, actions=sent_before), self._delay(sent_before, late)
 
     def see(
         self,
@@ -233,18 +261,19 @@ class Disturbances:
             restarted: Worlds whose episode begins now, shape [worlds], bool.
         """
         seen = self._readings.add_to(reading, numbers, generator) if self._readings else reading
-        readings = before.readings
+        readings, clock = before.readings, before.clock
         if self._depth["observation"]:
+            clock = clock + self._dt
             readings = torch.cat([seen[:, None], readings[:, :-1]], 1)
             if restarted is not None:
                 readings = torch.where(restarted[:, None, None], seen[:, None], readings)
-            seen = self._delay(readings, "observation", numbers, generator)
+            seen = self._delay(readings, self._lateness(seen, clock, numbers, generator))
         seen = shown = self._with_action(seen, action)
         if self.history > 1:
             shown = torch.cat([seen, before.seen[:, : -seen.shape[1]]], 1)
             if restarted is not None:
                 shown = torch.where(restarted[:, None], seen.repeat(1, self.history), shown)
-        return replace(before, readings=readings, seen=shown)
+        return replace(before, readings=readings, seen=shown, clock=clock)
 
     def restart(
         self, before: DisturbedState, restarted: Tensor, numbers: Tensor | None, generator: torch.Generator
@@ -254,7 +283,12 @@ class Disturbances:
         if self.pushes:
             drawn = self._value(_INTERVAL, len(until), numbers, generator).to(until.dtype)
             until = torch.where(restarted, drawn, until)
-        return replace(before, actions=before.actions.masked_fill(restarted[:, None, None], 0.0), until=until)
+        clock = before.clock
+        if any(name.startswith(_RATE) for names in self._timed for name in names):
+            drawn = torch.rand(len(clock), generator=generator, device=clock.device).to(clock.dtype) / _SLOWEST
+            clock = torch.where(restarted, drawn, clock)
+        actions = before.actions.masked_fill(restarted[:, None, None], 0.0)
+        return replace(before, actions=actions, until=until, clock=clock)
 
     def push(
         self, before: DisturbedState, numbers: Tensor | None, generator: torch.Generator
@@ -287,36 +321,71 @@ class Disturbances:
             yield from ((name, numbers[:, self._columns[name]]) for name in names if name not in drawn)
 
     def _value(self, name: str, worlds: int, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return the current values of a push or delay, shape [worlds]."""
-        return next(value for _, value in self._values(name, worlds, numbers, generator))
+        """Return the current values of one of them, shape [worlds]."""
+        return next(value for known, value in self._values(name, worlds, numbers, generator) if known == name)
 
-    def _delay(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return the delayed values, linear between frames; for held commands, this is their mean over the frame."""
-        delay = self._value(f"{_DELAY}{what}", len(kept), numbers, generator).to(kept.dtype) / self._dt
-        delay = delay.clamp(0.0, kept.shape[1] - 1.0)
+    def _lateness(self, seen: Tensor, clock: Tensor, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return by how much each column is late [s], shape [worlds, 1 or observations].
+
+        A sensor shows its last reading, taken at its own times, its delay ago.
+        """
+        worlds, late = len(seen), seen.new_zeros(len(seen), 1)
+        if _SEEN_LATE in self._single:
+            late = self._value(_SEEN_LATE, worlds, numbers, generator).to(seen.dtype)[:, None]
+        for names, columns in self._timed.items():
+            by = torch.zeros_like(clock)
+            for name in names:
+                value = self._value(name, worlds, numbers, generator).to(clock.dtype)
+                by = by + (torch.remainder(clock, 1.0 / value) if name.startswith(_RATE) else value)
+            late = late + by[:, None] * columns
+        return late
+
+    def _delay(self, kept: Tensor, seconds: Tensor) -> Tensor:
+        """Return the delayed values, linear between frames; for held commands, this is their mean over the frame.
+
+        `kept` holds the last values, newest first, shape [worlds, frames, columns]; `seconds` has shape [worlds, 1 or
+        columns].
+        """
+        delay = (seconds.to(kept.dtype) / self._dt).clamp(0.0, kept.shape[1] - 1.0)
         whole = (delay + 1e-4).floor()
         share = (delay - whole).clamp_min(0.0)
         index = torch.stack([whole, (whole + 1.0).clamp_max(kept.shape[1] - 1.0)], 1).long()
-        newer, older = kept.gather(1, index[..., None].expand(-1, -1, kept.shape[2])).unbind(1)
-        return torch.lerp(newer, older, share[:, None])
+        newer, older = kept.gather(1, index.expand(-1, -1, kept.shape[2])).unbind(1)
+        return torch.lerp(newer, older, share)
 
 
 def _own(task: Task, given: Sequence[RandomisedQuantity], *, noisy: bool) -> tuple[RandomisedQuantity, ...]:
     """Return a task's own disturbances, except overridden ones."""
     draws = list(disturbances_of(task.disturbances, task))
-    if noisy and task.noise:
-        draws += [
-            RandomisedQuantity(names=(f"{_OBSERVATION}{name}",), change="add", lower=-half, upper=half, each="step")
-            for name, half in zip(task.observations, task.noise, strict=True)
-            if half
-        ]
-    named = {(name, one.change, one.each) for one in given for name in one.names}
+    if noisy:
+        draws += _of_readings(task)
+    named = {(name, *_way(name, one)) for one in given for name in one.names}
     if any(name.startswith(_SPEED) for name, *_ in named):
         draws = [one for one in draws if not one.names[0].startswith(_SPEED)]
     intervals = {name for name, *_ in named} | {name for one in draws for name in one.names}
     if _INTERVAL not in intervals and any(name.startswith(_SPEED) for name in intervals):
         draws.append(RandomisedQuantity(names=(_INTERVAL,), lower=_SECONDS[0], upper=_SECONDS[1], each="step"))
-    return tuple(one for one in draws if not any((n, one.change, one.each) in named for n in one.names))
+    return tuple(one for one in draws if not any((name, *_way(name, one)) in named for name in one.names))
+
+
+def _way(name: str, draw: RandomisedQuantity) -> tuple[str | None, ...]:
+    """Return what another draw of a quantity must share to replace this one: nothing more for delays and rates."""
+    return () if name.startswith((_DELAY, _RATE)) else (draw.change, draw.each)
+
+
+def _of_readings(task: Task) -> Iterator[RandomisedQuantity]:
+    """Yield noise and offsets of the task's observations, and delays and rates of what reads them."""
+    offsets = tuple(term.bias for term in task.readings for _ in term.names)
+    for halves, each in ((task.noise, "step"), (offsets, "episode")):
+        for name, half in zip(task.observations, halves or (0.0,) * len(task.observations), strict=True):
+            if half:
+                names = (f"{_OBSERVATION}{name}",)
+                yield RandomisedQuantity(names=names, change="add", lower=-half, upper=half, each=each)
+    delays = {term.sensor: term.delay for term in task.readings if term.sensor and term.delay}
+    rates = {term.sensor: term.rate for term in task.readings if term.sensor and term.rate}
+    for kind, values in ((_DELAY, delays), (_RATE, rates)):
+        for sensor, value in values.items():
+            yield RandomisedQuantity(names=(f"{kind}{sensor}",), lower=value, upper=value, each="step")
 
 
 @dataclass(frozen=True)

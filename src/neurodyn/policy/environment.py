@@ -51,6 +51,7 @@ from neurodyn.policy.world_reset import world_reset_in
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
 from neurodyn.tasks.observations import CRITIC, POLICY
+from neurodyn.tasks.sensing import SENSORS
 
 _IMPLAUSIBLE = "implausible"  # reward term of the cost of implausible states
 _MOST_UNREAD = 256  # frames after which ended episodes are read from the device even if nobody collects them
@@ -143,7 +144,7 @@ class PolicyEnvironment(VecEnv):
         disturbed: Sequence[RandomisedQuantity] = (),
         history: int = 1,
         with_actions: bool = False,
-        noisy: bool = False,
+        noisy: bool | None = None,
         frames: int | None = None,
         shows_last: bool = False,
         logged: bool = True,
@@ -168,7 +169,7 @@ class PolicyEnvironment(VecEnv):
             disturbed: Disturbances in addition to the task's own (`policy.disturbances`).
             history: Number of frames in an observation, newest first.
             with_actions: Whether each frame is followed by its last action.
-            noisy: Whether to add the task's noise to observations.
+            noisy: Whether to add the task's errors to observations; None if policies see sensors.
             frames: Length of an episode; None for the task's.
             shows_last: Whether `step` returns the observations before resets as `extras["last"]` when episodes end.
             logged: Whether frames report reward terms in `extras` and ended episodes are kept for `collect`.
@@ -187,8 +188,9 @@ class PolicyEnvironment(VecEnv):
         self._starts, self._shows_last, self._logged = starts, shows_last, logged
         self._scale, self._penalty_offset, self._failure = reward_scale, penalty_offset, failure
         self.disturbances = Disturbances(
-            disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
-        )
+            disturbed, task, dynamics, noisy=task.observes == SENSORS if noisy is None else noisy, history=history,
+            with_actions=with_actions,
+        )  # fmt: skip
         self.robots = DrawnRobots(draws, self.disturbances, worlds, torch.device(dynamics.device), seed)
         self._frames = TaskFrames(task, dynamics, environment, self.robots.parameters)
         self.environment, self._penalised = self._frames.environment, penalty > 0
@@ -271,7 +273,10 @@ class PolicyEnvironment(VecEnv):
         expected = self._worlds | vars(self._sums)
         # Missing in older files.
         newer = {name: save_tree(expected[name]) for name in ("terms", "earned", "disturbed")}
-        worlds = restore_tree(expected, {**newer, **saved["worlds"]})
+        given = {**newer, **saved["worlds"]}
+        if isinstance(given["disturbed"], dict):
+            given["disturbed"] = {"clock": newer["disturbed"]["clock"], **given["disturbed"]}
+        worlds = restore_tree(expected, given)
         self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
         self._counted = self._sums.earned.tolist()
         contacts = saved["contact"]

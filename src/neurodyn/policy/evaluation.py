@@ -186,7 +186,8 @@ def play(
         task, dynamics, starts, episodes, seed=seed, penalty=penalty, penalty_offset=penalty_offset,
         environment=environment, draws=draws, disturbed=disturbed,
     )  # fmt: skip
-    robots = None if world.robots.numbers is None else world.robots.numbers.cpu().clone()
+    asked = draws is not None or bool(disturbed)  # errors of sensors alone are no randomisation
+    robots = None if world.robots.numbers is None or not asked else world.robots.numbers.cpu().clone()
     tally, act, shows = EpisodeTally(task, episodes, world.device), acting(policy), getattr(policy, "privileged", ())
     if shows and shows != world.robots.names:
         raise InputError(
@@ -207,7 +208,9 @@ def play(
         )  # fmt: skip
         if not goes_on:
             break
-    return replace(tally.outcome(), robots=robots, drawn=world.robots.names, commands=commands.figures())
+    return replace(
+        tally.outcome(), robots=robots, drawn=world.robots.names if asked else (), commands=commands.figures()
+    )
 
 
 @accepts_request(EvaluatePolicyRequest)

@@ -57,6 +57,8 @@ from neurodyn.policy.support import FrameSample, LogDensity, PolicySupport, retu
 from neurodyn.robots.data import grounded, open_robot_data
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
+from neurodyn.tasks.observations import CRITIC, POLICY
+from neurodyn.tasks.sensing import SENSORS
 
 LEAST_UPDATES = 10
 """Least number of updates before a time budget may end a training without a warning."""
@@ -382,6 +384,11 @@ class PolicyLearner(Learner):
         )  # fmt: skip
 
 
+def critic_groups(groups: Sequence[str], task: Task) -> list[str]:
+    """Return the groups of observations that a critic sees: what the policy sees and more, or the state instead."""
+    return [CRITIC, *(name for name in groups if name != POLICY)] if task.observes == SENSORS else [*groups, CRITIC]
+
+
 S = TypeVar("S", bound=TrainingSettings)
 
 CRITIC_UPDATES = 10
@@ -446,6 +453,8 @@ def warm_start(
     else:
         _, network = load_policy(folder)
         network.store_rsl_rl(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
+    if read_policy_config(folder).observe == SENSORS:  # its critic sees the state, whose statistics nothing holds
+        return {}
     for name, value in actor.state_dict().items():
         if name.startswith("obs_normalizer."):  # a critic may have further inputs after the policy's
             statistic = critic.state_dict()[name]

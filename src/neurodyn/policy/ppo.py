@@ -39,6 +39,7 @@ from neurodyn.policy.learner import (
     OurRanks,
     RunnerLearner,
     brings_critic,
+    critic_groups,
     critic_updates,
     warm_start,
 )
@@ -348,7 +349,7 @@ class PpoLearner(RunnerLearner):
     def _configuration(self) -> dict[str, Any]:
         configuration, settings = self._settings.runner(), self._settings
         if CRITIC in self._task.groups:
-            configuration["obs_groups"]["critic"].append(CRITIC)
+            configuration["obs_groups"]["critic"] = critic_groups(configuration["obs_groups"]["critic"], self._task)
         if settings.network.latent:
             configuration["actor"]["class_name"] = EncodedModel
         configuration["algorithm"].setdefault("class_name", PPO)

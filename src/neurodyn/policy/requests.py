@@ -67,8 +67,12 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     given to --randomise."""
     privileged: bool = False
     """Show the policy the randomised quantities, as its critic sees them: a teacher for `neurodyn policy distill`."""
+    observe: Literal["state", "sensors"] | None = None
+    """What the policy sees: the state, or what a robot's own sensors tell (gyroscope, gravity direction, encoders, last
+    action, command) with their noise, offsets, delays and rates, while the critic sees everything; by default sensors
+    for velocity@ROBOT, else the state."""
     history: int | None = None
-    """Frames in the policy's observation."""
+    """Frames in the policy's observation; by default one of the state, five of sensors."""
     recurrent: Literal["gru", "lstm"] | None = None
     """Memory of the policy: gru or lstm."""
     latent: int | None = None

@@ -4,11 +4,15 @@
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
+import msgspec
+
 from neurodyn.core.activations import ACTIVATIONS, require_activation
 from neurodyn.core.config import Config, from_dict, load_preset, require_numbers, to_dict
 from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, require
 from neurodyn.nets.networks import require_size
+from neurodyn.tasks import Task
+from neurodyn.tasks.sensing import SENSORS, STATE, View
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 
@@ -155,6 +159,9 @@ class TrainingSettings(Config, frozen=True):
     """End when exploiting, with the last policy whose imagined return is supported."""
     one_robot: bool = False
     """Leave out the posterior of an adapted model."""
+    observe: View | None = None
+    """Whether the policy sees the "state", or "sensors" with their errors (`tasks.sensing`); None for the task's own
+    way. PPO's critic sees the state in any case."""
     patience: int | None = 3
     """Falls in the judges alone that end a training (`policy.judges`)."""
 
@@ -310,7 +317,7 @@ def load_settings(
 
 FLAGS = (
     "minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise", "privileged", "history",
-    "recurrent", "latent", "symmetry", "stop_when_exploiting", "one_robot",
+    "recurrent", "latent", "symmetry", "stop_when_exploiting", "one_robot", "observe",
 )  # fmt: skip
 """Settings that are also flags of `neurodyn policy train`."""
 _OF_NETWORK = ("history", "recurrent", "latent")
@@ -334,6 +341,26 @@ def with_flags(settings: S, **flags: Any) -> S:
         return from_dict({**known, **given}, type(settings), "policy settings")
     except InputError as error:
         raise InputError(str(error).removeprefix("policy settings: ")) from None
+
+
+SENSED_FRAMES = 5
+"""Frames that a policy of sensors without a memory sees, if the settings leave one."""
+
+
+def for_view(settings: S, task: Task, policy: View | None = None, history: int | None = None) -> tuple[Task, S]:
+    """Return a task whose policies see what the settings say, and settings with a short history of sensors.
+
+    Args:
+        settings: The settings.
+        task: The task.
+        policy: What the initial policy sees; None without one.
+        history: Number of frames that the user asked for; None if the settings decide.
+    """
+    view, network = settings.observe or policy or task.observes, settings.network
+    if view == SENSORS and history is None and not network.remembers and settings.clone is None:
+        network = msgspec.structs.replace(network, history=SENSED_FRAMES)
+    said = settings.observe if view == task.observes == STATE else view
+    return task.observing(view), msgspec.structs.replace(settings, observe=said, network=network)
 
 
 class ShacSettings(TrainingSettings, frozen=True):

@@ -32,11 +32,13 @@ _NEAR, _ALIKE = 2e-3, 0.05
 _COLUMNS = {
     **{f"{name}.{axis}": sign for axis, sign in zip("xyz", _VECTOR, strict=True)
        for name in ("base_linear_velocity", "projected_gravity", "base_position", "push.velocity")},
-    **{f"base_angular_velocity.{axis}": sign for axis, sign in zip("xyz", _AXIAL, strict=True)},
+    **{f"{name}.{axis}": sign for axis, sign in zip("xyz", _AXIAL, strict=True)
+       for name in ("base_angular_velocity", "gyroscope")},
     **{f"gravity{between}{axis}": sign for between in "_." for axis, sign in zip("xyz", _VECTOR, strict=True)},
     **{f"{prefix}v{axis}": sign for prefix in ("", "command.") for axis, sign in zip("xyz", _VECTOR, strict=True)},
     **{f"{prefix}w{axis}": sign for prefix in ("", "command.") for axis, sign in zip("xyz", _AXIAL, strict=True)},
     "qx": -1.0, "qy": 1.0, "qz": -1.0, "qw": 1.0, "height": 1.0, "base_height": 1.0, "up": 1.0, "heading": 1.0,
+    "direction_x": 1.0, "direction_y": -1.0,
 }  # fmt: skip
 """Signs of columns that map to themselves."""
 _OF_JOINTS = (

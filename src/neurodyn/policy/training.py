@@ -12,6 +12,7 @@ import torch
 from msgspec import UNSET
 
 from neurodyn.control.resolve import open_dynamics, open_reference
+from neurodyn.core.config import read_plain, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import accepts_request
@@ -23,11 +24,13 @@ from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
+from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.learner import initial_policy
 from neurodyn.policy.randomisation import over_posterior
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
-from neurodyn.policy.settings import FLAGS, load_settings, with_flags
+from neurodyn.policy.settings import FLAGS, for_view, load_settings, with_flags
 from neurodyn.tasks import Task, is_file, load
+from neurodyn.tasks.sensing import STATE
 
 
 def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
@@ -47,6 +50,11 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     if not (request.one_robot or settings.one_robot):
         flags["randomise"] = over_posterior(request.randomise or settings.randomise, request.dynamics)
     settings, initial = with_flags(settings, **flags), None
+    if request.resume and _saw_state(request.out):
+        task = task.observing(STATE)
+    else:
+        given = None if request.policy is None else load_policy(request.policy)[0].observe
+        task, settings = for_view(settings, task, given, request.history)
     if request.policy is not None:
         initial, settings = initial_policy(task, request.policy, settings)
     judge = None
@@ -56,6 +64,12 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
         task, dynamics, Path(request.out), settings, judge=judge, starts=request.starts, initial=initial,
         resume=request.resume, logger=request.logger,
     )  # fmt: skip
+
+
+def _saw_state(out: Path) -> bool:
+    """Return whether a training began before policies could see sensors."""
+    record = out / "config.yaml"
+    return record.is_file() and "observe" not in read_plain(record).get("settings", {})
 
 
 @accepts_request(PolicyTrainingJob)
@@ -69,6 +83,7 @@ def train(job: PolicyTrainingJob) -> TrainState:
         InputError: Task and dynamics are incompatible, the algorithm needs gradients that they do not have, the folder
             holds a policy (and `resume` is false), or it cannot be resumed.
     """
+    job = with_changes(job, task=job.task.observing(job.settings.observe))
     settings, training_dynamics = job.settings, job.training_dynamics
     algorithm = ALGORITHMS[settings.algorithm]
     algorithm.require(training_dynamics.dynamics)
@@ -98,7 +113,7 @@ def train_again(again: TrainingAgain) -> None:
         InputError: The task is a user's, and `again` does not name its file.
     """
     record = again.read(RunRecord[ALGORITHMS[again.record.algorithm or DEFAULT_ALGORITHM].settings])
-    task = task_of(again)
+    task = task_of(again).observing(record.settings.observe or STATE)
     starts = record.starts if isinstance(record.starts, str) else None
     dynamics = open_dynamics(task, record.dynamics, device=again.device, starts=starts)
     train(

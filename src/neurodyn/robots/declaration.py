@@ -25,6 +25,7 @@ from neurodyn.core.errors import InputError, among, choices, require, suggestion
 from neurodyn.robots.sections import (
     ContactMaterial,
     ContactPointSelection,
+    Encoders,
     EndEffector,
     Gains,
     GroundSampling,
@@ -175,7 +176,9 @@ class Robot(Config, frozen=True):
     """Passive force elements (`core.description.elements`) that the asset lacks, in hybrid dynamics; unset for none."""
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
     """Sensors other than those of the joints (`core.description.sensors`), by name; `identify` compares their readings
-    if a log has them."""
+    if a log has them, and policies that see sensors have the errors of the IMU."""
+    encoders: Encoders | None = None
+    """Errors of the joints' encoders, in what policies that see sensors observe; None for the usual ones."""
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     """Positions of a nominal pose by joint [rad or m]; zero if not named."""
     gains: Gains | None = None

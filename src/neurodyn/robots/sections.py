@@ -210,6 +210,27 @@ class Legs(Config, frozen=True):
         require(0 < self.height < math.inf, "legs: height", self.height, "a finite number above 0 [m]")
 
 
+class Encoders(Config, frozen=True):
+    """Errors of the encoders of all joints, in the observations of policies that see sensors."""
+
+    noise: float | None = None
+    """Standard deviation of positions [rad or m]; None for the usual one."""
+    velocity_noise: float | None = None
+    """Standard deviation of velocities [rad/s or m/s]; None for the usual one."""
+    bias: float | None = None
+    """Standard deviation of the offsets of positions between episodes [rad or m]; None for the usual one."""
+    delay: float = 0.0
+    """Time from a motion to its reading [s]."""
+    rate: float | None = None
+    """Readings per second [Hz]; None for one in every frame."""
+
+    def __post_init__(self) -> None:
+        for name in ("noise", "velocity_noise", "bias", "delay"):
+            value = getattr(self, name)
+            require(value is None or 0 <= value < math.inf, f"encoders: {name}", value, "a finite number of at least 0")
+        _require_positive("encoders: rate [Hz]", self.rate)
+
+
 def matching(label: str, patterns: Iterable[str]) -> bool:
     """Return whether a label matches one of the shell patterns."""
     return any(fnmatchcase(label, pattern) for pattern in patterns)

@@ -66,7 +66,12 @@ class AnymalWalk(Task):
             ObservationTerm("base_linear_velocity", columns=("vx", "vy", "vz")),
             ObservationTerm("base_angular_velocity", columns=("wx", "wy", "wz")),
             ObservationTerm("projected_gravity", columns=("gravity_x", "gravity_y", "gravity_z")),
-            ObservationTerm("offset", lambda now, memory: now["joint_position"] - self.nominal(memory.action), _JOINTS),
+            ObservationTerm(
+                "offset",
+                lambda now, memory: now["joint_position"] - self.nominal(memory.action),
+                _JOINTS,
+                sensor="encoder",
+            ),
             ObservationTerm("joint_velocity", columns=each("{}_velocity", _JOINTS)),
             ObservationTerm("last_action", lambda now, memory: memory.action, each("{}_action", _JOINTS)),
         )

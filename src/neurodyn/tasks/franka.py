@@ -56,9 +56,11 @@ class FrankaReach(Task):
     def observation_terms(self) -> ObservationTerms:
         """Return the joints (modulo 2 pi), the end effector, the target, and the velocities of the joints [rad/s]."""
         terms = (
-            ObservationTerm("angle", lambda now, memory: _wrap(now["joint_position"]), _JOINTS),
+            ObservationTerm("angle", lambda now, memory: _wrap(now["joint_position"]), _JOINTS, sensor="encoder"),
             ObservationTerm("end_effector_position", columns=("end_x", "end_y", "end_z")),
-            ObservationTerm("target", lambda now, memory: memory.command, ("target_x", "target_y", "target_z")),
+            ObservationTerm(
+                "target", lambda now, memory: memory.command, ("target_x", "target_y", "target_z"), sensor="command"
+            ),
             ObservationTerm("joint_velocity", columns=each("{}_velocity", _JOINTS)),
         )
         return {POLICY: terms}

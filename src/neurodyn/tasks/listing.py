@@ -8,6 +8,7 @@ from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.registry import Later, Registry, is_file, own_class, split_name
 
 if TYPE_CHECKING:
+    from neurodyn.tasks.sensing import View
     from neurodyn.tasks.task import Task
 
 
@@ -97,16 +98,21 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
-def load(name: str) -> "Task":
+def load(name: str, observe: "View | None" = None) -> "Task":
     """Return a task. Runs the code of a file, so names from artifacts must not get here without the user's consent.
 
     Args:
         name: Name of a task, "NAME@ROBOT" for one of any robot, by its name or path, or "FILE.py:CLASS" for a subclass
             of `Task` in your file.
+        observe: Whether its policies see the "state" or "sensors"; None for the task's own way.
 
     Raises:
         InputError: There is no such task, or its robot lacks a requirement.
     """
+    return _open(name).observing(observe)
+
+
+def _open(name: str) -> "Task":
     if is_file(name):
         return _own(name)
     kind, _, robot = name.partition("@")

@@ -45,8 +45,9 @@ class _NerdAnt(Ant):
 
     def observation_terms(self) -> ObservationTerms:
         """Return height, orientation, velocities in the world, joints, and the projection of up."""
-        joints = (term for term in super().observation_terms()[POLICY] if term.name.startswith("joint_"))
-        return {POLICY: (_BASE, *joints, UP)}
+        terms = super().observation_terms()
+        joints = (term for term in terms[POLICY] if term.name.startswith("joint_"))
+        return {**terms, POLICY: (_BASE, *joints, UP)}
 
 
 class NerdAntRun(_NerdAnt, AntRun):

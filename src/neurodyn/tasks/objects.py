@@ -196,12 +196,14 @@ class ObjectTask(DeclaredTask):
             ObservationTerm("base_angular_velocity", columns=each("turning_{}", AXES)),
             ObservationTerm("projected_gravity", columns=each("down_{}", AXES)),
         )
-        height = ObservationTerm("height", lambda now, memory: self.object_position(now)[:, 2:])
+        height = ObservationTerm("height", lambda now, memory: self.object_position(now)[:, 2:], sensor="camera")
         terms = (
             ObservationTerm("joint_position", columns=tuple(name for joint in joints for name in joint.q_names)),
             ObservationTerm("joint_velocity", columns=each("{}_velocity", rates), scale=_JOINT_RATE),
             *(base if self._floating else ()),
-            ObservationTerm("object", self._object, tuple(f"{name}_{axis}" for name in shown for axis in AXES)),
+            ObservationTerm(
+                "object", self._object, tuple(f"{name}_{axis}" for name in shown for axis in AXES), sensor="camera"
+            ),
             ObservationTerm("last_action", lambda now, memory: memory.action, each("last_{}", self.actions)),
             *(() if self._floating else (height,)),
         )

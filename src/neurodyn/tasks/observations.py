@@ -13,8 +13,9 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Quantities
 
-POLICY, CRITIC = "policy", "critic"
-"""Group that the policy and its critic see; group that PPO's critic sees beside it."""
+POLICY, CRITIC, SENSED = "policy", "critic", "sensed"
+"""Group that the policy and its critic see; group that PPO's critic sees beside it; further terms of policies that see
+sensors."""
 
 
 def each(text: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -75,6 +76,11 @@ class ObservationTerm:
         noise: Half the width of the uniform noise added to each column in training, after scaling.
         scale: Factor on the values.
         clip: Range to which values are clipped before scaling; None for none.
+        sensor: What a robot has to know it (`tasks.sensing.SENSORS`), such as "encoder" or "command"; "" if that
+            follows from a known quantity or name, or if nobody on board knows it.
+        bias: Half the width of an offset of each column, drawn per episode in training.
+        delay: Time by which its values are late in training [s].
+        rate: Values per second, each held until the next [Hz]; None for one in every frame.
     """
 
     name: str
@@ -83,6 +89,10 @@ class ObservationTerm:
     noise: float = 0.0
     scale: float = 1.0
     clip: tuple[float, float] | None = None
+    sensor: str = ""
+    bias: float = 0.0
+    delay: float = 0.0
+    rate: float | None = None
 
     @property
     def source(self) -> str | Values:

@@ -11,7 +11,7 @@ from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import constant
 from neurodyn.tasks.commands import TURNING, Command, VelocityCommand
-from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
+from neurodyn.tasks.observations import POLICY, SENSED, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task, reset_states
 
 TORQUE = 400.0
@@ -56,7 +56,7 @@ class Ant(Task):
             UP,
             HEADING,
         )
-        return {POLICY: terms}
+        return {POLICY: terms, SENSED: (DIRECTION,)}
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return whether the base is too low."""
@@ -123,8 +123,17 @@ def heading(quantities: Quantities) -> Tensor:
     return base_rotation(quantities)[:, 0, 0]
 
 
+def direction(quantities: Quantities) -> Tensor:
+    """Return the horizontal part of the base's x axis, as a unit vector in the world, shape [worlds, 2]."""
+    return torch.nn.functional.normalize(base_rotation(quantities)[:, :2, 0], dim=-1)
+
+
 UP = ObservationTerm("up", lambda now, memory: up(now)[:, None])
 HEADING = ObservationTerm("heading", lambda now, memory: heading(now)[:, None])
+DIRECTION = ObservationTerm(
+    "direction", lambda now, memory: direction(now), ("direction_x", "direction_y"), sensor="heading"
+)
+"""Horizontal direction of the base's x axis, which an attitude filter integrates from the start on."""
 
 
 _LEGS = ("hind_hip", "hind_knee", "hind_ankle", "front_hip", "front_knee", "front_ankle")

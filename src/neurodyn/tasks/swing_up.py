@@ -37,7 +37,7 @@ class CartpoleSwingUp(Task):
     def observation_terms(self) -> ObservationTerms:
         """Return x, theta and their rates."""
         terms = (
-            ObservationTerm("position", _position, ("slider", "hinge")),
+            ObservationTerm("position", _position, ("slider", "hinge"), sensor="encoder"),
             ObservationTerm("joint_velocity", columns=("slider_velocity", "hinge_velocity")),
         )
         return {POLICY: terms}
@@ -101,7 +101,7 @@ class _SwingUp(Task):
     def observation_terms(self) -> ObservationTerms:
         """Return sines and cosines of the angles, and their rates."""
         terms = (
-            ObservationTerm("direction", _directions, _ANGLES),
+            ObservationTerm("direction", _directions, _ANGLES, sensor="encoder"),
             ObservationTerm("joint_velocity", columns=("shoulder_velocity", "elbow_velocity")),
         )
         return {POLICY: terms}

@@ -4,8 +4,10 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Self
 
 import msgspec
 import torch
@@ -19,7 +21,16 @@ from neurodyn.geometry.tensors import constant, made
 from neurodyn.robots import Robot, load
 from neurodyn.robots.sections import Interval
 from neurodyn.tasks.commands import Command
-from neurodyn.tasks.observations import CRITIC, POLICY, Memory, ObservationGroup, ObservationTerms
+from neurodyn.tasks.observations import (
+    CRITIC,
+    POLICY,
+    SENSED,
+    Memory,
+    ObservationGroup,
+    ObservationTerm,
+    ObservationTerms,
+)
+from neurodyn.tasks.sensing import SENSORS, STATE, VIEWS, View, sensed_terms
 
 _ANYWHERE = (-math.pi, math.pi)
 
@@ -91,6 +102,7 @@ class Task(ABC):
     Attributes:
         name: Name of the task.
         robot: Name of the robot.
+        observes: Whether policies see the state, or what sensors tell (`tasks.sensing`).
         needs: Names of the quantities that it reads, beside those that its observations show.
         contacts: Bodies whose contact it reads.
         actions: Names of the components of an action, each nominally within -1 and 1.
@@ -109,6 +121,7 @@ class Task(ABC):
 
     name: str
     robot: str
+    observes: View = STATE
     needs: tuple[str, ...]
     contacts: tuple[str, ...] = ()
     actions: tuple[str, ...]
@@ -140,24 +153,47 @@ class Task(ABC):
         return self.declaration().nominal_q()
 
     def observation_terms(self) -> ObservationTerms:
-        """Return the terms of the observations, by group.
+        """Return the terms of the observations of a policy that sees the state, by group.
 
-        The group "policy" is what the policy sees and policies store, "critic" what PPO's critic sees beside it.
+        The group "policy" is what the policy sees and policies store, "critic" what PPO's critic sees beside it. A
+        policy that sees sensors (`tasks.sensing`) also sees the group "sensed".
         """
         return {}
+
+    def observing(self, view: View | None) -> Self:
+        """Return the task with policies that see the state or sensors; None for what they see already.
+
+        Raises:
+            InputError: There is no such view.
+        """
+        if view is None or view == self.observes:
+            return self
+        if view not in VIEWS:
+            raise unknown("view of a policy", view, VIEWS)
+        other = copy(self)
+        other.observes = view
+        for name in ("groups", "_policy_group", "observations", "noise", "quantities"):
+            vars(other).pop(name, None)
+        return other
 
     @cached_property
     def groups(self) -> dict[str, ObservationGroup]:
         """Groups of observations.
 
         Raises:
-            InputError: There is a group of another name.
+            InputError: There is a group of another name, or the task does not say of which terms it consists.
         """
         terms = self.observation_terms()
         for name in terms:
-            if name not in (POLICY, CRITIC):
-                raise unknown("group of observations", name, (POLICY, CRITIC))
-        return {name: ObservationGroup(group) for name, group in terms.items()}
+            if name not in (POLICY, CRITIC, SENSED):
+                raise unknown("group of observations", name, (POLICY, CRITIC, SENSED))
+        if self.observes == SENSORS:
+            if POLICY not in terms:
+                raise InputError(
+                    f"task {self.name!r}: observes in a way of its own; valid with sensors: `observation_terms`"
+                )
+            terms = sensed_terms(self.declaration(), terms, self.actions)
+        return {name: ObservationGroup(group) for name, group in terms.items() if name != SENSED}
 
     @cached_property
     def _policy_group(self) -> ObservationGroup:
@@ -174,6 +210,11 @@ class Task(ABC):
     def noise(self) -> tuple[float, ...]:
         """Half the width of the uniform noise of each of these columns in training; empty for none."""
         return self.groups[POLICY].noise if POLICY in self.groups else ()
+
+    @property
+    def readings(self) -> tuple[ObservationTerm, ...]:
+        """Terms of the policy's observation; empty if the task observes in a way of its own."""
+        return self.groups[POLICY].terms if POLICY in self.groups else ()
 
     @cached_property
     def quantities(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Legs
 from neurodyn.tasks.commands import SPEED, TURNING, Command, VelocityCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
+from neurodyn.tasks.sensing import SENSORS
 from neurodyn.tasks.task import Task
 
 COMMAND_FRAMES = (100, 120)
@@ -185,6 +186,7 @@ class Velocity(VelocityTracking):
     frames = 500
     limit = 4.0
     standing = 0.1
+    observes = SENSORS
 
     def __init__(self, robot: str) -> None:
         """Load the robot, by name or path.

@@ -55,6 +55,11 @@ class RandomisedQuantity(Config, frozen=True):
         """The largest number that can be drawn."""
         return max(self.values, default=self.upper)
 
+    @property
+    def least(self) -> float:
+        """The smallest number that can be drawn."""
+        return min(self.values, default=self.lower)
+
 
 def randomised_quantities(
     texts: Sequence[str],

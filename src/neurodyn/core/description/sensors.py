@@ -159,6 +159,10 @@ class Sensor(Config, frozen=True):
     """Standard deviation of each column of a reading, or one per quantity; empty to estimate it."""
     delay: float = 0.0
     """Time from an event to its log entry [s]."""
+    bias: float | tuple[float, ...] = 0.0
+    """Standard deviation of the readings' offset between runs: one number, one per quantity, or one per column."""
+    rate: float | None = None
+    """Readings per second [Hz]; None for one in every frame."""
     side: Literal["motor", "link"] = "motor"
     """Joint torque only: at the "motor", before friction and rotor inertia, or at the "link"."""
     stream: str = ""
@@ -171,6 +175,9 @@ class Sensor(Config, frozen=True):
         require(unit, "quaternion", list(self.quaternion), "a unit quaternion [x, y, z, w]")
         positive = all(0 < size < math.inf for size in self.noises)
         require(positive, "noise", list(self.noises), "standard deviations above 0, or none, to estimate them")
+        biases = [*self.bias] if isinstance(self.bias, tuple) else [self.bias]
+        require(all(0 <= size < math.inf for size in biases), "bias", biases, "standard deviations of at least 0")
+        require(self.rate is None or 0 < self.rate < math.inf, "rate", self.rate, "readings per second, above 0 [Hz]")
 
     @property
     def noises(self) -> tuple[float, ...]:

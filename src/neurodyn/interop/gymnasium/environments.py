@@ -39,7 +39,7 @@ class _OpenedTask:
         *,
         starts: str | Path | None,
         randomise: Sequence[str],
-        noisy: bool,
+        noisy: bool | None,
         penalty: float,
         device: str,
         frames: int | None,
@@ -98,7 +98,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         robot: str | Path | None = None,
         starts: str | Path | None = None,
         randomise: Sequence[str] = (),
-        noisy: bool = False,
+        noisy: bool | None = None,
         penalty: float = 0.0,
         device: str = "cpu",
         render_mode: str | None = None,
@@ -113,7 +113,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             robot: Name or folder of the robot, for tasks of any robot (velocity, push, lift).
             starts: HDF5 store; episodes start after its windows, in models of logs.
             randomise: Quantities randomised per episode, in the notation of `neurodyn policy train --randomise`.
-            noisy: Whether to add the task's observation noise.
+            noisy: Whether to add the task's errors to observations; None if policies see sensors.
             penalty: Weight of a learned model's uncertainty in the reward.
             device: Device: cpu, cuda, cuda:1 ...
             render_mode: "rgb_array", which needs Newton; None for no pictures.
@@ -201,7 +201,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         robot: str | Path | None = None,
         starts: str | Path | None = None,
         randomise: Sequence[str] = (),
-        noisy: bool = False,
+        noisy: bool | None = None,
         penalty: float = 0.0,
         device: str = "cpu",
         max_episode_steps: int | None = None,
@@ -218,7 +218,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             robot: Robot of a task of any robot.
             starts: Store with start states.
             randomise: Quantities randomised per world and episode.
-            noisy: Whether to add the task's observation noise.
+            noisy: Whether to add the task's errors to observations; None if policies see sensors.
             penalty: Weight of the uncertainty.
             device: Device.
             max_episode_steps: Length of an episode; None for the task's.
