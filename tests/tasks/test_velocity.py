@@ -251,14 +251,17 @@ class Clearance(Velocity):
     def observation_terms(self):
         groups = super().observation_terms()
         height = ObservationTerm(
-            "clearance", lambda now, memory: self._of_feet(now, "contact_height"), each("clearance.{}", self.feet), 0.01
-        )
+            "clearance", lambda now, memory: self._of_feet(now, "contact_height"), each("clearance.{}", self.feet),
+            0.01, sensor="camera",
+        )  # fmt: skip
         return {**groups, "policy": (*groups["policy"], height)}
 
 
 def test_a_further_term_is_seen_with_its_noise(task, folder, dynamics):
     further = Clearance(str(folder))
-    assert further.observations == (*task.observations, *(f"clearance.{foot}" for foot in task.feet))
+    seen = (*task.observations, *(f"clearance.{foot}" for foot in task.feet))
+    assert further.observations == seen
+    assert further.observing("state").observations[-4:] == seen[-4:]
     worlds = [
         PolicyEnvironment(further, dynamics, SampledStarts(further, 0), 4, noisy=noisy) for noisy in (False, True)
     ]

@@ -64,6 +64,8 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     require_fit(job.task, job.training_dynamics.dynamics, job.settings.penalty)
     with ProgressBar("opening the reference"):
         reference = open_reference(job.task, job.training_dynamics, request.reference)
+    if job.task.observes == "sensors":
+        print(job.task.said_of_sensors())
     with ProgressBar(f"training {request.task} in {dynamics}") as bar:
         end = train_policy(with_changes(job, reference=reference, progress=bar))
     if job.training_dynamics.dynamics.caveat:

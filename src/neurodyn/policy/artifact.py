@@ -292,7 +292,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     folder = artifacts.resolve_policy(folder)
     config = read_policy_config(folder)
     if not _is_own(config.task):  # a user's declaration or file may have moved
-        require_task(config, load(config.task, config.observe), str(folder))
+        require_task(config, load(config.task).observing(config.observe), str(folder))
     network = config.build()
     try:
         network.load_state_dict(read_weights(folder))
@@ -320,7 +320,7 @@ def task_of(config: PolicyConfig, given: str | None, source: str, *, drawn: bool
             f"FILE.py:{kind} (it was {file})"
         )
     try:
-        task = load(config.task if given is None else given, config.observe)
+        task = load(config.task if given is None else given).observing(config.observe)
     except InputError as error:
         if given is not None or not of_robot(config.task):
             raise

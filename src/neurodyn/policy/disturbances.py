@@ -13,12 +13,13 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.randomisation import RandomisedQuantity, randomised_quantities
+from neurodyn.core.description.randomisation import Each, RandomisedQuantity, randomised_quantities
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.control import require_pushable
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.sim.draws import numbers_of
 from neurodyn.tasks import Task
+from neurodyn.tasks.sensing import SENSORS
 
 _OBSERVATION, _ACTION, _PUSH, _DELAY, _RATE = "observation.", "action.", "push.", "delay.", "rate."
 _SPEED, _INTERVAL = "push.velocity", "push.interval"
@@ -49,7 +50,8 @@ def disturbances_of(texts: Sequence[str], task: Task) -> tuple[RandomisedQuantit
         InputError: A text is malformed, matches nothing, or is not possible.
     """
     changing = (*(f"{_OBSERVATION}{name}" for name in task.observations), *(f"{_ACTION}{x}" for x in task.actions))
-    sensors = dict.fromkeys(term.sensor for term in task.readings if term.sensor)
+    sensed = (term for term in task.readings if task.observes == SENSORS or term.delay or term.rate)
+    sensors = dict.fromkeys(term.sensor for term in sensed if term.sensor)
     timing = [f"{what}{name}" for what in (_DELAY, _RATE) for name in sensors]
     others = ("delay.observation", "delay.action", *timing, _SPEED, *_AXES, _INTERVAL)
     nominal = {**dict.fromkeys(changing, 1.0), **dict.fromkeys(others, 0.0)}
@@ -376,7 +378,8 @@ def _way(name: str, draw: RandomisedQuantity) -> tuple[str | None, ...]:
 def _of_readings(task: Task) -> Iterator[RandomisedQuantity]:
     """Yield noise and offsets of the task's observations, and delays and rates of what reads them."""
     offsets = tuple(term.bias for term in task.readings for _ in term.names)
-    for halves, each in ((task.noise, "step"), (offsets, "episode")):
+    parts: tuple[tuple[tuple[float, ...], Each], ...] = ((task.noise, "step"), (offsets, "episode"))
+    for halves, each in parts:
         for name, half in zip(task.observations, halves or (0.0,) * len(task.observations), strict=True):
             if half:
                 names = (f"{_OBSERVATION}{name}",)

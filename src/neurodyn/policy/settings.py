@@ -160,8 +160,8 @@ class TrainingSettings(Config, frozen=True):
     one_robot: bool = False
     """Leave out the posterior of an adapted model."""
     observe: View | None = None
-    """Whether the policy sees the "state", or "sensors" with their errors (`tasks.sensing`); None for the task's own
-    way. PPO's critic sees the state in any case."""
+    """What the policy sees: state or sensors, with their errors; None for the task's own way. PPO's critic sees the
+    state in any case (`tasks.sensing`)."""
     patience: int | None = 3
     """Falls in the judges alone that end a training (`policy.judges`)."""
 

@@ -216,6 +216,16 @@ class Task(ABC):
         """Terms of the policy's observation; empty if the task observes in a way of its own."""
         return self.groups[POLICY].terms if POLICY in self.groups else ()
 
+    def said_of_sensors(self) -> str:
+        """Return in words what a policy of sensors sees, and what only its critic sees."""
+        seen = {term.name for term in self.readings}
+        only = [
+            term.name for term in self.observation_terms()[POLICY]
+            if term.name not in seen and term.source not in ("base_angular_velocity", "projected_gravity")
+        ]  # fmt: skip
+        critic = f"; its critic alone {', '.join(only)}" if only else ""
+        return f"The policy sees {', '.join(term.name for term in self.readings)}{critic} (--observe state: the state)"
+
     @cached_property
     def quantities(self) -> tuple[str, ...]:
         """Names of the quantities that it reads: `needs`, and those that its observations show."""
