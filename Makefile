@@ -76,8 +76,6 @@ clean:  ## Remove what the other verbs made.
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) torch
 	$(PIP) --editable '.[sim,robots,usd,view,live,policy,control,cluster,export,logs,notebook,wandb,dev]'
-	rm -rf .venv/mjlab  # aside, and without what it asks for: an older MuJoCo
-	$(PIP) --no-deps --target .venv/mjlab mjlab mediapy mjviser prettytable torchrunx
 	touch $@
 
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt

@@ -158,7 +158,7 @@ def test_what_needs_newton_says_so_in_one_line(tmp_path: Path):
     script = NO_SIMULATOR + "import neurodyn; neurodyn.sim.build(neurodyn.robots.load('cartpole'))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode != 0
-    assert "pip install 'neurodyn[sim]'" in done.stderr.splitlines()[-1]
+    assert "pip install 'neurodyn[newton]'" in done.stderr.splitlines()[-1]
 
 
 def test_policies_are_trained_where_git_is_not_installed(tmp_path: Path):

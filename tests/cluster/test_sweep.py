@@ -81,7 +81,7 @@ def test_what_is_wrong_is_one_line_before_any_work(changes: dict, said: str, pla
 
 
 def test_without_optuna_a_sweep_names_the_extra(place: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("neurodyn.cluster.sweeps.find_spec", lambda name: None)
+    monkeypatch.setattr("neurodyn.core.extras.find_spec", lambda name: None if name == "optuna" else name)
     with pytest.raises(InputError, match=r"optuna.*pip install 'neurodyn\[cluster\]'"):
         sweep(write(place), "out")
 

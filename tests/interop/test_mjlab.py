@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models in place of mjlab's physics: beside a stand-in of its simulation, and in its own velocity task."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import mujoco
@@ -21,8 +19,6 @@ from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import load
 from neurodyn.sim import articulation, declare
 
-ASIDE = Path(__file__).parents[2] / ".venv" / "mjlab"
-"""Where `make` installs mjlab, which asks for an older MuJoCo than ours, without what it asks for."""
 WORLDS = 3
 SCENE = """
 <mujoco><compiler angle="radian"/><option timestep="0.005" integrator="implicitfast" cone="elliptic" impratio="10"/>
@@ -211,6 +207,7 @@ def test_a_network_of_an_environments_steps_moves_by_its_roll_out(tmp_path):
 
 
 def test_scenes_of_another_robot_are_refused_by_name(model):
+    pytest.importorskip("newton", reason="the extra `newton` is not installed")
     other = declared_hybrid(load("cartpole"))
     scene = mujoco.MjModel.from_xml_string(SCENE)
     with pytest.raises(InputError, match="the scene has no joint 'slider'"):
@@ -222,13 +219,12 @@ def test_scenes_of_another_robot_are_refused_by_name(model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("robot", "frames"), [("Go1", 10), ("G1", 16)])
-def test_a_velocity_task_runs_on_a_model(tmp_path, monkeypatch, robot, frames):
+def test_a_velocity_task_runs_on_a_model(tmp_path, robot, frames):
     """Its managers, rewards and randomisation; the model is declared from its scene, so motion is MuJoCo-Warp's.
 
     From its tenth frame on, a hand of G1 touches its hip.
     """
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ASIDE)])
-    pytest.importorskip("mjlab", reason="mjlab (1.6) is not installed")
+    pytest.importorskip("mjlab", reason="mjlab is not installed: `make test-environments` runs this beside it")
     from mjlab.envs import ManagerBasedRlEnv
     from mjlab.tasks.registry import load_env_cfg
 

@@ -188,7 +188,7 @@ def test_without_newton_the_page_has_plots_alone(along_log: Recording, monkeypat
     monkeypatch.setitem(sys.modules, "newton", None)
     html = recording_page(along_log)
     text = check_self_contained(html).text
-    assert "No pictures: Newton cannot be imported" in text
+    assert "No pictures: a picture needs newton" in text
     assert html.count("<svg") == 2 * 2
 
 

@@ -198,7 +198,7 @@ def test_a_log_report_needs_no_newton(
     html = write_report(trained_run, logged, path=tmp_path / "log.html").read_text(encoding="utf-8")
     assert "In motion" not in headings(html)
     assert "Sample trajectories" in headings(html)
-    assert "neurodyn[sim]" in check_self_contained(html).text
+    assert "neurodyn[newton]" in check_self_contained(html).text
 
 
 def test_data_that_are_gone_leave_a_remark(trained_run: Path, logged: Logged, tmp_path: Path):

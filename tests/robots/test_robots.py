@@ -99,7 +99,7 @@ def test_listing_names_what_is_pretrained_of_existing_robots():
     assert all(name.startswith("pretrained:") for robot in found.values() for name in robot.pretrained)
 
 
-@pytest.mark.parametrize(("name", "extra"), [("franka", "robots"), ("ant", "sim")])
+@pytest.mark.parametrize(("name", "extra"), [("franka", "robots"), ("ant", "newton")])
 def test_missing_package_names_the_extra(monkeypatch, name, extra):
     monkeypatch.setattr("neurodyn.robots.assets.package_folder", lambda package: None)
     robot = robots.load(name)

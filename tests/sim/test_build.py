@@ -151,7 +151,7 @@ def test_a_mesh_without_a_reader_is_left_out_with_a_notice(tmp_path, monkeypatch
     mesh = '<collision><geometry><mesh filename="shell.dae"/></geometry></collision></link>'
     urdf.write_text(urdf.read_text().replace("</link>", mesh, 1))
     monkeypatch.setattr("neurodyn.sim.asset_files.find_spec", lambda name: None if name == "collada" else name)
-    with pytest.warns(Notice, match=r"mesh 'shell\.dae' needs pycollada: pip install 'neurodyn\[sim\]'"):
+    with pytest.warns(Notice, match=r"mesh 'shell\.dae' needs pycollada: pip install 'neurodyn\[mujoco\]'"):
         assert sim.build(robot).shape_count == 0
 
 
@@ -170,7 +170,9 @@ def test_missing_meshes_of_an_mjcf_leave_primitives_and_inertials(tmp_path):
 def test_robot_without_newton_names_the_extra(cartpole, monkeypatch):
     monkeypatch.delitem(sys.modules, "newton", raising=False)
     monkeypatch.setattr("builtins.__import__", _refusing(__import__))
-    with pytest.raises(InputError, match=r"pip install 'neurodyn\[sim\]'"):
+    with pytest.raises(
+        InputError, match=r"robot 'cartpole' \(solver: featherstone\) needs newton.*'neurodyn\[newton\]'"
+    ):
         sim.build(cartpole)
 
 

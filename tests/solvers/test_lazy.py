@@ -24,7 +24,7 @@ def test_without_newton_the_error_names_the_extra():
         "except InputError as error:\n    print(error)"
     )
     result = python(code)
-    assert "neurodyn[sim]" in result.stdout, result.stderr
+    assert "neurodyn[newton]" in result.stdout, result.stderr
     assert len(result.stdout.splitlines()) == 1
 
 

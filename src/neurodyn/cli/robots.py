@@ -68,9 +68,12 @@ def _list(json: Path | None) -> None:
     caveats = [*(text for robot in listed for text in robot.caveats.values()), *(policy.caveat for policy in policies)]
     for name, meaning in explanations(part for text in caveats if text for part in text.split(", ")):
         print(f"{name}: {meaning}")
-    missing = [robot.name for robot in listed if not robot.installed]
-    if missing:
-        print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")
+    missing: dict[str, list[str]] = {}
+    for robot in listed:
+        if robot.extra:
+            missing.setdefault(robot.extra, []).append(robot.name)
+    for extra, lacking in missing.items():
+        print(f"Not installed: {', '.join(lacking)}; install with: pip install 'neurodyn[{extra}]'")
     if json is not None:
         write_json(
             json, {"robots": [to_dict(robot) for robot in listed], "policies": [policy.name for policy in policies]}

@@ -10,11 +10,11 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.extras import require_extra
 from neurodyn.core.workers import available_cores
 
 LOCAL, RUNNING = "local", "auto"
@@ -40,10 +40,7 @@ _ENVIRONMENT = {
 
 def require_ray() -> ModuleType:
     """Return Ray, or raise an InputError that names the extra `cluster` if it is not installed."""
-    if find_spec("ray") is None:
-        raise InputError(
-            "a cluster needs a package that is not installed (ray); install it with: pip install 'neurodyn[cluster]'"
-        )
+    require_extra(["ray"], "a cluster", "cluster")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():

@@ -9,7 +9,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Config, Record, from_dict, read_plain, to_dict
 from neurodyn.core.config import plain as as_lists
 from neurodyn.core.errors import InputError, unknown
+from neurodyn.core.extras import require_extra
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
 from neurodyn.core.seeds import require_seed
@@ -260,10 +260,7 @@ def _values(asked: Sweep, parameters: Mapping[str, Any]) -> Values:
 def known_points(asked: Sweep, where: str) -> list[dict[str, Any]]:
     """Return the settings that are known from the start, as Optuna's parameters; errors: see `sweep`."""
     require_ray()
-    if find_spec("optuna") is None:
-        raise InputError(
-            "a sweep needs a package that is not installed (optuna); install it with: pip install 'neurodyn[cluster]'"
-        )
+    require_extra(["optuna"], "a sweep", "cluster")
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)

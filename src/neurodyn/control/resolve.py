@@ -2,7 +2,6 @@
 """Dynamics by name: "analytic", a run directory, or a model that ships with the package."""
 
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -20,6 +19,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS, is_simulated, simulate
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.devices import require_device
+from neurodyn.sim.simulators import has_simulator
 from neurodyn.tasks import Task
 
 ANALYTIC = "analytic"
@@ -148,10 +148,8 @@ def open_reference(task: Task, training_dynamics: ResolvedDynamics, asked: str |
     Raises:
         InputError: There are no such dynamics.
     """
-    try:
-        simulated = bool(task.declaration().asset) and find_spec("newton") is not None
-    except (ImportError, ValueError):  # the import is blocked
-        simulated = False
-    if asked == "none" or (asked is None and (training_dynamics.name == ANALYTIC or not simulated)):
+    if asked == "none" or (
+        asked is None and (training_dynamics.name == ANALYTIC or not has_simulator(task.declaration()))
+    ):
         return None
     return open_dynamics(task, asked or ANALYTIC, device=training_dynamics.dynamics.device, flag="--reference")

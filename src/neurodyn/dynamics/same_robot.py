@@ -2,7 +2,6 @@
 """Checks that models and logs still match their robot, and logs completed from its declaration."""
 
 import dataclasses
-from importlib.util import find_spec
 
 import msgspec
 import numpy as np
@@ -48,7 +47,9 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    if store.header.fingerprint is None or find_spec("newton") is None or _is_unchanged(robot, store):
+    from neurodyn.sim.simulators import has_simulator
+
+    if store.header.fingerprint is None or not has_simulator(robot) or _is_unchanged(robot, store):
         return
     built, layout, _ = _robot_as_built(robot)
     differences = store.header.fingerprint.differences(built)

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,6 +50,7 @@ from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import as_logged, grounded, open_measured_data, open_robot_data
+from neurodyn.sim.simulators import has_simulator
 
 CARRIED = "log.h5"
 """Name of a log stored in a run."""
@@ -211,7 +211,7 @@ def _declared_simulator(model: Dynamics, robot: Robot, store: Store, threads: in
 
     Also None without an asset, without the simulator's package, or if the engine cannot represent it.
     """
-    if not (robot.asset and store.header.of_robot) or find_spec("newton") is None or robot.simulator.fluid is not None:
+    if not (store.header.of_robot and has_simulator(robot)) or robot.simulator.fluid is not None:
         return None
     if isinstance(model, HybridDynamics) and not model.from_logs:
         return None

@@ -11,7 +11,6 @@ solvers/ of https://github.com/NVlabs/neural-robot-dynamics.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +32,7 @@ from neurodyn.geometry.tensors import WorldMask
 from neurodyn.interop.checkpoints import InertObject, read_inert, take, tensor_of
 from neurodyn.nets.mlp import MLP
 from neurodyn.robots import Robot
+from neurodyn.sim.simulators import has_simulator
 
 EPSILON = 1e-5
 """Added to variances."""
@@ -300,7 +300,7 @@ def read_nerd(path: Path, robot: Robot, statistics: Path | None) -> NerdDynamics
         net = _config(model, arrays, where)
     except (LookupError, TypeError, RecursionError):
         raise InputError(f"{where}: its modules are not laid out as a transformer of {_OF}") from None
-    known = None if find_spec("newton") is None else built_articulation(robot)
+    known = built_articulation(robot) if has_simulator(robot) else None
     dynamics = NerdDynamics(robot.spec, net, _frames(path), parts, known, robot.name)
     _fill(dynamics, model, names, arrays, where)
     return dynamics.requires_grad_(False).eval()

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import indent
 from typing import Any, Concatenate, Literal, ParamSpec
@@ -20,6 +19,7 @@ from typing import Any, Concatenate, Literal, ParamSpec
 from neurodyn.core import artifacts
 from neurodyn.core.config import to_yaml
 from neurodyn.core.errors import InputError, notice, unknown
+from neurodyn.core.extras import require_extra
 from neurodyn.core.provenance import repositories, repository_state
 from neurodyn.core.registry import Registry
 from neurodyn.learn.devices import current_ranks, first_line
@@ -165,10 +165,7 @@ class _WandbRun(Tracker):
     @classmethod
     def require(cls, options: Mapping[str, Any]) -> None:
         super().require(options)
-        if find_spec("wandb") is None:
-            raise InputError(
-                "logger wandb needs a package that is not installed; install it with: pip install 'neurodyn[wandb]'"
-            )
+        require_extra(["wandb"], "logger wandb", "wandb")
         if _wandb_mode() == "online":
             import wandb
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.artifacts import atomic
-from neurodyn.core.errors import InputError, NeurodynError
+from neurodyn.core.errors import NeurodynError
+from neurodyn.core.extras import import_extra
 from neurodyn.core.progress import tell
 
 METADATA = "neurodyn"
@@ -115,12 +116,7 @@ def _put_before(graph: Any, model: Any) -> None:
 
 def require_onnx() -> Any:
     """Return the package onnx, or raise an InputError if packages of the extra "export" are missing."""
-    try:
-        import onnx
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"export needs the package {error.name!r}; install neurodyn[export]") from None
+    onnx, *_ = (import_extra(name, "export to ONNX", "export") for name in ("onnx", "onnxruntime", "onnxscript"))
     return onnx
 
 

@@ -3,10 +3,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.extras import require_extra
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.settings import DistillationSettings, PolicySettings, ShacSettings, TrainingSettings
@@ -72,9 +72,4 @@ ALGORITHMS: Registry[Algorithm] = Registry(
 
 def require_learner() -> None:
     """Raise an InputError that names the extra `policy` if rsl_rl is not installed."""
-    missing = [name for name in ("rsl_rl", "tensordict") if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"policies need a package that is not installed ({', '.join(missing)}); install it with: "
-            "pip install 'neurodyn[policy]'"
-        )
+    require_extra(["rsl_rl", "tensordict"], "training of policies", "policy")

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
+from neurodyn.core.extras import import_extra
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.batch import Control, State
@@ -49,10 +49,7 @@ _STIFFNESS = 20.0
 
 def require_viser() -> Any:
     """Return the viser module, or raise an InputError that says how to install it."""
-    try:
-        return import_module("viser")
-    except ImportError as error:
-        raise InputError(f"--live needs viser ({error}); install it with: pip install 'neurodyn[live]'") from None
+    return import_extra("viser", "--live", "live")
 
 
 class Pushes:

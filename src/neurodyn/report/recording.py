@@ -17,6 +17,7 @@ import torch
 from neurodyn.core import artifacts
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.errors import InputError
+from neurodyn.core.extras import import_extra
 from neurodyn.core.progress import stage
 from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import generator
@@ -297,14 +298,7 @@ def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
 
 def film_writer() -> Any:
     """Return the MP4 encoder package, or raise an InputError if it is not installed."""
-    try:
-        import imageio_ffmpeg
-    except ImportError as error:
-        raise InputError(
-            f"mp4 needs a package that is not installed ({error}); install it with: pip install 'neurodyn[view]', "
-            "or ask for --format gif or html"
-        ) from None
-    return imageio_ffmpeg
+    return import_extra("imageio_ffmpeg", "mp4", "view", instead="ask for --format gif or html")
 
 
 def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings as files (interactive page, GIF, MP4, Rerun), sample roll-outs and drawn motions on pages."""
 
-import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import Tensor
 from neurodyn.core.artifacts import atomic, write_text
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.core.extras import import_extra
 from neurodyn.evaluate.records import Simulated
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import capital
@@ -36,13 +36,7 @@ MOST_COORDINATES = 8
 
 def require_rerun() -> Any:
     """Return the rerun package, or raise an InputError if it is not installed."""
-    try:
-        return importlib.import_module("rerun")
-    except ImportError as error:
-        raise InputError(
-            f"rrd needs a package that is not installed ({error}); install it with: pip install 'neurodyn[rerun]', "
-            "or ask for --format html"
-        ) from None
+    return import_extra("rerun", "rrd", "rerun", package="rerun-sdk", instead="ask for --format html")
 
 
 def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:

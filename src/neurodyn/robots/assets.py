@@ -25,10 +25,11 @@ from neurodyn.core.artifacts import atomic, atomic_folder
 from neurodyn.core.config import EXTENDS, read_with_siblings, to_dict, to_yaml
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.errors import InputError, suggested_file
+from neurodyn.core.extras import missing_extra
 from neurodyn.core.provenance import package_versions
 from neurodyn.robots.declaration import Robot
 
-_EXTRAS = {"example-robot-data": "robots", "newton": "sim"}
+_EXTRAS = {"example-robot-data": "robots", "newton": "newton"}
 
 
 def package_folder(package: str) -> Path | None:
@@ -59,7 +60,13 @@ def _newton_assets() -> Path | None:
 
 def is_installed(robot: Robot) -> bool:
     """Return whether the package that holds the robot's asset, if any, is installed."""
-    return robot.package is None or package_folder(robot.package) is not None
+    return not missing_asset(robot)
+
+
+def missing_asset(robot: Robot) -> str:
+    """Return the extra that installs the robot's asset; empty if nothing is missing."""
+    missing = robot.package is not None and package_folder(robot.package) is None
+    return _EXTRAS[robot.package] if missing else ""
 
 
 def asset_path(robot: Robot) -> Path:
@@ -77,10 +84,7 @@ def asset_path(robot: Robot) -> Path:
     if robot.package is not None:
         installed = package_folder(robot.package)
         if installed is None:
-            raise InputError(
-                f"robot {robot.name!r} needs the package {robot.package}, which is not installed; "
-                f"install it with: pip install 'neurodyn[{_EXTRAS[robot.package]}]'"
-            )
+            raise missing_extra(f"robot {robot.name!r}", robot.package, _EXTRAS[robot.package])
         folder = installed
     path = folder / robot.asset
     if not path.is_file():

@@ -15,7 +15,7 @@ from neurodyn.core.artifacts import (
 from neurodyn.core.config import Config, from_dict, read_config, read_plain
 from neurodyn.core.errors import InputError, choices, describe_os_error, notice, unknown
 from neurodyn.core.registry import Registry
-from neurodyn.robots.assets import asset_path, is_installed
+from neurodyn.robots.assets import asset_path, is_installed, missing_asset
 from neurodyn.robots.declaration import Robot
 from neurodyn.robots.sections import expand
 
@@ -105,6 +105,7 @@ class ListedRobot(Config, frozen=True, rename={"simulator": "teacher"}):
     substeps: int  # solver steps in one frame
     pretrained: tuple[str, ...]  # its shipped models, as `pretrained:NAME`
     installed: bool  # whether the package with its asset is installed
+    extra: str  # the extra that installs it, if it is not
     measured: dict[str, ShippedErrors]  # errors by `pretrained:NAME`
     caveats: dict[str, str]  # what a model lacks of what its kind suggests, by `pretrained:NAME`
 
@@ -126,6 +127,7 @@ def list_robots() -> list[ListedRobot]:
                 substeps=robot.simulator.substeps,
                 pretrained=tuple(own),
                 installed=is_installed(robot),
+                extra=missing_asset(robot),
                 measured={model: read_config(resolve_run(model) / "errors.json", ShippedErrors) for model in own},
                 caveats={model: text for model in own if (text := _caveat_of(model))},
             )

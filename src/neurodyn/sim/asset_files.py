@@ -28,7 +28,7 @@ def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
         raise MissingMeshError(f"mesh {name!r} does not exist")
     for module in _READERS.get(file.suffix.lower(), ("trimesh",)):
         if find_spec(module) is None:
-            raise MissingMeshError(f"mesh {file.name!r} needs {_PACKAGES[module]}: pip install 'neurodyn[sim]'")
+            raise MissingMeshError(f"mesh {file.name!r} needs {_PACKAGES[module]}: pip install 'neurodyn[mujoco]'")
     return str(file)
 
 

@@ -6,21 +6,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from neurodyn.core.description.spec import COORDINATES, JointKind
-from neurodyn.core.errors import InputError
+from neurodyn.core.extras import import_extra, missing_extra
 from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.geometry.launching import start_warp
 from neurodyn.sim.articulations import with_short
 
 
-def import_newton() -> ModuleType:
-    """Import Newton without Warp's banner (set NEURODYN_VERBOSE to see it); refuse if it is not installed."""
+def import_newton(what: str = "simulation in Newton") -> ModuleType:
+    """Import Newton without Warp's banner (set NEURODYN_VERBOSE to see it); refuse if it is not installed.
+
+    `what` is the work that needs it.
+    """
     if sys.modules.get("newton") is not None:
         return sys.modules["newton"]
     try:
@@ -28,7 +30,7 @@ def import_newton() -> ModuleType:
         with _forward_only():
             import newton
     except ImportError as error:
-        raise InputError(f"Newton cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
+        raise missing_extra(what, "newton", "newton", why=error) from None
     return newton
 
 
@@ -76,10 +78,7 @@ def import_mujoco() -> Any:
     """Import MuJoCo, which has no types; refuse if it is not installed."""
     if sys.modules.get("mujoco") is not None:
         return sys.modules["mujoco"]
-    try:
-        return import_module("mujoco")
-    except ImportError as error:
-        raise InputError(f"MuJoCo cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
+    return import_extra("mujoco", "a robot of an MJCF or a URDF", "mujoco")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -212,6 +212,7 @@ class SimulatorKind:
         limits: Reads the robot's joints with one degree of freedom in its asset, by name.
         worlds: Builds a number of worlds of a robot without drives; options: see `simulator`.
         contacts: Contact model of the hybrid engine that matches it; None if it has no contacts.
+        package: The package that it needs, and the extra that installs it.
         commands: Returns whether its worlds compute the drives of a robot themselves; None if they never do.
     """
 
@@ -219,4 +220,5 @@ class SimulatorKind:
     limits: Callable[[Robot], dict[str, AssetJoint]]
     worlds: Callable[..., Simulator]
     contacts: str | None
+    package: Literal["newton", "mujoco"]
     commands: Callable[[Robot], bool] | None = None

@@ -9,7 +9,6 @@ as MuJoCo Warp ignores them in models with a box.
 import warnings
 from copy import deepcopy
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError
+from neurodyn.core.extras import require_extra
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import asset_digest, resolve_asset
 from neurodyn.robots.sections import ContactMaterial
@@ -65,7 +65,7 @@ def build(
     if worlds < 1:
         raise InputError(f"worlds is {worlds}; valid: at least 1")
     vectors = gravity_vectors(robot, worlds, gravity)
-    newton = import_newton()
+    newton = import_newton(named_with_solver(robot))
     world = build_world(robot)
     if scene is not None:
         add_scene(world, scene, robot.material)
@@ -81,7 +81,7 @@ def build(
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot, for a user to extend; errors: see `build`."""
-    newton, builder = import_newton(), import_asset(robot)
+    newton, builder = import_newton(named_with_solver(robot)), import_asset(robot)
     for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
         _override(newton, builder, index, joint, robot)
     _scale_masses(builder, robot.mass_scale)
@@ -90,9 +90,15 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     return builder
 
 
+def named_with_solver(robot: Robot) -> str:
+    """Return a robot's name and its solver, which needs Newton, for an error."""
+    return f"robot {robot.name!r} (solver: {robot.simulator.solver})"
+
+
 def import_asset(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot's asset, before the declaration overrides it."""
     path = asset_path(robot)
+    import_newton(named_with_solver(robot))
     options = {
         "locked": robot.locked, "meshes": robot.meshes, "floating": not robot.fixed_base, "density": robot.density,
         "densities": robot.densities, "mujoco": robot.simulator.solver == "mujoco",
@@ -130,7 +136,7 @@ def read_asset(
     Raises:
         InputError: The asset is unsupported or damaged, or a body has no mass or an impossible inertia.
     """
-    newton = import_newton()
+    newton = import_newton(f"{path}: import by Newton")
     builder = newton.ModelBuilder()
     builder.default_shape_cfg.density = density
     if mujoco:
@@ -171,9 +177,7 @@ def moving_joints(builder: "newton.ModelBuilder") -> list[int]:
 
 
 def _add_usd(builder: "newton.ModelBuilder", path: Path) -> None:
-    for module in ("pxr", "newton_usd_schemas"):
-        if find_spec(module) is None:
-            raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
+    require_extra(["pxr", "newton_usd_schemas"], f"{path}: reading USD", "usd")
     builder.add_usd(str(path))
 
 

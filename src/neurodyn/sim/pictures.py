@@ -158,7 +158,7 @@ class ViewedCopies:
         """Build the model, in free space or with a ground at one pose; `colour` overrides the robot's colours."""
         import warp as wp
 
-        self._wp, self._newton = wp, import_newton()
+        self._wp, self._newton = wp, import_newton("a picture")
         builder = _drawn_world(robot)
         if ground is not None:
             for shape in add_scene(builder, ground.scene):

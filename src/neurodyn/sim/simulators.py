@@ -13,6 +13,7 @@ from torch import Tensor
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
+from neurodyn.core.extras import has_module, require_extra
 from neurodyn.core.registry import Registry
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.drives.drive_program import ACTUATOR, DriveProgram
@@ -76,15 +77,31 @@ def _mujoco_commands(robot: Robot) -> bool:
 
 SIMULATORS = Registry(
     "solver",
-    featherstone=SimulatorKind(_newton_articulation, _newton_limits, _newton_worlds, contacts=None),
-    mujoco=SimulatorKind(_newton_articulation, _newton_limits, _newton_worlds, contacts="soft"),
+    featherstone=SimulatorKind(_newton_articulation, _newton_limits, _newton_worlds, contacts=None, package="newton"),
+    mujoco=SimulatorKind(_newton_articulation, _newton_limits, _newton_worlds, contacts="soft", package="newton"),
     **{
         "mujoco-c": SimulatorKind(
-            _mujoco_articulation, _mujoco_limits, _mujoco_worlds, contacts="soft", commands=_mujoco_commands
+            _mujoco_articulation,
+            _mujoco_limits,
+            _mujoco_worlds,
+            contacts="soft",
+            package="mujoco",
+            commands=_mujoco_commands,
         )
     },
 )
 """Reference simulators by the name of the declared solver."""
+
+
+def has_simulator(robot: Robot) -> bool:
+    """Return whether a robot has an asset, and the package of its reference simulator is installed."""
+    return bool(robot.asset) and has_module(SIMULATORS[robot.simulator.solver].package)
+
+
+def require_simulator(robot: Robot) -> None:
+    """Raise an InputError that names the extra unless the package of a robot's reference simulator is installed."""
+    package = SIMULATORS[robot.simulator.solver].package
+    require_extra([package], f"robot {robot.name!r} (solver: {robot.simulator.solver})", package)
 
 
 def articulation(robot: Robot) -> Articulation:

@@ -4,12 +4,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, require
+from neurodyn.core.extras import import_extra
 from neurodyn.core.registry import Registry
 from neurodyn.walking.quadruped import LEGS, Quadruped
 from neurodyn.walking.state import ForceInputs, footholds, rotate
@@ -79,13 +81,14 @@ SOLVERS: Registry[Solver] = Registry("solver", daqp=solve_daqp, quadprog=solve_q
 
 
 def _package(name: str) -> Any:
-    from importlib import import_module
-
+    if name == "daqp":
+        return import_extra(name, "solver 'daqp'", "control")
     try:
         return import_module(name)
     except ImportError:
-        hint = "neurodyn[control]" if name == "daqp" else f"{name}, or choose the solver daqp"
-        raise InputError(f"solver {name!r} needs the package {name}, which is not installed; install {hint}") from None
+        raise InputError(
+            f"solver {name!r} needs {name}, which is not installed; install it, or choose the solver daqp"
+        ) from None
 
 
 @lru_cache(maxsize=128)

@@ -96,7 +96,7 @@ def test_without_a_simulator(
     out = tmp_path / "out"
     assert run(["policy", "online", "cartpole-swingup", "--out", str(out)]) == 2
     error = capsys.readouterr().err
-    assert "Newton cannot be imported" in error
-    assert "pip install 'neurodyn[sim]'" in error
+    assert "robot 'cartpole' (solver: featherstone) needs newton" in error
+    assert "pip install 'neurodyn[newton]'" in error
     assert error.count("\n") == 1
     assert not out.exists()

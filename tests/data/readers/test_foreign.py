@@ -288,7 +288,7 @@ def test_long_logs_are_read_in_parts(tmp_path, monkeypatch, npz_file):
 
 
 def test_a_package_that_is_missing_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"needs the package 'nowhere'.*pip install 'neurodyn\[logs\]'"):
+    with pytest.raises(InputError, match=r"needs nowhere, .*pip install 'neurodyn\[logs\]'"):
         require_logs(tmp_path, ("nowhere.part",))
 
 

@@ -229,7 +229,7 @@ def answering(status: int) -> Iterator[str]:
 
 class TestRefusals:
     def test_a_package_that_is_not_installed(self, tmp_path: Path, monkeypatch):
-        monkeypatch.setattr("neurodyn.learn.tracking.find_spec", lambda name: None)
+        monkeypatch.setattr("neurodyn.core.extras.find_spec", lambda name: None)
         with pytest.raises(InputError, match=r"neurodyn\[wandb\]"):
             require_tracker("wandb", tmp_path)
 

@@ -31,6 +31,7 @@ from neurodyn.core.description.drive import Drive, drives_of_controller, read_dr
 from neurodyn.core.description.scene import Scene, Vector3
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, choices, require, suggestion, unreadable
+from neurodyn.core.extras import import_extra
 from neurodyn.core.registry import Registry
 from neurodyn.data.readers.floating import FloatingColumns
 from neurodyn.data.readers.sensor_columns import SensorColumns
@@ -77,16 +78,8 @@ class LogFormat:
 
 def require_logs(where: Path, modules: Sequence[str]) -> None:
     """Raise an InputError unless the given modules of the extra `logs` are installed."""
-    from importlib import import_module
-
     for module in modules:
-        try:
-            import_module(module)
-        except ImportError:
-            raise InputError(
-                f"{where}: needs the package {module.partition('.')[0]!r}, which is not installed; install it with "
-                "`pip install 'neurodyn[logs]'`"
-            ) from None
+        import_extra(module, str(where), "logs", package=module.partition(".")[0])
 
 
 def recognise(path: Path) -> str | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ids of tasks in Gymnasium's registry."""
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.extras import import_extra
 from neurodyn.tasks import TASKS, TASKS_OF_ROBOTS
 
 
@@ -20,12 +20,7 @@ def register() -> None:
     Raises:
         InputError: Gymnasium is not installed.
     """
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise InputError(
-            f"Gymnasium cannot be imported ({error}); install it with: pip install 'neurodyn[gymnasium]'"
-        ) from None
+    gymnasium = import_extra("gymnasium", "an environment of Gymnasium", "gymnasium")
     for name, task in ids().items():
         if name not in gymnasium.registry:
             gymnasium.register(

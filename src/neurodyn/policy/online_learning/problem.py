@@ -20,7 +20,7 @@ from neurodyn.policy.online_learning.refit import ADAPT_REFIT, REFITS, Refit
 from neurodyn.policy.online_learning.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import load_settings
-from neurodyn.sim.engine import import_newton
+from neurodyn.sim.simulators import require_simulator
 from neurodyn.tasks import Task, load
 
 _FIRST_MINUTES, _MINUTES = 6.0, 2.0
@@ -125,7 +125,7 @@ def pose(request: OnlineRequest) -> OnlineProblem:
             refit.require_store(robot, refit.open(robot, name))
         except InputError as error:
             raise type(error)(f"{name}: {error}") from None
-    import_newton()
+    require_simulator(robot)
     if request.robot is None:
         reference = _reference(task, settings.reference)
     else:
