@@ -344,6 +344,7 @@ def export_policy(folder: str | Path, path: Path) -> float:
             "task": config.task,
             "robot": config.robot,
             "dt": config.dt,
+            "observe": config.observe,
             "observation_names": list(config.observations),
             "history": config.network.history,
             "history_has_actions": config.network.with_actions,

@@ -48,11 +48,12 @@ from neurodyn.dynamics.control import frame_torque, push
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import Behaviour, Excitation, acting, behaviour, common_task, load_policy
-from neurodyn.policy.disturbances import Disturbances
+from neurodyn.policy.disturbances import Disturbances, EpisodeDraws
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.policy.settings import BEHAVIOURS
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
+from neurodyn.tasks.sensing import SENSORS
 
 TEST_FRACTION = 0.1
 """Default share of test episodes in a log."""
@@ -442,10 +443,12 @@ class _Batch:
         now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu) if torques else None)
         memory = task.begin(now, self._generator)
         seen = self._measure(state, now, None, None)[1]
-        jolts, drawing, change = Disturbances((), task, self._dynamics), self._generator, None
-        jolted = jolts.begin(task.observe(now, memory), memory.action, None, drawing)
+        sensed = task.observes == SENSORS and self._robot is None  # a robot's readings have errors of their own
+        jolts, drawing, change = Disturbances((), task, self._dynamics, noisy=sensed), self._generator, None
+        drawn = EpisodeDraws(jolts.draws).draw(worlds, drawing) if jolts.names else None
+        jolted = jolts.begin(task.observe(seen, memory), memory.action, drawn, drawing)
         for frame in range(task.frames + 1 if most is None else most):
-            action = self._act(task.observe(seen, memory))
+            action = self._act(jolted.seen)
             control = task.control(action, now, memory)
             torque = frame_torque(self._dynamics.spec, state, control) if torques else None
             carry, step = self._dynamics.step(carry, state, control if torque is None else Control(torque=torque))
@@ -454,11 +457,12 @@ class _Batch:
             contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
             memory = task.advance(memory, now, action, self._generator)
             if jolts.pushes and self._measured and self._robot is None:
-                jolted, change = jolts.push(jolted, None, drawing)
+                jolted, change = jolts.push(jolted, drawn, drawing)
             if change is not None:
                 state = push(self._dynamics.spec, state, change)
                 now = self._quantities(state, None, torque)
             shown, seen = self._measure(state, now, None if change is not None else step, torque)
+            jolted = jolts.see(jolted, task.observe(seen, memory), memory.action, drawn, drawing)
             self._count(frame, end, state)
             if frame:
                 driven = torque if torque is not None and spec.control_kind == "torque" else control.target

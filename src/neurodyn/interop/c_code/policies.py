@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from neurodyn.multibody.trace import Graph, maximum, minimum
 from neurodyn.multibody.trace.expression import Expression, apply_loop
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged, task_of
 from neurodyn.tasks import Memory, Task
+from neurodyn.tasks.sensing import GRAVITY, GYROSCOPE, Reading
 
 _LAST, _COMMAND = "last_action", "command"
 
@@ -208,7 +210,11 @@ def _measurements(task: Task) -> _Measured:
         contact_names=task.contacts,
     )
     seen = reader.read(task.start(1, torch.Generator().manual_seed(0)), torque=torch.zeros(1, robot.spec.nu))
-    names = tuple(name for name in task.quantities if name in seen)  # the others may be for rewards only
+    readings = [term.source for term in task.readings if isinstance(term.source, Reading)]
+    memory = task.begin(seen, torch.Generator())
+    seen = seen.replacing({one.name: partial(_read, one, seen, memory) for one in readings})
+    wanted = (*(one.name for one in readings), *task.quantities)
+    names = tuple(name for name in wanted if name in seen)  # the others may be for rewards only
     shapes = tuple(tuple(seen[name].shape[1:]) for name in names)
     joints = ", ".join(joint.name for joint in robot.spec.joints if joint.kind != "free")
     arrays = [
@@ -220,7 +226,13 @@ def _measurements(task: Task) -> _Measured:
     return _Measured(names, tuple(arrays), shapes)
 
 
+def _read(reading: Reading, state: Quantities, memory: Memory, _: Quantities) -> Tensor:
+    return reading(state, memory)
+
+
 _UNITS = {
+    GYROSCOPE: "angular velocity [rad/s], axes of the IMU",
+    GRAVITY: "direction of gravity (unit, downwards), axes of the IMU",
     "base_position": "origin of the base link [m], world axes",
     "base_height": "of the origin of the base link [m]",
     "base_orientation": "quaternion from base to world, scalar last",
