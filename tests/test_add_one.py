@@ -15,7 +15,8 @@ from neurodyn.core.activations import ACTIVATIONS, Activation
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ShapeProperty, SoftConstraints
-from neurodyn.core.description.drive import DRIVE_KINDS, Drive, DriveLaw, DriveNetwork
+from neurodyn.core.description.drive import DRIVE_KINDS, Drive, DriveLaw
+from neurodyn.core.description.drive_network import DriveNetwork
 from neurodyn.core.description.elements import (
     FORCE_ELEMENTS,
     Attachment,

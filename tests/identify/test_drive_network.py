@@ -11,7 +11,7 @@ import torch
 from neurodyn.cli.main import run
 from neurodyn.core.artifacts import read_json, read_tensors
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.drive import DriveNetwork
+from neurodyn.core.description.drive_network import DriveNetwork
 from neurodyn.core.description.sensors import Stream
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, Split, StoreHeader

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from scipy.spatial.transform import Rotation
 
 from neurodyn.core.config import to_dict
-from neurodyn.core.description.drive import DriveNetwork
+from neurodyn.core.description.drive_network import DriveNetwork
 from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.interop.identified import shapes

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.multibody.drives.drive import FRICTION_SPEED, passive_torque
+from neurodyn.multibody.drives.drive import passive_torque
+from neurodyn.multibody.drives.friction import FRICTION_SPEED
 from tests.multibody.reference import random_link
 from tests.multibody.trace.interpreter import differences, traced_gradient
 

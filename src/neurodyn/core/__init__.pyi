@@ -36,8 +36,8 @@ from .description.drive import (
     DRIVE_KINDS as DRIVE_KINDS,
     Drive as Drive,
     DriveLaw as DriveLaw,
-    DriveNetwork as DriveNetwork,
 )
+from .description.drive_network import DriveNetwork as DriveNetwork
 from .description.elements import (
     FORCE_ELEMENTS as FORCE_ELEMENTS,
     Attachment as Attachment,

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from neurodyn.core.config import Aliases, Config, from_dict, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.core.description.drive import Drive, drives_of_controller
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.drive_tables import drives_of_controller
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.sensors import Stream, stream_columns

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, Record, require_numbers, to_dict
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
-from neurodyn.core.description.drive import Drive, DriveNetwork, Signal
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.drive_network import DriveNetwork, Signal
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.progress import stage, tracked
@@ -32,7 +33,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.settings import load_identification
 from neurodyn.learn.devices import threads as torch_threads
-from neurodyn.multibody.drives.drive import FRICTION_SPEED
+from neurodyn.multibody.drives.friction import FRICTION_SPEED
 from neurodyn.robots import Robot, locate, ships
 from neurodyn.robots.assets import write_bundle
 

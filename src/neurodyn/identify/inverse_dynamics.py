@@ -41,7 +41,7 @@ from neurodyn.identify.fit.readings import MEDIAN
 from neurodyn.identify.fit.residuals import Residuals, require_finite
 from neurodyn.identify.result import TorqueErrors
 from neurodyn.identify.unknowns.search_space import SearchSpace
-from neurodyn.multibody.drives.drive import FRICTION_SPEED
+from neurodyn.multibody.drives.friction import FRICTION_SPEED
 from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
 
 _PASSIVE = ("armature", "damping", "friction", "stiffness", "preload")

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Aliases, Config, load_preset, require_numbers
-from neurodyn.core.description.drive import Drive, drives_of_controller
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.drive_tables import drives_of_controller
 from neurodyn.core.description.parameter import current_names
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require

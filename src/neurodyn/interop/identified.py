@@ -16,7 +16,8 @@ from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import read_config
-from neurodyn.core.description.drive import Drive, DriveNetwork
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.drive_network import DriveNetwork
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import ROBOT, load

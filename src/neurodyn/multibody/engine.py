@@ -313,7 +313,10 @@ class Engine:
         compensation = gravity_compensation_forces(moving, qd, tree.quantity)
         through = {dof for name, dof in tree.dofs.items() if tree.links[tree.index_of[name]].drives_carry}
         through_drives = {dof: compensation.pop(dof) for dof in through & compensation.keys()}
-        drives = self._effects(scope, memory, DrivenMotion(moving, readings, qd, tendons), control, through_drives)
+        loaded = any(drive.loaded for drive in mechanism.drives.values())
+        loads = [-x for x in TreeInertia(tree, link_poses(tree, motions)).bias(tree, qd)] if loaded else []
+        driven = DrivenMotion(moving, readings, qd, tendons, loads)
+        drives = self._effects(scope, memory, driven, control, through_drives)
         added, pulled = element_forces(mechanism.elements or (), moving)
         for dof, value in tendon_torques(tendons, scope).items():
             added[dof] = added[dof] + value if dof in added else value
@@ -340,7 +343,7 @@ class Engine:
             tree, motions, scope, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", prism_contacts=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None, tendons=tendons, implicit=drives.implicit,
-            adhesion=drives.adhesion,
+            adhesion=drives.adhesion, dry=drives.dry,
         )  # fmt: skip
         external = _merge(_merge(self._external(scope), pulled), drives.wrenches)
         if mechanism.body_contacts and self._contact is not None:
@@ -429,7 +432,7 @@ class Engine:
 
         def act(name: str, drive: Drive, transmission: Transmission, force: DriveForce) -> None:
             value = scope.define(f"actuator.{name}", force.torque)
-            effects.act(drive, transmission, DriveForce(value, force.damping), by_wrench=by_wrench)
+            effects.act(drive, transmission, force._replace(torque=value), by_wrench=by_wrench)
 
         for name, command in zip(self._spec.controls, control, strict=True):
             one = (name, *self._drive(scope, memory, motion, name, command))
@@ -441,7 +444,7 @@ class Engine:
         for tendon, drives in bounded.items():
             share = share_within(limits[tendon], [force.torque for *_, force in drives])
             for name, drive, transmission, force in drives:
-                act(name, drive, transmission, DriveForce(share * force.torque, force.damping))
+                act(name, drive, transmission, force._replace(torque=share * force.torque))
         if mechanism.constraints.implicit is False:
             effects.implicit.clear()
         for dof, value in compensation.items():
@@ -463,7 +466,9 @@ class Engine:
         else:
             row, dof = self._spec.q_names.index(name), self._spec.qd_names.index(name)
             transmission = Transmission(motion.q[row], {dof: 1.0})
-            joint = DrivenJoint(name, motion.q[row], motion.qd[dof], self._spec.continuous[row])
+            load = motion.loads[dof] if drive.loaded else None
+            sticks = self._contact is not None and self._contact.constrains_joints
+            joint = DrivenJoint(name, motion.q[row], motion.qd[dof], self._spec.continuous[row], None, load, sticks)
         if name in self._prescribed:
             return drive, transmission, DriveForce(0.0)
         if name not in self.mechanism.drives:

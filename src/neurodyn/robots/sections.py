@@ -14,7 +14,7 @@ import msgspec
 
 from neurodyn.core.config import Config, expand_keys, require_numbers
 from neurodyn.core.description.contacts import ChainJoint
-from neurodyn.core.description.drive import read_drive_table
+from neurodyn.core.description.drive_tables import read_drive_table
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.core.errors import InputError, require

@@ -4,7 +4,7 @@
 import msgspec
 import pytest
 
-from neurodyn.core.description.drive import DriveNetwork
+from neurodyn.core.description.drive_network import DriveNetwork
 
 NETWORK = DriveNetwork(
     network="mlp", joints=("knee",), signals=("position_error", "velocity"), scales=(10.0, 0.1), effort_scale=20.0,

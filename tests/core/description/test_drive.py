@@ -8,7 +8,8 @@ import pytest
 
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.actuation import PLACES, BodyWrench, DriveState, FrameOffset, Muscle, SliderCrank
-from neurodyn.core.description.drive import UNITS, Drive, bounds, drives_of_controller, require_drives
+from neurodyn.core.description.drive import UNITS, Drive, bounds, require_drives
+from neurodyn.core.description.drive_tables import drives_of_controller
 from neurodyn.core.errors import InputError
 
 
@@ -105,6 +106,10 @@ def test_a_drive_is_read_from_plain_data():
         ({"stiffness": 10.0}, "stiffness and rotor_inertia"),
         ({"backlash": 0.1}, "backlash is 0.1; valid: 0 without a spring"),
         ({"saturation_effort": 3.0}, "saturation_effort and velocity_limit"),
+        ({"load_motor": -0.1}, "load_motor is -0.1; valid: a finite number of at least 0"),
+        ({"stribeck_exponent": 0.0}, "stribeck_exponent is 0.0; valid: a finite number above 0"),
+        ({"supply": -1.0}, "supply is -1.0; valid: a finite number of at least 0"),
+        ({"transmission": {"a": 1.0}, "load_motor": 0.1}, "load_motor is 0.1; valid: none for a drive that acts"),
         ({"delay": 0.02, "longest_delay": 0.01}, "longest_delay is 0.01; valid: at least the delay"),
         ({"feedback": "motor"}, "feedback is motor; valid: joint"),
         ({"bias": math.inf}, "bias is inf; valid: a finite number"),
@@ -148,7 +153,9 @@ def test_actuators_stand_beside_drives_of_any_kind():
     ("drives", "said"),
     [
         ({"hip": Drive()}, "there is no driven joint 'hip'; valid: ankle, knee"),
-        ({"knee": Drive(kind="hydraulic")}, "unknown kind of drive 'hydraulic'; valid: affine, muscle, pd, servo"),
+        ({"knee": Drive(kind="hydraulic")}, "unknown kind of drive 'hydraulic'; valid: affine, dc_motor, dc_servo"),
+        ({"knee": Drive(dead_band=0.1)}, "has a dead_band; valid with one: a position controller, such as pd or servo"),
+        ({"knee": Drive(kind="dc_servo", kp=1.0, kd=0.1)}, "is of kind 'dc_servo' and has no saturation_effort"),
         ({"knee": Drive(kind="servo")}, "drive of 'knee' is of kind 'servo' and has no kp; give one"),
         ({"knee": Drive(force_range=(0.0, 1.0))}, "takes no force_range; valid with one: kind servo or affine"),
         ({"knee": Drive(kind="pd", kp=1.0)}, "drive of 'knee' is of kind 'pd' and has no kd"),

@@ -5,17 +5,13 @@ A motor of a declaration, an actuator of an asset, the controller behind the tar
 pose are all a `Drive`.
 """
 
-import csv
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, expand_keys
 from neurodyn.core.description.actuation import (
     PLACES,
@@ -56,6 +52,15 @@ UNITS = {
     "viscous": "N m s/rad",
     "stribeck": "N m",
     "stribeck_speed": "rad/s",
+    "stribeck_exponent": "1",
+    "load_motor": "1",
+    "load_external": "1",
+    "stribeck_load_motor": "1",
+    "stribeck_load_external": "1",
+    "square_load_motor": "1/(N m)",
+    "square_load_external": "1/(N m)",
+    "dead_band": "rad",
+    "supply": "1",
     "stiffness": "N m/rad",
     "elastic_damping": "N m s/rad",
     "rotor_inertia": "kg m^2",
@@ -68,7 +73,15 @@ ACTUATOR = "actuator."
 """Prefix of the names of the quantities of drives, such as "actuator.knee.kp"."""
 
 _SIGNED = ("bias", "per_command", "offset", "per_position", "per_velocity")
-_ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
+_ABOVE_ZERO = (
+    "effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stribeck_exponent", "stiffness",
+    "rotor_inertia",
+)  # fmt: skip
+LOADS = (
+    "load_motor", "load_external", "stribeck_load_motor", "stribeck_load_external", "square_load_motor",
+    "square_load_external",
+)  # fmt: skip
+"""Parameters of friction that grows with the load of the gear."""
 
 
 class Drive(Config, frozen=True):
@@ -80,8 +93,10 @@ class Drive(Config, frozen=True):
     kind: str = "torque"
     """Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
     "velocity" (the joint follows the commanded velocity exactly: prescribed motion, without parameters),
-    "velocity_servo" (gain kd (command - qd)), "servo" (as "pd", but with the damping implicit in a step, and for any
-    `transmission`), "affine" (gain ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd),
+    "velocity_servo" (gain kd (command - qd)), "dc_motor" (gain command - kd qd: a motor at a voltage, in units of its
+    stall torque, with its back-EMF), "dc_servo" (gain kp (command - q), at most the stall torque `saturation_effort` of
+    the full duty, - kd qd), "servo" (as "pd", but with the damping implicit in a step, and for any `transmission`),
+    "affine" (gain ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd),
     also implicit), "muscle" (`muscle`), or another one of `DRIVE_KINDS`."""
     delay: float = 0.0
     """Time from the command to its effect [s]; fractions of a frame are allowed."""
@@ -107,7 +122,8 @@ class Drive(Config, frozen=True):
     effort_limit: float | None = None
     """Largest torque of the motor [N m]; None for no limit."""
     saturation_effort: float | None = None
-    """Stall torque, the start of the torque-speed line [N m]; None for no such line."""
+    """Stall torque, the start of the torque-speed line [N m]; None for no such line. Of a "dc_servo" at the full duty,
+    with `kd` as the slope of the line."""
     velocity_limit: float | None = None
     """No-load speed, where that line reaches zero [rad/s]."""
     lag: float | None = None
@@ -120,6 +136,26 @@ class Drive(Config, frozen=True):
     """Static friction in excess of Coulomb friction [N m]."""
     stribeck_speed: float = 0.1
     """Speed at which the excess has fallen to 1/e [rad/s]."""
+    stribeck_exponent: float | UnsetType = UNSET
+    """Exponent of the speed in that fall; unset for 2."""
+    load_motor: float | UnsetType = UNSET
+    """Friction per motor torque (`multibody.drives.friction` has the law); unset for none."""
+    load_external: float | UnsetType = UNSET
+    """Friction per torque of gravity and motion on the joint; unset for that of the motor torque."""
+    stribeck_load_motor: float | UnsetType = UNSET
+    """Static friction in excess of that, per motor torque."""
+    stribeck_load_external: float | UnsetType = UNSET
+    """The same per external torque."""
+    square_load_motor: float | UnsetType = UNSET
+    """Static friction per square of the motor torque, where the load drives the motor [1/(N m)]."""
+    square_load_external: float | UnsetType = UNSET
+    """Static friction per square of the external torque, where the motor drives the load [1/(N m)]."""
+    dead_band: float | UnsetType = UNSET
+    """Error to either side within which a position controller rests, and by which larger errors are less [rad]."""
+    supply: float | UnsetType = UNSET
+    """Supply voltage over the nominal one, a factor on the torque at stall of "dc" motors; 0 turns any motor off, its
+    back-EMF or damping with it. Unset for a motor that is always on. A log's map may give it by run, or where a motor
+    was enabled."""
     stiffness: float | None = None
     """Stiffness of the spring between motor and joint [N m/rad]; None for a rigid drive."""
     elastic_damping: float = 0.0
@@ -171,11 +207,14 @@ class Drive(Config, frozen=True):
             ("a torque-speed line", "saturation_effort", "velocity_limit"), ("a spring", "stiffness", "rotor_inertia"),
         ):  # fmt: skip
             whole = (getattr(self, first) is None) == (getattr(self, second) is None)
+            whole = whole or (self.kind == "dc_servo" and first == "saturation_effort")
             require(whole, what, "half given", f"{first} and {second} together")
         for name in () if self.elastic else ("elastic_damping", "backlash"):
             value = getattr(self, name)
             require(not value, name, value, "0 without a spring; give stiffness and rotor_inertia")
         require(self.feedback == "joint" or self.elastic, "feedback", self.feedback, "joint, where there is no spring")
+        for name in LOADS if self.acts_elsewhere else ():
+            require(getattr(self, name) is UNSET, name, getattr(self, name), "none for a drive that acts elsewhere")
         for name in ("command_range", "force_range"):
             require_range(name, getattr(self, name))
         given = [name for name in PLACES if getattr(self, name) is not UNSET]
@@ -211,6 +250,11 @@ class Drive(Config, frozen=True):
     def acts_elsewhere(self) -> bool:
         """Whether the drive acts elsewhere than at the joint of its own name."""
         return any(getattr(self, name) is not UNSET for name in PLACES)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether friction depends on the load."""
+        return any(getattr(self, name) is not UNSET for name in LOADS)
 
     @property
     def state_kind(self) -> str | None:
@@ -326,6 +370,8 @@ class DriveLaw:
     law. None if there is no such controller."""
     zero: tuple[str, ...] = ()
     """Parameters that default to zero."""
+    back_emf: TorqueOf | None = None
+    """Torque of the motor's own voltage, which neither gain nor limits of the law change; it is subtracted."""
     damping: TorqueOf | None = None
     """Minus the derivative of the torque with respect to velocity, from the same arguments, for a law with an implicit
     velocity term; None for an explicit one."""
@@ -349,6 +395,20 @@ DRIVE_KINDS: Registry[DriveLaw] = Registry(
         gains=lambda number: (number("kp"), number("kd")),
     ),
     velocity=DriveLaw("velocity", lambda number, command, q, qd: 0.0),
+    dc_motor=DriveLaw(
+        "torque",
+        lambda number, command, q, qd: number("gain") * command,
+        needs=("kd",),
+        free=("gain", "kd", "delay"),
+        back_emf=lambda number, command, q, qd: number("kd") * qd,
+    ),
+    dc_servo=DriveLaw(
+        "target",
+        needs=("kp", "kd", "saturation_effort"),
+        free=("kp", "kd", "saturation_effort", "delay", "bias"),
+        gains=lambda number: (number("kp"), number("kd")),
+        back_emf=lambda number, error, q, qd: number("kd") * qd,
+    ),
     velocity_servo=DriveLaw(
         "target",
         lambda number, error, q, qd: number("kd") * error,
@@ -429,6 +489,8 @@ _OF_ACTUATORS = (
 def _require_law(name: str, drive: Drive, where: str) -> None:
     """Check that a drive has all parameters of its law, and no others."""
     law, begin = DRIVE_KINDS[drive.kind], f"{where}: drive of {name!r} is of kind {drive.kind!r}"
+    if drive.dead_band is not UNSET and law.gains is None:
+        raise InputError(f"{begin} and has a dead_band; valid with one: a position controller, such as pd or servo")
     if drive.prescribes_motion and drive != Drive(kind=drive.kind):
         raise InputError(f"{begin}, which the joint follows exactly; valid: no other numbers")
     for what in law.needs:
@@ -439,120 +501,6 @@ def _require_law(name: str, drive: Drive, where: str) -> None:
     if given := [what for what in _OF_ACTUATORS if getattr(drive, what) is not UNSET]:
         kinds = [kind for kind, other in DRIVE_KINDS.items() if other.command == "command"]
         raise InputError(f"{begin} and takes no {given[0]}; valid with one: kind {' or '.join(kinds)}")
-
-
-Signal = Literal["position_error", "velocity", "position", "effort_command", "target_position"]
-"""Network input: command - q, qd, q, the command if it is a torque, the command if it is a target."""
-
-
-class DriveNetwork(Config, frozen=True):
-    """Description of an actuator network."""
-
-    network: Literal["mlp", "gru"]
-    joints: tuple[str, ...]
-    """Joints whose drives it replaces; it is evaluated for each joint on its own."""
-    signals: tuple[Signal, ...]
-    """Its inputs, in order."""
-    scales: tuple[float, ...]
-    """Factor on each signal."""
-    effort_scale: float
-    """Factor on its output [N m or N]."""
-    history: tuple[float, ...]
-    """Ages of the inputs of an "mlp", newest first [s]; (0,) for a "gru"."""
-    period: float
-    """Evaluation period in training [s]; ages are multiples of it."""
-    hidden: tuple[int, ...] = (32, 32, 32)
-    """Widths of the hidden layers; one width for a "gru"."""
-    activation: str = "softsign"
-    """Activation of the hidden layers of an "mlp"."""
-    command: Literal["torque", "target"] = "target"
-    """Kind of command, "torque" or "target"."""
-    error: float | None = None
-    """Root mean square torque error on held-out logs [N m or N]."""
-
-    def __post_init__(self) -> None:
-        require_activation(self.activation, "value")
-        require(len(self.signals) > 0, "signals", list(self.signals), "at least one")
-        right = len(self.scales) == len(self.signals) and all(math.isfinite(s) and s != 0 for s in self.scales)
-        require(right, "scales", list(self.scales), "a finite number other than 0 for each signal")
-        require(0 < self.period < math.inf, "period", self.period, "a finite number above 0 [s]")
-        ages = list(self.history)
-        rising = bool(ages) and ages[0] == 0 and ages == sorted(set(ages))
-        on_grid = all(abs(age / self.period - round(age / self.period)) < 1e-6 for age in ages)
-        require(rising and on_grid, "history", ages, "0 and then rising multiples of `period` [s]")
-        if self.network == "gru":
-            require(len(self.hidden) == 1 and len(ages) == 1, "hidden and history", ages, "one width and [0] for a gru")
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """Ages as multiples of the period."""
-        return tuple(round(age / self.period) for age in self.history)
-
-    @property
-    def inputs(self) -> int:
-        """Number of inputs of the network."""
-        return len(self.signals) * len(self.history)
-
-
-def drives_of_controller(controller: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the drives, by joint or pattern, that a `controller` of an older file or settings stands for.
-
-    Its keys are `kind` ("pd", or "velocity" for velocity targets), `kp`, `kd` and `limit` (a number, or one by joint),
-    and `updates`, of which 1 was the default whether or not it was meant.
-    """
-    if controller is None:
-        return {}
-    if not isinstance(controller, Mapping):
-        raise InputError(f"controller is {controller!r}; valid: a table of kind, kp, kd, limit and updates")
-    kind = controller.get("kind", "pd")
-    if unknown := set(controller) - {"kind", "kp", "kd", "limit", "updates"}:
-        raise InputError(f"controller: unknown {sorted(unknown)[0]!r}; valid: kind, kp, kd, limit, updates")
-    if kind not in ("pd", "velocity"):
-        raise InputError(f"controller: unknown kind {kind!r}; valid: pd, velocity")
-    given = {name: controller.get(name) for name in ("kp", "kd", "limit")}
-    joints = list(dict.fromkeys(joint for part in given.values() if isinstance(part, Mapping) for joint in part))
-    shared: dict[str, Any] = {"kind": "velocity_servo" if kind == "velocity" else kind}
-    if controller.get("updates", 1) != 1:
-        shared["updates"] = controller["updates"]
-    drives: dict[str, Any] = {}
-    for joint in joints or ["*"]:
-        drives[joint] = dict(shared)
-        for name, part in given.items():
-            value = part.get(joint) if isinstance(part, Mapping) else part
-            if value is None and isinstance(part, Mapping):
-                raise InputError(f"controller: {name} has no {joint!r}; valid: one for each of {', '.join(joints)}")
-            if name != "limit":
-                drives[joint][name] = 0.0 if value is None else value
-            elif value not in (None, math.inf):
-                drives[joint]["effort_limit"] = value
-        if kind == "velocity" and drives[joint].pop("kp"):
-            raise InputError("controller: kp is given, but 'velocity' has kd alone")
-    return drives
-
-
-def read_drive_table(path: Path) -> dict[str, dict[str, str]]:
-    """Read drives by joint from a CSV file.
-
-    Its column `joint` has names or patterns of joints, every other one a number of `Drive`, such as kp, kd and
-    effort_limit; empty cells keep the default. Without a column `kind`, drives are of kind "pd".
-
-    Raises:
-        InputError: The file cannot be read, has no column `joint`, or names a joint twice.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, skipinitialspace=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read as a table of drives ({error})") from None
-    drives: dict[str, dict[str, str]] = {}
-    for row in rows:
-        joint = row.pop("joint", None)
-        if not joint or None in row:
-            raise InputError(f"{path}: a row names no joint or is too long; valid: columns joint, kp, kd, ...")
-        if joint in drives:
-            raise InputError(f"{path}: has {joint!r} twice; valid: a row for each joint")
-        drives[joint] = {"kind": "pd"} | {name: value for name, value in row.items() if value}
-    return drives
 
 
 def combine_drives(

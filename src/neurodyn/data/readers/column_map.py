@@ -27,7 +27,8 @@ from msgspec import UNSET
 
 from neurodyn.core.config import Aliases, Config, from_dict, read_config, read_plain, rename_keys, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.core.description.drive import Drive, drives_of_controller, read_drive_table
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.drive_tables import drives_of_controller, read_drive_table
 from neurodyn.core.description.scene import Scene, Vector3
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, choices, require, suggestion, unreadable
@@ -192,7 +193,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints with
             prescribed motion. The default also covers commands of a robot's own actuators.
         drives: Drives that follow the targets, by joint or pattern, such as PD controllers with their gains; empty if
-            unknown. In a column-map file, also the name of a CSV file (`core.description.drive.read_drive_table`).
+            unknown. In a column-map file, also the name of a CSV file
+            (`core.description.drive_tables.read_drive_table`).
         length_scale: Factor on all lengths, if the log's lengths are known to be off.
         scene: Shapes around the robot; None if unknown or in free space.
         contact_points: Contact points of the robot; in a column-map file, the name of another file.

@@ -20,7 +20,8 @@ from neurodyn.interop.c_code.tensors import trace
 from neurodyn.interop.onnx import PlainFrame
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contacts.held_ground import plane_numbers
-from neurodyn.multibody.drives.drive import drive_friction, passive_torque
+from neurodyn.multibody.drives.drive import passive_torque
+from neurodyn.multibody.drives.friction import dry_friction, smooth_friction
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
@@ -278,15 +279,19 @@ def _against_friction(mechanism: Mechanism, values: dict[str, Scalar], q: list[A
     """Return minus the passive joint torques, without limits, and the friction inside drives."""
     tree = Tree(mechanism, values.__getitem__)
     forces: list[Any] = [0.0] * mechanism.nv
+    held: list[Any] = []
+    if any(drive.loaded for drive in mechanism.drives.values()):
+        held = TreeInertia(tree, link_poses(tree, tree.motions(q, qd))).bias(tree, qd)
     for name, dof in tree.dofs.items():
         index = tree.index_of[name]
         link = msgspec.structs.replace(tree.links[index], lower=None, upper=None)
         forces[dof] = -passive_torque(link, values.__getitem__, tree.q_of(index, q)[0], qd[dof])
         drive = mechanism.drives.get(name)
         if drive is not None and not drive.acts_elsewhere:
-            forces[dof] = forces[dof] + drive_friction(
-                drive, lambda what, name=name: values[f"actuator.{name}.{what}"], qd[dof]
-            )
+            number = {what: values[f"actuator.{name}.{what}"] for what in drive.quantities()}.__getitem__
+            # The motor holds the robot up, which is what its gear is loaded with.
+            dry = dry_friction(drive, number, qd[dof], held[dof] if drive.loaded else 0.0, None)
+            forces[dof] = forces[dof] + smooth_friction(dry, qd[dof]) + number("viscous") * qd[dof]
     return forces
 
 

@@ -323,7 +323,7 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
     """Return the inputs (`layout.PER_FRICTION`) of each joint with dry friction, by velocity coordinate."""
     inputs, scope = {}, contacts.scope
     for name, dof in contacts.tree.dofs.items():
-        most = scope(f"{name}.friction")
+        most = scope(f"{name}.friction") + contacts.dry.get(dof, 0.0)
         if is_zero(most):
             continue
         compliance = compliance_of(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)

@@ -50,6 +50,8 @@ class Contacts(Kinematics):
         tendons: Tendons by name.
         implicit: Damping along rows of a Jacobian that is implicit in the step; the model handles that of joints
             itself.
+        adhesion: Adhesion force of a link at its contacts, by name of the link.
+        dry: Dry friction of drives by velocity coordinate, beside that of joints.
     """
 
     scope: Scope
@@ -64,6 +66,7 @@ class Contacts(Kinematics):
     tendons: Mapping[str, TendonMotion] = field(default_factory=dict)
     implicit: Sequence[ImplicitRow] = ()
     adhesion: Mapping[str, Any] = field(default_factory=dict)
+    dry: Mapping[int, Any] = field(default_factory=dict)
 
     @cached_property
     def touched(self) -> list[PointContact]:

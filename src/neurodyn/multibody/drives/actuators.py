@@ -42,6 +42,7 @@ class DrivenMotion:
     q: list[Any]  # encoder readings
     qd: list[Any]
     tendons: Mapping[str, TendonMotion]
+    loads: Sequence[Any] = ()  # torques of gravity and motion by velocity coordinate; empty if no drive needs them
 
     @cached_property
     def attached(self) -> AttachedMotion:
@@ -191,13 +192,15 @@ ImplicitRow = tuple[SparseRow, Any]
 class DriveEffects:
     """Effects of drives in a step: torque by velocity coordinate, wrenches by link, and implicit damping.
 
-    `adhesion` is the adhesion force of a link at its contacts, by name of the link.
+    `adhesion` is the adhesion force of a link at its contacts, by name of the link; `dry` dry friction by velocity
+    coordinate, a constraint of the joint.
     """
 
     torque: dict[int, Any] = field(default_factory=dict)
     wrenches: Wrenches = field(default_factory=dict)
     implicit: list[ImplicitRow] = field(default_factory=list)
     adhesion: dict[str, Any] = field(default_factory=dict)
+    dry: dict[int, Any] = field(default_factory=dict)
 
     def add(self, row: SparseRow, force: Any) -> None:
         """Add a force along a row."""
@@ -209,6 +212,9 @@ class DriveEffects:
         """Add a drive's force through its transmission, as a wrench if `by_wrench` and the transmission has one."""
         if not is_zero(force.damping):
             self.implicit.append((transmission.row, force.damping))
+        if not is_zero(force.dry):
+            (dof,) = transmission.row
+            self.dry[dof] = force.dry
         if drive.adhesion is not UNSET:
             self.adhesion[drive.adhesion] = self.adhesion.get(drive.adhesion, 0.0) + force.torque
         elif transmission.wrench is None or not by_wrench:

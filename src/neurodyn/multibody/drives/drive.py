@@ -13,18 +13,16 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.actuation import DriveState
-from neurodyn.core.description.drive import ACTUATOR, DRIVE_KINDS, Drive, Number, pd_law
+from neurodyn.core.description.drive import ACTUATOR, DRIVE_KINDS, Drive, DriveLaw, Number, pd_law
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.tensors import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Quantity
+from neurodyn.multibody.drives.friction import dry_friction, smooth_friction
 from neurodyn.multibody.passive import curved, polynomial
 from neurodyn.multibody.scope import StepMemory, delayed
-from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin, tanh
-
-FRICTION_SPEED = 0.05
-"""Speed v0 of smooth Coulomb friction, tanh(qd / v0) for sign(qd); friction is at 76 % there [rad/s or m/s]."""
+from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin
 
 
 def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrained: bool = False) -> Any:
@@ -38,7 +36,7 @@ def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrain
     name = link.joint.name
     torque = -(polynomial(link, quantity, name, "damping", absolute(qd) if curved(link) else qd) * qd)
     if not constrained:
-        torque = torque - quantity(f"{name}.friction") * tanh(qd * (1.0 / FRICTION_SPEED))
+        torque = torque - smooth_friction(quantity(f"{name}.friction"), qd)
     if link.stiffness_square or link.stiffness_cube:
         apart = q - quantity(f"{name}.rest")
         torque = torque - polynomial(link, quantity, name, "stiffness", apart) * apart
@@ -71,13 +69,22 @@ class DrivenJoint:
     qd: Any
     continuous: bool  # whether it turns without limits
     period: Any = None  # length of a full turn if a servo takes the shorter way around; None otherwise
+    load: Any = None  # torque of gravity and motion on it; None if unknown
+    sticks: bool = False  # whether dry friction is a constraint of the joint
 
 
 class DriveForce(NamedTuple):
-    """Torque of a drive, and minus its derivative with respect to velocity if that is implicit in the step."""
+    """Torque of a drive, and what a step treats otherwise.
+
+    Attributes:
+        torque: The torque, with friction as far as it is smooth.
+        damping: Minus its derivative with respect to velocity if that is implicit in the step.
+        dry: The largest dry friction, if that is a constraint of the joint.
+    """
 
     torque: Any
     damping: Any = 0.0
+    dry: Any = 0.0
 
 
 def drive_torque(
@@ -113,7 +120,11 @@ def drive_torque(
         command = _activation(drive.state, number, name, memory, joint, command, step)
     if joint.period is not None:
         command = q + _within_turn(command - q, joint.period)
-    torque = number("gain") * law.torque(number, command, q, qd)
+    if drive.dead_band is not UNSET:
+        command = _beyond_band(law, command, q, number("dead_band"))
+    torque = law.torque(number, command, q, qd)
+    torque = torque if law.back_emf is not None else number("gain") * torque
+    torque = _supplied(drive, law, number, torque, lambda: (command, q, qd))
     if drive.updates is not UNSET:
         torque = _hold(name, torque, memory, substeps, drive.updates)
     free, torque = torque, _saturate(drive, number, torque, qd)
@@ -122,14 +133,53 @@ def drive_torque(
     damping: Any = 0.0
     if law.damping is not None and drive.lag is None and not drive.elastic and drive.updates is UNSET:
         damping = number("gain") * law.damping(number, command, q, qd)
+        damping = damping if drive.supply is UNSET else _switched(number("supply"), damping)
         if torque is not free:  # no damping at a limit, as in MuJoCo
             damping = select_less(absolute(torque - free), 1e-12, damping, 0.0)
     if drive.lag is not None:
         before = memory.recall(f"{name} lag", torque)
         torque = before + (1.0 - exp(-step / (number("lag") + 1e-9))) * (torque - before)
         memory.keep(f"{name} lag", torque)
-    torque = torque - drive_friction(drive, number, motor.qd)
+    dry = dry_friction(drive, number, motor.qd, torque, joint.load)
+    torque = torque - number("viscous") * motor.qd
+    if joint.sticks and not drive.elastic:
+        return DriveForce(torque, damping, dry)
+    torque = torque - smooth_friction(dry, motor.qd)
     return DriveForce(motor.moved(torque, step)) if drive.elastic else DriveForce(torque, damping)
+
+
+def _beyond_band(law: DriveLaw, command: Any, q: Any, band: Any) -> Any:
+    """Return a target, or its error, with the error less by the width of a dead band, and 0 within it."""
+    error = command if law.command == "target" else command - q
+    error = error - maximum(minimum(error, band), -band)
+    return error if law.command == "target" else q + error
+
+
+def _supplied(drive: Drive, law: DriveLaw, number: Number, torque: Any, at: Callable[[], tuple[Any, Any, Any]]) -> Any:
+    """Return a law's torque with the back-EMF at a command, position and velocity, and at the supply of the drive."""
+    if law.back_emf is None:
+        return torque if drive.supply is UNSET else _switched(number("supply"), torque)
+    back_emf = law.back_emf(number, *at())
+    if drive.supply is UNSET:
+        return torque - back_emf
+    return number("supply") * torque - _switched(number("supply"), back_emf)
+
+
+def _switched(supply: Any, value: Any) -> Any:
+    return select_less(_OFF, supply, value, 0.0)
+
+
+_OFF = 1e-3
+"""Supply below which a motor is off."""
+
+
+def duty_torque(number: Number, error: Any, q: Any, qd: Any) -> Any:
+    """Return the torque at stall of a servo's duty, which is proportional to the error up to the full one [N m]."""
+    most = number("saturation_effort")
+    return maximum(minimum(number("gain") * number("kp") * error, most), -most)
+
+
+DRIVE_KINDS.add("dc_servo", replace(DRIVE_KINDS["dc_servo"], torque=duty_torque), replace=True)
 
 
 def _hold(name: str, torque: Any, memory: StepMemory, substeps: int, updates: int) -> Any:
@@ -209,11 +259,11 @@ class _Motor:
 
 
 def _saturate(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:
-    if drive.effort_limit is None and drive.saturation_effort is None:
+    if drive.effort_limit is None and drive.velocity_limit is None:
         return torque
     most = None if drive.effort_limit is None else number("effort_limit")
     least = None if most is None else -most
-    if drive.saturation_effort is not None:
+    if drive.velocity_limit is not None:
         stall, speed = number("saturation_effort"), number("velocity_limit")
         share = qd / speed
         if most is not None:  # beyond the corner the line would ask for more braking than the limit
@@ -223,13 +273,6 @@ def _saturate(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:
         most = falling if most is None else minimum(falling, most)
         least = rising if least is None else maximum(rising, least)
     return maximum(minimum(torque, most), least)
-
-
-def drive_friction(drive: Drive, number: Number, qd: Any) -> Any:
-    """Return the friction inside a drive at a speed: Coulomb's, Stribeck's and viscous."""
-    fast = qd / number("stribeck_speed")
-    dry = number("coulomb") + number("stribeck") * exp(-(fast * fast))
-    return dry * tanh(qd * (1.0 / FRICTION_SPEED)) + number("viscous") * qd
 
 
 _TINY = 1e-15  # MuJoCo's mjMINVAL

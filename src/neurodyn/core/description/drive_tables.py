@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives from tables of gains and from the controllers of older files."""
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.errors import InputError
+
+
+def drives_of_controller(controller: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the drives, by joint or pattern, that a `controller` of an older file or settings stands for.
+
+    Its keys are `kind` ("pd", or "velocity" for velocity targets), `kp`, `kd` and `limit` (a number, or one by joint),
+    and `updates`, of which 1 was the default whether or not it was meant.
+    """
+    if controller is None:
+        return {}
+    if not isinstance(controller, Mapping):
+        raise InputError(f"controller is {controller!r}; valid: a table of kind, kp, kd, limit and updates")
+    kind = controller.get("kind", "pd")
+    if unknown := set(controller) - {"kind", "kp", "kd", "limit", "updates"}:
+        raise InputError(f"controller: unknown {sorted(unknown)[0]!r}; valid: kind, kp, kd, limit, updates")
+    if kind not in ("pd", "velocity"):
+        raise InputError(f"controller: unknown kind {kind!r}; valid: pd, velocity")
+    given = {name: controller.get(name) for name in ("kp", "kd", "limit")}
+    joints = list(dict.fromkeys(joint for part in given.values() if isinstance(part, Mapping) for joint in part))
+    shared: dict[str, Any] = {"kind": "velocity_servo" if kind == "velocity" else kind}
+    if controller.get("updates", 1) != 1:
+        shared["updates"] = controller["updates"]
+    drives: dict[str, Any] = {}
+    for joint in joints or ["*"]:
+        drives[joint] = dict(shared)
+        for name, part in given.items():
+            value = part.get(joint) if isinstance(part, Mapping) else part
+            if value is None and isinstance(part, Mapping):
+                raise InputError(f"controller: {name} has no {joint!r}; valid: one for each of {', '.join(joints)}")
+            if name != "limit":
+                drives[joint][name] = 0.0 if value is None else value
+            elif value not in (None, math.inf):
+                drives[joint]["effort_limit"] = value
+        if kind == "velocity" and drives[joint].pop("kp"):
+            raise InputError("controller: kp is given, but 'velocity' has kd alone")
+    return drives
+
+
+def read_drive_table(path: Path) -> dict[str, dict[str, str]]:
+    """Read drives by joint from a CSV file.
+
+    Its column `joint` has names or patterns of joints, every other one a number of `Drive`, such as kp, kd and
+    effort_limit; empty cells keep the default. Without a column `kind`, drives are of kind "pd".
+
+    Raises:
+        InputError: The file cannot be read, has no column `joint`, or names a joint twice.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, skipinitialspace=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read as a table of drives ({error})") from None
+    drives: dict[str, dict[str, str]] = {}
+    for row in rows:
+        joint = row.pop("joint", None)
+        if not joint or None in row:
+            raise InputError(f"{path}: a row names no joint or is too long; valid: columns joint, kp, kd, ...")
+        if joint in drives:
+            raise InputError(f"{path}: has {joint!r} twice; valid: a row for each joint")
+        drives[joint] = {"kind": "pd"} | {name: value for name, value in row.items() if value}
+    return drives
