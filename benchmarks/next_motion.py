@@ -74,14 +74,21 @@ class Watch:
     own: Any = None
 
 
-def plant_again(kind: str, seed: int) -> Plant:
-    """Return the robot of a stand-in, as `stand_ins` makes it."""
+def plant_again(one: StandIn) -> Plant:
+    """Return the robot of a stand-in, as `stand_ins` makes it.
+
+    Raises:
+        RuntimeError: That in the folder was made otherwise: its log would be of another robot.
+    """
+    kind, seed = one.kind, one.seed
     rng = np.random.default_rng([{"arm": 1, "air": 2, "ground": 3}[kind], seed])
-    if kind == "arm":
-        return plant_of(arm_xml(rng), ARM, rng, faults=ARM_FAULTS, faulty=seed % 2 == 1, targets=True)
-    targets = kind == "ground" or seed % 4 < 2
-    xml = quadruped_xml(rng, hung=kind == "air", targets=targets)
-    return plant_of(xml, leg_joints(), rng, faults=LEG_FAULTS, faulty=seed % 2 == 1, targets=targets)
+    targets = kind != "air" or seed % 4 < 2
+    joints, faults = (ARM, ARM_FAULTS) if kind == "arm" else (leg_joints(), LEG_FAULTS)
+    xml = arm_xml(rng) if kind == "arm" else quadruped_xml(rng, hung=kind == "air", targets=targets)
+    plant = plant_of(xml, joints, rng, faults=faults, faulty=seed % 2 == 1, targets=targets)
+    if plant.truth != one.truth:
+        raise RuntimeError(f"{one.folder}: holds another robot than {kind} {seed} is now; make it again")
+    return plant
 
 
 def shapes_of(one: StandIn, floor: bool) -> mujoco.MjModel:
@@ -148,7 +155,7 @@ def row(kind: str, one: StandIn, name: str) -> dict[str, Any]:
 def played(kind: str, one: StandIn, out: Path, motion: dict[str, Any], second: Path) -> dict[str, Any]:
     """Play the motion in the robot; return what touched, and the largest shares of limits."""
     commands, expected = columns(out / motion["file"]), columns(out / motion["expected"])
-    plant, facts = plant_again(kind, one.seed), json.loads((one.folder / "truth.json").read_text(encoding="utf-8"))
+    plant, facts = plant_again(one), json.loads((one.folder / "truth.json").read_text(encoding="utf-8"))
     names, dt = list(plant.joints), float(commands["time"][1])
     table = np.stack([commands[name] for name in names], 1)
     model = plant.model
@@ -206,7 +213,9 @@ def narrowed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         "widest": widest, "ratio": new[widest] / old[widest],
         "promised": promised[widest][1] / promised[widest][0] if widest in promised else None,
         "told": [len(told), sum(one.get("said", True) for one in after["parameters"])],
-        "promises": {name: [then / now, new[name] / old[name]] for name, (now, then) in promised.items()},
+        "promises": {
+            name: [then / now, new[name] / old[name]] for name, (now, then) in promised.items() if name in new
+        },
     }  # fmt: skip
 
 

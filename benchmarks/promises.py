@@ -6,11 +6,12 @@ and late motor, and in every second one a fault that no model of ours has (a rai
 grows with the position, a flexible pole). Its log is adapted, a policy trained by SHAC in the model over its posterior,
 and the stated interval of the return compared with the mean return of that policy in the stand-in.
 
-With --ant, the worn ant of examples/worn_ant.py instead: a policy with the usual number of updates and one with three
-times as many, both by PPO in the adapted model; --updates 180.
+With --ant, the worn ant of examples/worn_ant.py instead, by PPO in the adapted model. With --longer, a policy with the
+usual number of updates, and one with three times as many: what does the kept policy lose?
 
     python benchmarks/promises.py --seeds 20 --folder runs/promises
-    python benchmarks/promises.py --ant --folder runs/promises
+    python benchmarks/promises.py --seeds 4 --longer --folder runs/promises
+    python benchmarks/promises.py --ant --longer --folder runs/promises
 
 What is in the folder is not made again.
 """
@@ -50,6 +51,8 @@ from neurodyn.tasks import Task, load
 
 TASK, SUBSTEPS = "cartpole-swingup", 4
 TRANSITIONS, NOISE, UPDATES, EPISODES = 7200, 0.5, 150, 1024
+_LONGER = 3
+"""Times the usual number of updates of a longer training."""
 
 
 def model_text(seed: int, dt: float) -> str:
@@ -132,7 +135,11 @@ def behaviours(policy: str, task: Task) -> list[Behaviour]:
 
 
 def trained(dynamics: str, out: Path, updates: int, algorithm: str, task: str, seed: int) -> dict[str, Any]:
-    """Train a policy in an adapted model, or read the training, and return its promise and cost."""
+    """Train a policy in an adapted model, or read the training, and return its promise and cost.
+
+    Raises:
+        RuntimeError: The training promises nothing: nothing was better than the declaration, which has no judges.
+    """
     if not (out / "promise.json").is_file():
         shutil.rmtree(out, ignore_errors=True)
         request = TrainPolicyRequest(
@@ -140,7 +147,8 @@ def trained(dynamics: str, out: Path, updates: int, algorithm: str, task: str, s
         )
         train_policy(open_training(request))
     promise, last = read_promise(out), read_metrics(out)[-1]
-    assert promise is not None
+    if promise is None:
+        raise RuntimeError(f"{out}: promises nothing; {last['verdict']}")
     return {
         "imagined": promise.imagined, "judged": promise.judged, "interval": list(promise.interval),
         "update": promise.update, "of": promise.updates, "train_cpu_s": last["cpu_seconds"],
@@ -148,8 +156,8 @@ def trained(dynamics: str, out: Path, updates: int, algorithm: str, task: str, s
     }  # fmt: skip
 
 
-def cartpole(seed: int, folder: Path, updates: int) -> dict[str, Any]:
-    """Return promise and fact of one stand-in."""
+def cartpole(seed: int, folder: Path, updates: int, times: int) -> dict[str, Any]:
+    """Return promise and fact of one stand-in, with some times the updates."""
     folder.mkdir(parents=True, exist_ok=True)
     task, robot, log, run = load(TASK), CartpoleInMujoco(seed), folder / "log.h5", folder / "run"
     if not log.is_file():
@@ -162,16 +170,16 @@ def cartpole(seed: int, folder: Path, updates: int) -> dict[str, Any]:
         shutil.rmtree(run, ignore_errors=True)
         adapt("cartpole", log, run, mechanism=True, threads=1)
     adaptation = json.loads((run / "adaptation.json").read_text())
-    found = trained(str(run), folder / "policy", updates, "shac", TASK, seed)
-    fact = play(
-        load_policy(folder / "policy")[1], task, robot, SampledStarts(task, seed=7), EPISODES, seed=7
-    ).returns  # fmt: skip
-    return {"seed": seed, **found, "real": float(fact.mean()), "error": float(fact.std()) / EPISODES**0.5,
-            "adapt_cpu_s": adaptation["cpu_seconds"], "adapted": adaptation["verdict"]}  # fmt: skip
+    out = folder / ("policy" if times == 1 else f"policy-{times}")
+    found = trained(str(run), out, times * updates, "shac", TASK, seed)
+    fact = play(load_policy(out)[1], task, robot, SampledStarts(task, seed=7), EPISODES, seed=7).returns
+    return {"name": f"cartpole {seed}", "times": times, **found, "real": float(fact.mean()),
+            "error": float(fact.std()) / EPISODES**0.5, "adapt_cpu_s": adaptation["cpu_seconds"],
+            "adapted": adaptation["verdict"]}  # fmt: skip
 
 
-def ant(folder: Path, updates: int) -> list[dict[str, Any]]:
-    """Return promise and fact of the worn ant, for a number of updates and three times as many."""
+def ant(folder: Path, updates: int, times: int) -> dict[str, Any]:
+    """Return promise and fact of the worn ant, with some times the updates."""
     folder.mkdir(parents=True, exist_ok=True)
     task, robot, log, run = load("ant-run"), worn_ants.AntInMujoco("WornAnt"), folder / "log.h5", folder / "run"
     if not log.is_file():
@@ -182,13 +190,11 @@ def ant(folder: Path, updates: int) -> list[dict[str, Any]]:
     if not (run / "adaptation.json").is_file():
         shutil.rmtree(run, ignore_errors=True)
         adapt("ant", log, run, mechanism=True, threads=1)
-    rows = []
-    for times in (1, 3):
-        out = folder / f"policy-{times}"
-        found = trained(str(run), out, times * updates, "ppo", "ant-run", 0)
-        fact = play(load_policy(out)[1], task, robot, SampledStarts(task, seed=7), EPISODES, seed=7).returns
-        rows.append({"seed": times, **found, "real": float(fact.mean()), "error": float(fact.std()) / EPISODES**0.5})
-    return rows
+    out = folder / f"policy-{times}"
+    found = trained(str(run), out, times * updates, "ppo", "ant-run", 0)
+    fact = play(load_policy(out)[1], task, robot, SampledStarts(task, seed=7), EPISODES, seed=7).returns
+    return {"name": "ant", "times": times, **found, "real": float(fact.mean()),
+            "error": float(fact.std()) / EPISODES**0.5}  # fmt: skip
 
 
 def said(row: dict[str, Any]) -> str:
@@ -196,7 +202,8 @@ def said(row: dict[str, Any]) -> str:
     low, high = row["interval"]
     holds = "holds" if low <= row["real"] <= high else "does not hold"
     return (
-        f"{row['seed']}: imagined {row['imagined']:.0f}, judges {row['judged']:.0f}, interval {low:.0f} to {high:.0f} "
+        f"{row['name']}, {row['times']} x: imagined {row['imagined']:.0f}, judges {row['judged']:.0f}, interval "
+        f"{low:.0f} to {high:.0f} "
         f"{holds} {row['real']:.0f} ± {row['error']:.0f}; update {row['update']} of {row['of']}; {row['verdict']}"
     )
 
@@ -209,24 +216,34 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first")
     parser.add_argument("--updates", type=int, help="updates of a training")
     parser.add_argument("--ant", action="store_true", help="the worn ant")
+    parser.add_argument("--longer", action="store_true", help=f"also with {_LONGER} times the updates")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     single_thread()
-    begun, rows = time.process_time(), []
-    if args.ant:
-        rows = ant(args.folder / "ant", args.updates or 200)
-    else:
-        for seed in range(args.first, args.first + args.seeds):
-            rows.append(cartpole(seed, args.folder / f"{seed:02d}", args.updates or UPDATES))
+    begun, rows, lost = time.process_time(), [], []
+    seeds = [0] if args.ant else range(args.first, args.first + args.seeds)
+    for seed in seeds:
+        for times in (1, _LONGER) if args.longer else (1,):
+            try:
+                if args.ant:
+                    rows.append(ant(args.folder / "ant", args.updates or 200, times))
+                else:
+                    rows.append(cartpole(seed, args.folder / f"{seed:02d}", args.updates or UPDATES, times))
+            except RuntimeError as error:
+                print(error, flush=True)
+                break
             print(said(rows[-1]), flush=True)
+        if args.longer and rows and rows[-1]["times"] == _LONGER:
+            lost.append(1.0 - rows[-1]["real"] / rows[-2]["real"])
     held = [low <= row["real"] <= high for row in rows for low, high in [row["interval"]]]
-    if args.ant:
-        print("\n".join(map(said, rows)))
     print(f"the interval holds the return of {sum(held)} of {len(held)}")
     figures = {"held": float(sum(held)), "of": float(len(held)), "cpu_seconds": time.process_time() - begun}
+    if lost:
+        print(f"{_LONGER} times the updates lose " + ", ".join(f"{one:.1%}" for one in lost))
+        figures |= {"most lost": max(lost)}
     for row in rows:
         low, high = row["interval"]
-        name, real = f"{'ant, times' if args.ant else 'cartpole'} {row['seed']}", row["real"]
+        name, real = f"{row['name']}, {row['times']} x", row["real"]
         figures[f"{name}, real"] = real
         figures[f"{name}, imagined / real - 1"] = row["imagined"] / real - 1.0
         figures[f"{name}, half width / real"] = 0.5 * (high - low) / abs(real)
