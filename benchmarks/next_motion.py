@@ -6,8 +6,9 @@ with all its shapes and a floor, and `adapt` runs on both logs.
 
     python benchmarks/next_motion.py --kind arm air --seeds 0-9 --folder runs/stand_ins --json next_motion.json
 
-tells how often there is a contact, or a limit is exceeded, and how often the widest interval of the quantities that
-were told, or that the motion was said to tell, is at most half as wide. Runs are kept in the folder.
+tells how often there is a contact, or a limit is exceeded, how often the widest interval of the quantities that were
+told, or that the motion was said to tell, is at most half as wide, and how many intervals became as narrow as promised
+(within a quarter). Runs are kept in the folder.
 """
 
 import argparse
@@ -28,6 +29,8 @@ SETTINGS = "reference_steps: 0\nrefits: 0\nnetworks: false\n"
 """What has no influence on intervals is left out."""
 _TOLD = 2.5
 """Width of an interval, in standard deviations of the prior, above which nothing is told (3.3: the prior's own)."""
+_NEARLY = 1.25
+"""Most width, relative to the promised one, of a promise that counts as kept."""
 _AVERAGED = 0.05
 """Time over which speeds and accelerations are averaged, as the limits are from logs [s]."""
 
@@ -244,6 +247,8 @@ def main() -> None:
             one["beyond_joint_limits"] or one["beyond_torque_limits"] for one in moved
         ),
         "widest_halves": sum(one["ratio"] <= 0.5 for one in moved),
+        "promises": sum(len(one["promises"]) for one in moved),
+        "promises_kept": sum(a <= _NEARLY * p for one in moved for p, a in one["promises"].values()),
     }  # fmt: skip
     print(figures)
     if options.json is not None:

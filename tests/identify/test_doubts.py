@@ -21,7 +21,7 @@ from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.doubts.checks import DOUBTS, doubts_about
-from neurodyn.identify.doubts.evidence import Evidence
+from neurodyn.identify.doubts.evidence import Evidence, FitEvidence
 from neurodyn.identify.doubts.log_columns import fits_with_other_columns
 from neurodyn.identify.doubts.log_doubts import doubts_of, explaining
 from neurodyn.identify.doubts.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
@@ -33,7 +33,13 @@ from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, Climb, Ladder
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.logs import check_log
 from neurodyn.identify.motors import with_motors
-from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.identify.result import (
+    CoordinateErrors,
+    HorizonErrors,
+    IdentificationFigures,
+    IdentifiedParameter,
+    Rung,
+)
 from neurodyn.identify.sensors import behind_log
 from tests.identify.two_joint_arm import declared, plant, write_log
 
@@ -187,7 +193,7 @@ def evidence_of(
         | figures,
     )  # fmt: skip
     noise = Noise(torch.full((2,), 2e-4).double(), torch.full((2,), 2e-3).double())
-    return Evidence(known, climb, fitted, dynamics, dynamics, store, 0, noise)
+    return Evidence(known, fitted, store, climb, dynamics, dynamics, 0, noise)
 
 
 COLUMNS = {
@@ -348,3 +354,21 @@ def test_what_one_run_decides_alone_is_said():
     assert found[0].wider == pytest.approx(50.0, rel=0.01)
     assert of_influences([]) == []
     assert "bias (c: 50 times)" in of_influences(found)[0].what
+
+
+def test_a_fit_without_a_ladder_is_doubted_too(sound: Store, fitted: FitModel):
+    def errors(value: float) -> HorizonErrors:
+        own = CoordinateErrors(q_mean=value)
+        return HorizonErrors(errors=own, moving=own, finite_fraction=1.0)
+
+    def found(**figures: Any) -> list[str]:
+        known = IdentificationFigures(robot="arm", parameters=[], **figures)
+        return [one.name for one in doubts_about(FitEvidence(known, fitted, sound))]
+
+    floor, sizes = {"0.1": errors(0.01)}, {"nominal": 0.2, "persistence": 0.3, "constant-velocity": 0.25}
+    rivals = {name: {"0.1": errors(size)} for name, size in sizes.items()}
+    assert found(errors=rivals | {"identified": {"0.1": errors(0.02)}}, noise_floor=floor) == []
+    assert found(errors=rivals | {"identified": {"0.1": errors(0.1)}}, noise_floor=floor) == ["rest"]
+    worse = found(errors=rivals | {"identified": {"0.1": errors(0.27)}}, noise_floor=floor)
+    assert worse == ["declaration", "constant-velocity", "rest"]
+    assert found(converged=False, reason="no step was accepted") == ["converged"]

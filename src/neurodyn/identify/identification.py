@@ -24,7 +24,6 @@ from neurodyn.core.locks import exclusive
 from neurodyn.core.memory import keeping_memory
 from neurodyn.core.progress import Progress, present_work, showing, stage, tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.verdict import combine_verdicts
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
@@ -44,7 +43,8 @@ from neurodyn.identify.confidence.certainty import (
 from neurodyn.identify.confidence.delays import delay_figures
 from neurodyn.identify.confidence.parameter_search import Searched, search
 from neurodyn.identify.confidence.refits import refit, write_refits
-from neurodyn.identify.doubts.checks import Evidence, doubts_about
+from neurodyn.identify.doubts.checks import doubts_about
+from neurodyn.identify.doubts.evidence import Evidence, FitEvidence
 from neurodyn.identify.doubts.log_doubts import explaining
 from neurodyn.identify.doubts.run_influence import decided_by_one_run
 from neurodyn.identify.fit.intervals import identifiability, require_blocks, require_seen, warning
@@ -258,10 +258,12 @@ class _Identification:
             figures, dynamics = self._figures(fit, held_out, runs, log, metrics)
             artifacts.write_json(self.out / figures.file, figures.plain())
             metrics.show_table("parameters", *figures.table())
-            if figures.verdict is not UNSET:
+            if figures.chosen is not UNSET:
                 metrics.conclude(chosen=figures.chosen, verdict=figures.verdict, cpu_seconds=figures.cpu_seconds)
             else:
-                metrics.conclude(converged=figures.converged, reason=figures.reason, seconds=figures.seconds)
+                metrics.conclude(
+                    converged=figures.converged, reason=figures.reason, verdict=figures.verdict, seconds=figures.seconds
+                )
         return Identification(figures, dynamics, runs)
 
     def _record(self) -> RunRecord[IdentificationSettings] | RunRecord[AdaptationSettings]:
@@ -462,6 +464,8 @@ class _Identification:
         dynamics = self.hybrid or fit.dynamics
         if log is not None:
             figures, dynamics = self._judge(figures, fit, log, metrics)
+        else:
+            figures = figures.judged(doubts_about(FitEvidence(figures, fit.model, self.problem.store)))
         return msgspec.structs.replace(
             figures, seconds=time.perf_counter() - self.started_at, cpu_seconds=time.process_time() - self.cpu_start
         ), dynamics
@@ -544,9 +548,9 @@ class _Identification:
             unexplained_before=before, log=log, next=UNSET if motion is None else motion, references=climb.references,
         )  # fmt: skip
         findings = doubts_about(
-            Evidence(figures, climb, fit.model, rungs[DECLARED], dynamics, store, past, fit.noise, influences)
+            Evidence(figures, fit.model, store, climb, rungs[DECLARED], dynamics, past, fit.noise, influences)
         )
-        return msgspec.structs.replace(figures, findings=findings, verdict=str(combine_verdicts(findings))), dynamics
+        return figures.judged(findings), dynamics
 
     def _references(self) -> list[TrainedReference]:
         """Return the models beside the ladder that are trained."""

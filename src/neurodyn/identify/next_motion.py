@@ -15,7 +15,8 @@ best has the smallest sum of variances (A-optimality, in standard deviations of 
 $$\mathrm{tr}\,(H + C)^{-1}$$
 
 which widest intervals dominate. Parts that are safe in samples of the posterior, too, are added, the best first, until
-the widest interval that the logs tell is expected to halve.
+the widest interval that the logs tell is expected to halve. What is expected counts the windows that a fit to both logs
+compares, and no more; and the part of a deviation that is not noise (`Identifiability.moved`) stays.
 """
 
 import csv
@@ -189,56 +190,65 @@ class _MotionSearch:
         self.fitted, self.samples = values, drawn
         self.pose = self._pose()
         self.clearance, self.unchecked = self._clearance()
+        told = torch.nan_to_num(analysis.deviations, posinf=1.0).clamp(max=1.0)
+        self._moved = torch.zeros_like(told) if analysis.moved is None else torch.minimum(analysis.moved, told)
+        self._noisy = (told.square() - self._moved.square()).clamp_min(0.0).sqrt()
         self._inflation = self._inflations()
-        self.information = analysis.information / self._inflation + torch.eye(len(x), dtype=torch.float64)
+        self.information = self._with(torch.zeros_like(analysis.information), 0)
 
     def run(self, out: Path) -> NextMotion:
         """Search parts, and write as many as it takes for the widest interval to halve, each safe in the posterior."""
         found: list[tuple[float, MotionCandidate]] = []
         for _ in range(self.settings.proposals):
             if (candidate := self._safe(self._waves())) is not None:
-                found.append((self._score(candidate.gained), candidate))
+                found.append((self._score(candidate.gained, 1), candidate))
         found.sort(key=lambda one: one[0])
         for _ in range(self.settings.proposals // 2 if found else 0):  # redraw some joints of the best
             waves = self._waves()
             kept = torch.from_numpy(self.rng.random(waves.shape[1]) < 0.7)
             if (candidate := self._safe(torch.where(kept, found[0][1].waves, waves))) is not None:
-                found.append((self._score(candidate.gained), candidate))
+                found.append((self._score(candidate.gained, 1), candidate))
                 found.sort(key=lambda one: one[0])
         left, parts = [candidate for _, candidate in found], list[MotionCandidate]()
         gained = torch.zeros_like(self.information)
         while left and len(parts) < max(1, int(self.settings.proposal_seconds / _PART)):
-            best = min(left, key=lambda one: self._score(gained + one.gained))
+            best = min(left, key=lambda one: self._score(gained + one.gained, len(parts) + 1))
             left.remove(best)
             if (safe := self._safe(best.waves, best.share, sampled=True)) is None:
                 continue
             parts.append(safe)
             gained = gained + safe.gained
-            if self._halves(gained):
+            if self._halves(gained, len(parts)):
                 break
         return self._write(parts, gained, out) if parts else self._nothing()
 
-    def _halves(self, gained: Tensor) -> bool:
+    def _halves(self, gained: Tensor, parts: int) -> bool:
         """Return whether the widest interval that the logs tell becomes half as wide."""
-        now, then = self._deviations(gained)
+        now, then = self._deviations(gained, parts)
         told = (now < self.settings.undetermined_above) & ~self.analysis.bound
         if not bool(told.any()):
             return False
         widest = int(torch.where(told, now, -1.0).argmax())
         return float(then[widest]) <= 0.5 * float(now[widest])
 
-    def _deviations(self, gained: Tensor) -> tuple[Tensor, Tensor]:
+    def _with(self, gained: Tensor, parts: int) -> Tensor:
+        """Return the information of a fit to the logs and to a motion of some parts, priors included, shape [n, n]."""
+        own, further = self.fitting.shares_with(parts * self.frames * self.dt) if parts else (1.0, 0.0)
+        known = (own * self.analysis.information + further * gained) / self._inflation
+        return known + torch.eye(len(known), dtype=torch.float64)
+
+    def _deviations(self, gained: Tensor, parts: int) -> tuple[Tensor, Tensor]:
         """Return the standard deviations of coordinates now and with the log of a motion, in the prior's, shape [n]."""
-        after = self.information + gained / self._inflation
-        before, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (self.information, after))
-        now = torch.maximum(before, torch.nan_to_num(self.analysis.deviations, posinf=1.0).clamp(max=1.0))
-        return now, now * then / before
+        both = self.information, self._with(gained, parts)
+        before, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in both)
+        now = torch.maximum(before, self._noisy)
+        return torch.hypot(now, self._moved), torch.hypot(now * then / before, self._moved)
 
     def _inflations(self) -> Tensor:
         """Return the divisor of information with which standard deviations are those of the intervals, shape [n, n]."""
         known = self.analysis.information / max(self.analysis.variance, 1.0)
         plain = torch.linalg.inv(known + torch.eye(len(known), dtype=torch.float64)).diagonal().clamp_min(1e-12).sqrt()
-        told = torch.nan_to_num(self.analysis.deviations, nan=1.0, posinf=1.0).clamp(max=0.99)
+        told = self._noisy.clamp(max=0.99)
         # For one coordinate with prior precision 1, the information behind a standard deviation d is 1 / d^2 - 1.
         ratio = ((1.0 / plain.clamp_max(0.99).square() - 1.0) / (1.0 / told.clamp_min(1e-6).square() - 1.0)).clamp(
             1.0, 400.0
@@ -520,11 +530,11 @@ class _MotionSearch:
         information = reduce(residuals, residuals.normal(residuals.start(self.x[None])))[0][0].sum(0)
         return information[:n, :n] * (total / len(starts))
 
-    def _score(self, gained: Tensor) -> float:
-        return float(torch.linalg.inv(self.information + gained / self._inflation).trace())
+    def _score(self, gained: Tensor, parts: int) -> float:
+        return float(torch.linalg.inv(self._with(gained, parts)).trace())
 
     def _write(self, parts: Sequence[MotionCandidate], gained: Tensor, out: Path) -> NextMotion:
-        now, then = self._deviations(gained)
+        now, then = self._deviations(gained, len(parts))
         commands = torch.cat([part.commands for part in parts])
         if self._torque_driven:
             places = [self._q[role.joint or 0] for role in self.roles]

@@ -2,14 +2,14 @@
 """Results of an identification or adaptation: the content of their JSON files, of the pages and the printed tables."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import Record, from_dict
-from neurodyn.core.verdict import Finding
+from neurodyn.core.verdict import Finding, combine_verdicts
 
 IDENTIFICATION, ADAPTATION = "identification.json", "adaptation.json"
 CONFIDENCE = 0.90
@@ -460,7 +460,7 @@ class IdentificationFigures(Record, frozen=True):
         next: The motion to log next; UNSET if none was asked for.
         differences: Quantities that differ between logs, the most certain first; the fit lets them vary.
         delay: Delay and other slowness of motors; UNSET if no delay is free.
-        verdict: "ok", or why the model is unreliable; UNSET without a ladder.
+        verdict: "ok", or why the model is unreliable; UNSET in results of earlier versions.
         findings: The findings behind the verdict, worst first; those that are ok are left out.
         references: Models beside the ladder, such as the baselines; at the same horizons, from the same windows.
     """
@@ -513,6 +513,10 @@ class IdentificationFigures(Record, frozen=True):
     delay: DelayFigures | UnsetType = UNSET
     findings: list[Finding] = msgspec.field(default_factory=list)
     references: list[Reference] = msgspec.field(default_factory=list)
+
+    def judged(self, findings: list[Finding]) -> Self:
+        """Return the results with findings and their verdict."""
+        return msgspec.structs.replace(self, findings=findings, verdict=str(combine_verdicts(findings)))
 
     @property
     def file(self) -> str:

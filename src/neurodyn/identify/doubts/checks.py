@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doubts about an adaptation: checks, each of which yields findings with a measured reason and a next step."""
+"""Doubts about an identification or adaptation: checks that yield findings with a measured reason and a next step."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from neurodyn.core.verdict import Finding, doubts, of_horizons, percent
 from neurodyn.data.windows import Blocks, blocks_of
 from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
-from neurodyn.identify.doubts.evidence import Evidence
+from neurodyn.identify.doubts.evidence import Evidence, FitEvidence
 from neurodyn.identify.doubts.log_columns import fits_with_other_columns
 from neurodyn.identify.doubts.log_doubts import doubts_of
 from neurodyn.identify.doubts.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
@@ -26,7 +27,7 @@ from neurodyn.identify.stages.agreement import of_differences
 _RUNS, _DIFFERENT = 3, 4.0
 """Fewest runs of which one can stand out, and how much worse it is predicted than the median one."""
 
-Check = Callable[[Evidence], Iterable[Finding]]
+Check = Callable[[FitEvidence], Iterable[Finding]]
 
 _POOR = 0.5
 """Error of the chosen model, relative to the declared one's, above which little is explained."""
@@ -40,10 +41,56 @@ _REST = 6.0
 """Held-out error, relative to that of a perfect model under the sensors' noise, above which much remains."""
 
 
-def doubts_about(evidence: Evidence) -> list[Finding]:
+def doubts_about(evidence: FitEvidence) -> list[Finding]:
     """Return the findings of all checks that are not ok, worst first, and one of each name."""
     findings = doubts(finding for check in DOUBTS.values() for finding in check(evidence))
     return list({one.name: one for one in reversed(findings)}.values())[::-1]
+
+
+def of_ladder(check: Callable[[Evidence], Iterable[Finding]]) -> Check:
+    """Return a check that is made only where models were judged on whole held-out episodes."""
+
+    @wraps(check)
+    def made(evidence: FitEvidence) -> Iterable[Finding]:
+        return check(evidence) if isinstance(evidence, Evidence) else ()
+
+    return made
+
+
+def does_not_converge(evidence: FitEvidence) -> Iterator[Finding]:
+    """Doubt values at which a search did not end."""
+    if not evidence.figures.converged:
+        yield Finding(
+            "converged", "warning", f"the search did not converge: {evidence.figures.reason}",
+            "give more iterations or --minutes, several --starts, or a shorter --horizon",
+        )  # fmt: skip
+
+
+def forecasts_are_poor(evidence: FitEvidence) -> Iterator[Finding]:
+    """Doubt a fit without a ladder that is worse than its start or a baseline on held-out windows, or leaves much."""
+    errors, floor = evidence.figures.errors, evidence.figures.noise_floor
+    model = next((name for name in ("hybrid", "identified") if name in errors), None)
+    if model is None:
+        return
+    marks = list(errors[model])
+    mine = [errors[model][mark].errors.q_mean for mark in marks]
+    rivals = {"nominal": "the declaration", "persistence": "nothing moving", "constant-velocity": "constant velocity"}
+    for name, title in rivals.items():
+        if name in errors:
+            theirs = [errors[name][mark].errors.q_mean for mark in marks]
+            yield of_horizons(mine, theirs, [float(mark) for mark in marks], rival=title, what="error of positions")
+    ratios = [
+        (one / least, float(mark))
+        for mark, one in zip(marks, mine, strict=True)
+        if one is not None and mark in floor and (least := floor[mark].errors.q_mean or 0.0) > 0.0
+    ]
+    if ratios and max(ratios)[0] > _REST:
+        times, seconds = max(ratios)
+        yield Finding(
+            "rest", "warning",
+            f"errors of positions after {seconds:.2g} s are {times:.2g} times what the sensors' noise explains",
+            "free what else may differ from the declaration, or add a network there (--blueprint)",
+        )  # fmt: skip
 
 
 def nothing_is_better(evidence: Evidence) -> Iterator[Finding]:
@@ -144,12 +191,12 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def the_log_is_strange(evidence: Evidence) -> Iterator[Finding]:
+def the_log_is_strange(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt the log itself; see `data.log_checks`."""
     yield from doubts_of(evidence.store, evidence.fitted.robot)
 
 
-def logs_disagree(evidence: Evidence) -> Iterator[Finding]:
+def logs_disagree(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt one model of logs that differ from one another."""
     yield from of_differences(evidence.figures.differences)
 
@@ -188,18 +235,20 @@ def _mean(errors: RolloutErrors, frame: int) -> float:
 
 DOUBTS: Registry[Check] = Registry(
     "doubt",
-    columns=fits_with_other_columns,
+    columns=of_ladder(fits_with_other_columns),
     log=the_log_is_strange,
-    robot=hardly_predicts,
+    robot=of_ladder(hardly_predicts),
     agreement=logs_disagree,
     limit=beyond_the_robot,
     bound=at_a_bound,
     far=far_from_the_declaration,
-    baselines=loses_to_a_baseline,
-    declared=nothing_is_better,
-    gru=a_network_explains_more,
-    rest=much_remains,
-    run=one_run_is_different,
-    influence=one_run_decides,
+    converged=does_not_converge,
+    forecasts=forecasts_are_poor,
+    baselines=of_ladder(loses_to_a_baseline),
+    declared=of_ladder(nothing_is_better),
+    gru=of_ladder(a_network_explains_more),
+    rest=of_ladder(much_remains),
+    run=of_ladder(one_run_is_different),
+    influence=of_ladder(one_run_decides),
 )
-"""Checks of an adaptation, in the order of their findings within a grade: causes first."""
+"""Checks of an identification or adaptation, in the order of their findings within a grade: causes first."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known after an adaptation, for the checks that doubt it."""
+"""What is known after an identification or an adaptation, for the checks that doubt it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,27 +16,41 @@ from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter,
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """An adaptation and its log.
+class FitEvidence:
+    """A fit and its log.
 
     Attributes:
         figures: Results so far.
-        climb: Roll-outs along held-out windows.
         fitted: The structure that was fitted, with its declared mechanism.
+        store: The log.
+    """
+
+    figures: IdentificationFigures
+    fitted: FitModel
+    store: Store
+
+    @property
+    def determined(self) -> list[IdentifiedParameter]:
+        """The quantities that the logs determine, those at a bound among them."""
+        return [one for one in self.figures.parameters if one.determined or one.bound]
+
+
+@dataclass(frozen=True)
+class Evidence(FitEvidence):
+    """An adaptation and its log, with models judged on whole held-out episodes.
+
+    Attributes:
+        climb: Roll-outs along held-out windows.
         declared: The robot as declared.
         model: The chosen model.
-        store: The log.
         past: Frames before a window in which motors settle.
         noise: Noise of the log's states.
         influences: Quantities that one run decides alone.
     """
 
-    figures: IdentificationFigures
     climb: Climb
-    fitted: FitModel
     declared: HybridDynamics
     model: HybridDynamics
-    store: Store
     past: int
     noise: Noise
     influences: Sequence[Influence] = ()
@@ -59,5 +73,4 @@ class Evidence:
     @property
     def determined(self) -> list[IdentifiedParameter]:
         """The quantities that the logs determine, if the chosen model has them."""
-        kept = self.chosen.name != self.figures.rungs[0].name
-        return [one for one in self.figures.parameters if one.determined] if kept else []
+        return super().determined if self.chosen.name != self.figures.rungs[0].name else []

@@ -13,7 +13,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split
 from neurodyn.data.windows import select_windows
-from neurodyn.identify.doubts.evidence import Evidence
+from neurodyn.identify.doubts.evidence import FitEvidence
 from neurodyn.identify.result import IdentifiedParameter
 from neurodyn.identify.unknowns.quantities import LIMITS, carried
 
@@ -30,7 +30,7 @@ _BOUNDARY = 1e-9
 _CHECK = "check the declared drives and the log's columns and units, and see what is unexplained"
 
 
-def at_a_bound(evidence: Evidence) -> Iterator[Finding]:
+def at_a_bound(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt quantities that rest at a bound of the search other than zero."""
     resting = [one for one in evidence.determined if one.bound and not _is_nothing(one)]
     if resting:
@@ -59,7 +59,7 @@ class _Motion:
     acceleration: Mapping[str, float]
 
     @classmethod
-    def of(cls, evidence: Evidence) -> "_Motion":
+    def of(cls, evidence: FitEvidence) -> "_Motion":
         store, spec = evidence.store, evidence.store.header.spec
         frames = max(2, min(round(0.05 / spec.dt), int(store.lengths.max())))
         windows = select_windows(store, Split.TRAIN, frames, most=2000)
@@ -68,7 +68,7 @@ class _Motion:
         return cls(*(dict(zip(spec.qd_names, values, strict=True)) for values in reached))
 
 
-def beyond_the_robot(evidence: Evidence) -> Iterator[Finding]:
+def beyond_the_robot(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt friction, damping and armature that motors cannot move, and masses and places beyond the robot."""
     motion, mechanism = _Motion.of(evidence), evidence.fitted.mechanism
     limits = {name: drive.effort_limit for name, drive in evidence.fitted.robot.drives.items()}
@@ -136,7 +136,7 @@ def _reach(mechanism: Mechanism) -> float:
     return max(max(ends) - base, 0.05)
 
 
-def far_from_the_declaration(evidence: Evidence) -> Iterator[Finding]:
+def far_from_the_declaration(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt declared gains of controllers and motors that differ from the identified ones by a large factor."""
     far = [
         one for one in evidence.determined

@@ -63,6 +63,7 @@ class Identifiability:
         degrees: Degrees of freedom of Student's t for intervals.
         variance: Variance of the scaled residuals.
         information: Information matrix of the logs, without priors, shape [n, n].
+        moved: Part of the deviations that more of the same log would not reduce, shape [n]; None for none.
     """
 
     names: tuple[str, ...]
@@ -80,13 +81,15 @@ class Identifiability:
     degrees: int
     variance: float
     information: Tensor
+    moved: Tensor | None = None
 
     def widened(self, shifts: Tensor | None) -> "Identifiability":
         """Return the analysis with wider deviations: moves of the solution, shape [moves, n], count as further ones."""
         if shifts is None:
             return self
-        wider = (self.deviations.square() + shifts.square().sum(0)).sqrt()
-        return replace(self, deviations=torch.where(self.bound, self.deviations, wider))
+        moved = shifts.square().sum(0).sqrt()
+        wider = (self.deviations.square() + moved.square()).sqrt()
+        return replace(self, deviations=torch.where(self.bound, self.deviations, wider), moved=moved)
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
         """Return the 95 % interval of each parameter within its bounds; None where it is infinite."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import msgspec
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,6 +47,8 @@ _SHARE = 0.25
 
 _LOG, _MOST_LOGS = 10.0, 4
 """Mean length from which recorded runs count as logs [s], and the most that add windows to a stage."""
+_LONG, _MOST_MINUTES = 60.0, 8
+"""Length [s] of which each counts as a log in one of several runs, and the most with these."""
 _EXACT = 1e-5
 """Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
 _FINER = 4
@@ -221,11 +224,37 @@ class Fitting:
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
         frames, settings = stage_frames(stage, self.spec.dt), self.settings
-        recorded = int(self.store.lengths[episodes_of(self.store, split)].sum())
-        most = min(_logs(self.store) * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
+        most = _most_windows(stage, frames, self._recorded(split), self._seconds())
         whole = self.past + frames
         windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
         return windows.after(self.past)
+
+    def shares_with(self, seconds: float) -> tuple[float, float]:
+        """Return what a fit to this log and a further one of some `seconds` sees of them.
+
+        Returns:
+            The share of what a fit to this log alone sees of it, and that of all windows of the further one, side by
+                side: overlaps tell nothing new.
+        """
+        stage, own = self.stages[-1], self._recorded(Split.TRAIN)
+        frames, runs = stage_frames(stage, self.spec.dt), self._seconds()
+        whole = seconds / self.spec.dt
+        further = whole * own / max(1, int(self.store.lengths.sum()))
+        both = own + further
+        now = _most_windows(stage, frames, own, runs)
+        then = _most_windows(stage, frames, both, [*(runs or [own * self.spec.dt]), seconds])
+        before, after = (min(windows, own / frames) for windows in (now, then * own / both))
+        return min(1.0, after / before), min(then * further / both, further / frames) / (whole / frames)
+
+    def _recorded(self, split: Split) -> int:
+        return int(self.store.lengths[episodes_of(self.store, split)].sum())
+
+    def _seconds(self) -> list[float]:
+        """Return the length of each recorded run [s]; empty where the log names none."""
+        store, count = self.store, len(self.store.header.runs)
+        known = store.run >= 0
+        frames = np.bincount(store.run[known], weights=store.lengths[known], minlength=count) if count else np.zeros(0)
+        return (frames * self.spec.dt).tolist()
 
     def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:
         """Return the residuals of windows, over all coordinates or those of `early` stages."""
@@ -423,11 +452,21 @@ def first_coordinates(space: CoordinateSpace, measured: Delay | None = None) -> 
     return space.clip(x)
 
 
-def _logs(store: Store) -> int:
-    """Return the number of recorded runs that are as long as logs: each adds windows of its own, to a limit."""
-    runs = len(store.header.runs)
-    seconds = float(store.lengths.sum()) * store.header.spec.dt / max(1, runs)
-    return min(_MOST_LOGS, runs) if runs and seconds >= _LOG else 1
+def _most_windows(stage: FitStage, frames: int, recorded: float, runs: Sequence[float]) -> int:
+    """Return the most windows of some frames in a stage.
+
+    Args:
+        stage: The stage; its windows are those of one log.
+        frames: Frames of a window.
+        recorded: Frames of the log.
+        runs: Lengths of its recorded runs [s]. Runs as long as logs each add windows of their own, to a limit.
+    """
+    logs = 1
+    if runs and sum(runs) >= _LOG * len(runs):
+        logs = min(_MOST_LOGS, len(runs))
+        if len(runs) > 1:
+            logs = max(logs, min(_MOST_MINUTES, sum(int(each / _LONG) for each in runs)))
+    return min(logs * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
 
 
 def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> int:
