@@ -6,6 +6,7 @@ from . import (
     core as core,
     data as data,
     dynamics as dynamics,
+    estimate as estimate,
     evaluate as evaluate,
     geometry as geometry,
     identify as identify,

@@ -68,14 +68,42 @@ def linearise(
     return Linearisation(after, _along_freedoms(spec, now.q, by_state), by_torque)
 
 
+def velocity_gradients(
+    dynamics: Dynamics, state: State, torque: Tensor, environment: Environment | None, memory: Tensor | None = None
+) -> tuple[State, Tensor]:
+    """Return the states after a frame, and derivatives of the velocities in them, shape [worlds, nv, 2 nv].
+
+    Columns are those of `Linearisation`.
+
+    Args:
+        dynamics: Any dynamics that are differentiable.
+        state: States of the worlds, float64.
+        torque: Controls of the frame, shape [worlds, nu].
+        environment: Gravity and ground.
+        memory: Memory of drives and networks (`HybridCarry`), of compiled dynamics that have one; None for a new one.
+    """
+    spec = dynamics.spec
+    if isinstance(dynamics, Compiled) and state.q.is_cpu:
+        after, rows = dynamics.differentiated_frame(state, torque, environment, memory)
+        seeds = torch.eye(spec.nq + spec.nv, dtype=torch.float64)[spec.nq :].expand(state.worlds, -1, -1)
+        gradient = rows(seeds)[0]
+    else:
+        after, gradient, _ = _by_autograd(dynamics, state, torque, environment)
+        gradient = gradient[:, spec.nv :]
+    return after, _along_freedoms(spec, state.q, gradient)
+
+
 @runtime_checkable
 class Compiled(Protocol):
     """Dynamics that differentiate a frame for many seeds at once."""
 
     def differentiated_frame(
-        self, state: State, torque: Tensor, environment: Environment | None
+        self, state: State, torque: Tensor, environment: Environment | None, memory: Tensor | None = None
     ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Return the states after a frame, and gradients in state and torque for seeds [worlds, rows, nq + nv]."""
+        """Return the states after a frame, and gradients in state and torque for seeds [worlds, rows, nq + nv].
+
+        `memory` is that of drives and networks at its start; dynamics that have one need it.
+        """
         ...
 
 

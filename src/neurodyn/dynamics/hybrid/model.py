@@ -520,9 +520,18 @@ class HybridDynamics(LearnedDynamics):
         return Trajectory(q[..., :nq], qd[..., :nv]), after
 
     @torch.no_grad()
-    def differentiated_frame(self, state: State, torque: Tensor, environment: Environment | None) -> tuple[State, Rows]:
-        """Return the states after a frame and their vector-Jacobian product; see `TracedProgram.frame`."""
-        if self.memory:
+    def differentiated_frame(
+        self, state: State, torque: Tensor, environment: Environment | None, memory: Tensor | None = None
+    ) -> tuple[State, Rows]:
+        """Return the states after a frame and their vector-Jacobian product; see `TracedProgram.frame`.
+
+        Args:
+            state: States of the worlds.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            environment: Gravity and ground.
+            memory: Memory of drives and networks at its start, shape [worlds, memory], without hidden joints.
+        """
+        if self._hidden or (self.memory and memory is None):
             raise InputError(
                 f"hybrid model of {self.spec.robot!r}: its drives or networks have a memory, and a frame depends on "
                 "more than its state; valid: a model without, or gradients of roll-outs"
@@ -530,16 +539,18 @@ class HybridDynamics(LearnedDynamics):
         around = self.begin(state, environment).environment
         parameters = self._frame_parameters(around, state.worlds, self._values(around))
         substeps = self._substeps(around)
-        nq, parts = self.mechanism.nq, []
+        nq, nv, parts = self.mechanism.nq, self.mechanism.nv, []
+        kept = [] if memory is None else [memory]
         for _ in range(self.config.substeps // substeps):
             engine, held = self._engine_on(around, state, 1, parameters)
-            whole = torch.cat([state.q, state.qd], dim=-1)
+            whole = torch.cat([state.q, state.qd, *kept], dim=-1)
             after, rows = engine.program.frame(
                 whole, substeps, torque[:, None], held, parameters, self.weights.detach()
             )
-            state = State(after[:, :nq], after[:, nq:])
+            state, kept = State(after[:, :nq], after[:, nq : nq + nv]), [after[:, nq + nv :]] if kept else []
             parts.append(rows)
-        return state, parts[0] if len(parts) == 1 else chain(parts)
+        rows = parts[0] if len(parts) == 1 else chain(parts)
+        return state, rows if memory is None else _without_memory(rows, self.memory)
 
     def _engine_on(
         self, environment: Environment, state: State, frames: int, parameters: Tensor
@@ -591,6 +602,16 @@ class HybridDynamics(LearnedDynamics):
             config = msgspec.structs.replace(self.config, ground=mode)
             self._engines[mode] = shared_engine(self.mechanism, self._full_spec, config, self._threads)
         return self._engines[mode]
+
+
+def _without_memory(rows: Rows, memory: int) -> Rows:
+    """Return the vector-Jacobian product of positions and velocities alone."""
+
+    def product(seeds: Tensor) -> tuple[Tensor, Tensor]:
+        state, control = rows(torch.nn.functional.pad(seeds, (0, memory)))
+        return state[..., : state.shape[-1] - memory], control
+
+    return product
 
 
 def _unpickle(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:

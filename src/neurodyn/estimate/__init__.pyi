@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+from .base_estimate import ERRORS as ERRORS, BaseEstimate as BaseEstimate, EstimatedRun as EstimatedRun
+from .sensed import SensedRun as SensedRun
+from .settings import EstimationSettings as EstimationSettings
+from .smoother import smooth_base as smooth_base

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the estimation of a floating base."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.config import Config, require_numbers
+from neurodyn.core.description.sensors import Sensor
+from neurodyn.geometry.rotation import quaternion_matrix
+
+
+class EstimationSettings(Config, frozen=True):
+    """Settings of `smooth_base` and of the causal filter. Standard deviations are those of independent errors.
+
+    Attributes:
+        imu: Where the IMU sits on the base, and its noise; None for the robot's sensor of kind imu, else at the base's
+            origin and along its axes.
+        specific_force: What a reading of the accelerometer is: the value at an "instant", or the mean over the frame
+            "before" or "after" its row. A store's stream says so itself.
+        gyroscope_noise: Of a reading [rad/s].
+        accelerometer_noise: Of the mean over a frame [m/s^2].
+        gyroscope_bias: Of the bias at the start [rad/s].
+        accelerometer_bias: The same [m/s^2].
+        gyroscope_drift: Random walk of the bias [rad/s per root second].
+        accelerometer_drift: The same [m/s^2 per root second].
+        attitude_noise: Of the roll and pitch of the IMU's own attitude [rad].
+        heading_noise: Of its heading [rad].
+        rate_noise: Of joint velocities [rad/s].
+        ground_noise: Random walk of the ground's height under the base, on steps and slopes [m per root second].
+        standing_height: How far a loaded foot is above or in the ground [m].
+        standing_speed: How fast it slips [m/s].
+        rounds: Gauss-Newton steps with the model.
+    """
+
+    imu: Sensor | None = None
+    specific_force: Literal["instant", "before", "after"] = "instant"
+    gyroscope_noise: float = 0.02
+    accelerometer_noise: float = 0.2
+    gyroscope_bias: float = 0.02
+    accelerometer_bias: float = 0.2
+    gyroscope_drift: float = 1e-3
+    accelerometer_drift: float = 5e-3
+    attitude_noise: float = 0.02
+    heading_noise: float = 0.2
+    rate_noise: float = 0.05
+    ground_noise: float = 0.003
+    standing_height: float = 0.035
+    standing_speed: float = 1.0
+    rounds: int = 12
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+
+
+@dataclass(frozen=True)
+class ImuMounting:
+    """Place of an IMU on the base.
+
+    Attributes:
+        position: In the base's frame [m], shape [3].
+        matrix: Rotation from the axes of the IMU to those of the base, shape [3, 3].
+    """
+
+    position: Tensor
+    matrix: Tensor
+
+    @classmethod
+    def of(cls, sensor: Sensor | None) -> "ImuMounting":
+        """Return the place of a sensor; without one, the base's origin and axes."""
+        sensor = Sensor(kind="imu") if sensor is None else sensor
+        return cls(
+            torch.tensor(sensor.position, dtype=torch.float64),
+            torch.tensor(quaternion_matrix(sensor.quaternion), dtype=torch.float64),
+        )

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States of a floating base over whole runs, from encoders, an IMU and a model: a Gauss-Newton smoother.
+
+Unknown in every frame are orientation, velocity, height and biases of the IMU (`estimate.track`). Known of them are:
+
+- the IMU's motion between frames (`estimate.inertial`), and its own attitude, if it has one;
+- a loaded leg stands on the ground (`estimate.standing`), roughly: the first rounds have nothing else;
+- what the model says of a frame (`estimate.model_frames`), with a scatter that its own residuals give, heavy tails, and
+  less weight the longer the residuals persist.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import Environment
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.estimate.base_estimate import BaseEstimate, estimate_of
+from neurodyn.estimate.chain import ChainEquations
+from neurodyn.estimate.inertial import InertialSteps, inertial_residuals, spins
+from neurodyn.estimate.model_frames import FrameModel
+from neurodyn.estimate.robust import persistence, scatter_of
+from neurodyn.estimate.sensed import SensedBatch, SensedRun, sensed_runs
+from neurodyn.estimate.settings import EstimationSettings, ImuMounting
+from neurodyn.estimate.standing import LegPoints, standing_residuals
+from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack
+from neurodyn.geometry import rotation
+
+_LEG_ROUNDS = 6
+_LONGEST = (0.5, 0.05)
+"""Longest step of a velocity [m/s] and a height [m]."""
+_FORCE = 5.0
+"""Specific force at which a model's errors are twice those in free flight [m/s^2]."""
+
+
+def smooth_base(
+    model: Dynamics,
+    log: Store | SensedRun | Sequence[SensedRun],
+    settings: EstimationSettings | None = None,
+    environment: Environment | None = None,
+) -> BaseEstimate:
+    """Return the states of a floating base along a log.
+
+    Args:
+        model: Differentiable dynamics with contacts and a floating base.
+        log: A store with streams of an IMU, or plain arrays of one or several runs.
+        settings: Place of the IMU, noises.
+        environment: Gravity and ground; None for the model's.
+
+    Raises:
+        InputError: The model has no floating base, no contact points or joints with several axes; or the log has no
+            IMU.
+    """
+    settings = EstimationSettings() if settings is None else settings
+    if isinstance(log, Store):
+        runs, settings = sensed_runs(log, model, settings)
+    else:
+        runs = [log] if isinstance(log, SensedRun) else list(log)
+    problem = BaseProblem.of(model, runs, settings, environment)
+    track = problem.first()
+    begun = track
+    for _ in range(_LEG_ROUNDS):
+        track = track.moved(_limited(problem.equations(track, begun).solve()))
+    return problem.with_model(track, begun)
+
+
+@dataclass(frozen=True)
+class ModelScatter:
+    """How far a model is trusted.
+
+    Attributes:
+        factor: Cholesky factor of the scatter of its residuals in free flight, shape [nv, nv].
+        share: Weight of a frame, less than 1 as far as residuals persist.
+    """
+
+    factor: Tensor
+    share: float
+
+    def whiten(self, residual: Tensor, jacobian: Tensor) -> tuple[Tensor, Tensor]:
+        """Return residuals and derivatives in units of the noise."""
+        both = torch.cat([residual[..., None], jacobian], -1)
+        both = self.share**0.5 * torch.linalg.solve_triangular(self.factor, both, upper=False)
+        return both[..., 0], both[..., 1:]
+
+
+@dataclass(frozen=True)
+class BaseProblem:
+    """The estimation of the base in a batch of runs.
+
+    Attributes:
+        sensed: Readings.
+        inertial: The IMU's motion.
+        legs: Contact points in the base's frame.
+        model: Predictions of the model.
+        mounting: Place of the IMU.
+        settings: The settings.
+    """
+
+    sensed: SensedBatch
+    inertial: InertialSteps
+    legs: LegPoints
+    model: FrameModel
+    mounting: ImuMounting
+    settings: EstimationSettings
+
+    @classmethod
+    def of(
+        cls,
+        dynamics: Dynamics,
+        runs: Sequence[SensedRun],
+        settings: EstimationSettings,
+        environment: Environment | None,
+    ) -> "BaseProblem":
+        """Prepare the estimation; errors: see `smooth_base`."""
+        layout, spec = dynamics.contact_points, dynamics.spec
+        if not spec.floating or layout is None or any(not joint.scalar for joint in layout.joints[1:]):
+            raise InputError(
+                f"{dynamics.kind} dynamics of {spec.robot!r}: the states of its base cannot be estimated; valid: "
+                "dynamics with a floating base, contact points, and joints of one axis behind the base"
+            )
+        sensed, mounting = SensedBatch.of(runs), ImuMounting.of(settings.imu)
+        return cls(
+            sensed, InertialSteps.of(sensed, settings, spec.dt), LegPoints(layout, sensed),
+            FrameModel(dynamics, mounting, environment), mounting, settings,
+        )  # fmt: skip
+
+    def first(self) -> BaseTrack:
+        """Return the states before the estimation: attitudes as read, at rest, with the lowest point on the ground."""
+        quaternion = self.read_attitudes()
+        if not quaternion.isfinite().all():
+            quaternion = self._turned_along()
+        nothing = torch.zeros(*quaternion.shape[:2], 3, dtype=torch.float64)
+        track = BaseTrack(quaternion, nothing, nothing[..., 0], nothing, nothing)
+        return BaseTrack(quaternion, nothing, -self.legs.heights(track).amin(-1), nothing, nothing)
+
+    def read_attitudes(self) -> Tensor:
+        """Return orientations of the base as the IMU reads them; without an attitude, from its gyroscope alone."""
+        to_imu = rotation.conjugate(rotation.from_matrix(self.mounting.matrix))
+        if self.sensed.attitude is not None:
+            return rotation.multiply(self.sensed.attitude, to_imu.expand(self.sensed.attitude.shape))
+        return self._turned_along()
+
+    def _turned_along(self) -> Tensor:
+        """Return orientations from the first half second's specific force, as at rest, and the gyroscope."""
+        felt = self.inertial.force[:, : round(0.5 / self.inertial.dt) + 1].mean(1)
+        up = torch.nn.functional.normalize(felt @ self.mounting.matrix.T, dim=-1)
+        axis = torch.stack([up[:, 1], -up[:, 0], torch.zeros_like(up[:, 0])], -1)  # up x e_z
+        size = axis.norm(dim=-1, keepdim=True)
+        angle = torch.atan2(size, up[:, 2:])
+        path = [rotation.exponential(axis / size.clamp_min(1e-9) * angle)]
+        for turn in (self.inertial.turn @ self.mounting.matrix.T * self.inertial.dt).unbind(1):
+            path.append(rotation.multiply(path[-1], rotation.exponential(turn)))
+        return torch.stack(path, 1)
+
+    def equations(
+        self, track: BaseTrack, begun: BaseTrack, memories: Tensor | None = None, trust: ModelScatter | None = None
+    ) -> ChainEquations:
+        """Return the linearised estimation around a track that began from another; with the model, if it is trusted."""
+        settings, valid = self.settings, self.sensed.valid
+        chain = ChainEquations(*track.height.shape, size=SIZE)
+        given = track, self.inertial, self.mounting, settings, self.model.gravity
+        residual, here, following = inertial_residuals(*given)
+        chain.couple(residual * valid[:, 1:, None], here, following)  # rows that only pad a run follow its last one
+        chain.add(*self._start(track, begun))
+        if (attitude := self.sensed.attitude) is not None:
+            read = valid & attitude.isfinite().all(-1)
+            residual, jacobian = self._attitudes(track)
+            chain.add(residual.nan_to_num(), jacobian, read, robust=True)
+        spin = spins(track, self.inertial, self.mounting)
+        stands, speeds = standing_residuals(track, self.legs, spin, self.inertial.felt, self.mounting, settings)
+        chain.add(*stands, valid, robust=True)
+        chain.add(*speeds, valid, robust=True)
+        if trust is not None:
+            residual, jacobian = self._scaled(track, memories)
+            whole = (0, 0, 0, 1)  # the last frame has no prediction
+            residual, jacobian = trust.whiten(residual, jacobian)
+            residual = torch.nn.functional.pad(residual, whole)
+            chain.add(residual, torch.nn.functional.pad(jacobian, (0, 0, *whole)), self._predicted, robust=True)
+        return chain
+
+    def with_model(self, track: BaseTrack, begun: BaseTrack) -> BaseEstimate:
+        """Return the estimate with the model, starting from one without."""
+        memories = self.model.memories(track, self.inertial, self.sensed)
+        trust = self._trust(track, memories)
+        chain = self.equations(track, begun, memories, trust)
+        step, length = _limited(chain.solve()), torch.ones(len(self.sensed.lengths), dtype=torch.float64)
+        for index in range(self.settings.rounds):
+            candidate = track.moved(length[:, None, None] * step)
+            if index in (1, 3):  # the scatter was that of the legs' estimate
+                track, trust = candidate, self._trust(candidate, memories)
+                chain = self.equations(track, begun, memories, trust)
+                step = _limited(chain.solve())
+                continue
+            tried = self.equations(candidate, begun, memories, trust)
+            better = tried.cost < chain.cost
+            track = candidate.where(better, track)
+            length = torch.where(better, (2.0 * length).clamp_max(1.0), 0.4 * length)
+            chain = tried.where(better, chain)
+            step = torch.where(better[:, None, None], _limited(chain.solve()), step)
+        return estimate_of(self, track, chain.covariance())
+
+    @property
+    def _predicted(self) -> Tensor:
+        """Whether the next row is one of the run's, shape [runs, frames]."""
+        return torch.cat([self.sensed.valid[:, 1:], torch.zeros(len(self.sensed.lengths), 1, dtype=torch.bool)], 1)
+
+    def _scaled(self, track: BaseTrack, memories: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the model's residuals and derivatives, as they would be in free flight."""
+        seen = self.model.residuals(track, self.inertial, self.sensed, memories)
+        factor = 1.0 / (1.0 + self.inertial.felt[:, :-1, None] / _FORCE)
+        return seen.residual * factor, seen.jacobian * factor[..., None]
+
+    def _trust(self, track: BaseTrack, memories: Tensor | None) -> ModelScatter:
+        residual, _ = self._scaled(track, memories)
+        valid = self.sensed.valid[:, 1:]
+        settings, count = self.settings, residual.shape[-1] - 6
+        floor = [settings.accelerometer_noise * self.inertial.dt] * 3 + [settings.gyroscope_noise] * 3
+        least = 0.5 * torch.tensor([*floor, *[settings.rate_noise] * count], dtype=torch.float64)
+        factor = scatter_of(residual[valid], least)
+        white = torch.linalg.solve_triangular(factor, residual[..., None], upper=False)[..., 0]
+        lasting = persistence(white, valid)
+        return ModelScatter(factor, (1.0 - lasting) / (1.0 + lasting))
+
+    def _start(self, track: BaseTrack, begun: BaseTrack) -> tuple[Tensor, Tensor]:
+        """Return what is known of the first frame: little, but its heading, which nothing tells."""
+        settings = self.settings
+        residual = torch.zeros(*track.height.shape, SIZE, dtype=torch.float64)
+        off = rotation.multiply(track.quaternion[:, 0], rotation.conjugate(begun.quaternion[:, 0]))
+        residual[:, 0, TURN] = rotation.logarithm(off)
+        residual[:, 0, VELOCITY] = track.velocity[:, 0]
+        residual[:, 0, HEIGHT] = track.height[:, 0] - begun.height[:, 0]
+        residual[:, 0, GYROSCOPE], residual[:, 0, ACCELEROMETER] = track.gyroscope[:, 0], track.accelerometer[:, 0]
+        biases = [*[settings.gyroscope_bias] * 3, *[settings.accelerometer_bias] * 3]
+        noise = torch.tensor([0.5, 0.5, 0.02, 3.0, 3.0, 3.0, 0.5, *biases], dtype=torch.float64)
+        scale = torch.zeros_like(residual)
+        scale[:, 0] = 1.0 / noise
+        return residual * scale, torch.eye(SIZE, dtype=torch.float64) * scale[..., None]
+
+    def _attitudes(self, track: BaseTrack) -> tuple[Tensor, Tensor]:
+        settings = self.settings
+        off = rotation.multiply(track.quaternion, rotation.conjugate(self.read_attitudes()))
+        noise = torch.tensor([settings.attitude_noise] * 2 + [settings.heading_noise], dtype=torch.float64)
+        residual = rotation.logarithm(off) / noise
+        jacobian = torch.zeros(*residual.shape, SIZE, dtype=torch.float64)
+        jacobian[..., TURN] = torch.diag(1.0 / noise)
+        return residual, jacobian
+
+
+def _limited(step: Tensor) -> Tensor:
+    step = step.clone()
+    speed, height = _LONGEST
+    step[..., VELOCITY] = step[..., VELOCITY].clamp(-speed, speed)
+    step[..., HEIGHT] = step[..., HEIGHT].clamp(-height, height)
+    return step

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Legs as odometers: while the base is held up, the lowest contact point stands on the ground.
+
+This needs no model of forces, and starts the estimation with one. When the base feels a specific force, its lowest
+point with radius $\rho$ is at height $\rho$, within some softness, and nearly at rest, unless it slips:
+
+$$z + (R\,p)_z - \rho \approx 0, \qquad v + \omega \times R(p - r) + R\,\dot p \approx 0.$$
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.spec import places
+from neurodyn.estimate.sensed import SensedBatch
+from neurodyn.estimate.settings import EstimationSettings, ImuMounting
+from neurodyn.estimate.track import HEIGHT, SIZE, TURN, VELOCITY, BaseTrack, skew
+from neurodyn.geometry import rotation
+from neurodyn.multibody.link_kinematics import pose_in_parent
+
+FELT, HELD = 5.0, 8.0
+"""Specific forces above which a point is on the ground, and above which it hardly moves [m/s^2]."""
+
+_STEP = 1e-4  # of the central difference that moves the joints [s]
+
+
+class LegPoints:
+    """Contact points of a robot in the frame of its base, along runs.
+
+    Attributes:
+        places: Positions [m], shape [runs, frames, points, 3].
+        rates: Their velocities by the joints [m/s], of the same shape.
+        points: Their names and shapes.
+        radii: Radii of the shapes around the points [m], shape [points].
+    """
+
+    def __init__(self, layout: ContactPointLayout, sensed: SensedBatch) -> None:
+        """Compute the points for the joints of runs."""
+        shape = sensed.q.shape[:2]
+        q, qd = (x.flatten(0, 1).numpy() for x in (sensed.q, sensed.qd))
+        before, after = (_points(layout, q + step * _increments(layout, qd)) for step in (-_STEP, _STEP))
+        self.places = torch.from_numpy(_points(layout, q)).unflatten(0, shape)
+        self.rates = torch.from_numpy((after - before) / (2 * _STEP)).unflatten(0, shape)
+        self.points = layout.contact_points
+        self.radii = torch.tensor([point.radius for point in layout.contact_points], dtype=torch.float64)
+
+    def heights(self, track: BaseTrack) -> Tensor:
+        """Return the heights of the shapes above the ground [m], shape [runs, frames, points]."""
+        up = rotation.matrix(track.quaternion)[..., 2:, :] @ self.places.mT
+        return track.height[..., None] + up[..., 0, :] - self.radii
+
+
+def _increments(layout: ContactPointLayout, qd: np.ndarray) -> np.ndarray:
+    if any(not joint.scalar for joint in layout.joints[1:]):
+        raise NotImplementedError  # refused by the caller
+    return qd
+
+
+def _points(layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
+    """Return all points in the base's frame, shape [n, points, 3], for positions of the joints after the base."""
+    count, columns = len(q), places(layout.joints)
+    poses: list[tuple[np.ndarray, np.ndarray]] = [(np.broadcast_to(np.eye(3), (count, 3, 3)), np.zeros((count, 3)))]
+    for joint, place in zip(layout.joints[1:], columns[1:], strict=True):
+        turn, origin = pose_in_parent(joint, q[:, place.q.start - 7 : place.q.stop - 7])
+        above, start = poses[joint.parent]
+        poses.append((above @ turn, start + np.einsum("nij,nj->ni", above, origin)))
+    points = [poses[one.joint][1] + poses[one.joint][0] @ np.array(one.point) for one in layout.contact_points]
+    return np.stack(points, 1)
+
+
+def standing_residuals(
+    track: BaseTrack, legs: LegPoints, spin: Tensor, felt: Tensor, mounting: ImuMounting, settings: EstimationSettings
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Return residuals of the lowest point, in units of their noise, and derivatives; zeros where nothing is felt.
+
+    Args:
+        track: States of the base.
+        legs: Points of the robot.
+        spin: Angular velocities of the base in world axes [rad/s].
+        felt: Specific force that the base feels at a frame [m/s^2], shape [runs, frames].
+        mounting: The IMU.
+        settings: Height and speed of a standing foot.
+
+    Returns:
+        Height, shape [runs, frames, 1], and velocity, shape [runs, frames, 3], each with its derivatives.
+    """
+    heights = legs.heights(track)
+    lowest = heights.argmin(-1)
+    chosen = lowest[..., None, None].expand(*lowest.shape, 1, 3)
+    place, rate = (x.gather(2, chosen)[..., 0, :] for x in (legs.places, legs.rates))
+    arm = rotation.rotate(track.quaternion, place - mounting.position)
+    moving = rotation.rotate(track.quaternion, rate)
+    swung = torch.linalg.cross(spin, arm) + moving
+    height = torch.zeros(*lowest.shape, 1, SIZE, dtype=torch.float64)
+    height[..., 0, HEIGHT] = 1.0
+    height[..., 0, TURN] = -skew(rotation.rotate(track.quaternion, place))[..., 2, :]
+    speed = torch.zeros(*lowest.shape, 3, SIZE, dtype=torch.float64)
+    speed[..., VELOCITY] = torch.eye(3, dtype=torch.float64)
+    speed[..., TURN] = -skew(swung)
+    on = (felt > FELT).double()[..., None] / settings.standing_height
+    held = (felt > HELD).double()[..., None] / settings.standing_speed
+    stands = heights.gather(-1, lowest[..., None]) * on, height * on[..., None]
+    return stands, ((track.velocity + swung) * held, speed * held[..., None])
