@@ -232,7 +232,9 @@ def log(request: LogPolicyRequest) -> None:
         f"{summary.transitions:,} transitions in {summary.episodes} episodes, {summary.failed:.1%} of which ended in a "
         f"failure ({summary.implausible:.1%} in an implausible state; {summary.cpu_seconds:.0f} CPU-s): {summary.path}"
     )
-    for name, value in summary.returns.items():
+    if summary.unscored:
+        print(summary.unscored)
+    for name, value in () if summary.unscored else summary.returns.items():
         print(f"return of {name}, noise included: {value:.4g}")
     if request.csv is not None:
         print(f"rows: {request.csv}")
