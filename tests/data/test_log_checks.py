@@ -179,6 +179,7 @@ DELAYS = {
     "before": (Delay(seconds=-0.05, error=0.004), "negative", "clock"),
     "at the end of the table": (Delay(seconds=-0.03, error=0.1), "end", "clock"),
     "that explains nothing": (Delay(seconds=0.02, error=0.1), "senseless", "commands"),
+    "of a log that nothing explains": (Delay(seconds=0.02, error=0.1), "rough", None),
     "far too long": (Delay(seconds=0.12, error=0.01, usable=True), "", "late"),
     "as robots have": (Delay(seconds=0.02, error=0.004, usable=True), "", None),
     "that the map declares": (Delay(seconds=0.12, error=0.01, applied=0.12, usable=True), "", None),
