@@ -169,6 +169,16 @@ def test_a_sound_log_is_not_doubted(kind: str, seed: int):
     assert not found(kind, moved(kind, seed))
 
 
+def test_a_joint_that_friction_holds_is_not_frozen():
+    columns = {name: values.copy() for name, values in SOUND["target"].items()}
+    rows = slice(100, 160)
+    columns["q"][rows], columns["qd"][rows] = columns["q"][100], 0.0
+    columns["u"][rows] = columns["q"][100] + np.linspace(-0.3, 0.3, 60)[:, None] * np.ptp(columns["u"], axis=0)
+    assert "frozen" in [one.name for one in found("target", columns)]
+    columns["u"][200:260] = columns["q"][200:260] + 0.4 * np.ptp(columns["u"], axis=0)  # as weak a servo elsewhere
+    assert "frozen" not in [one.name for one in found("target", columns)]
+
+
 def test_positions_are_no_torques_and_torques_no_positions():
     assert found("torque", SOUND["target"])[0].name == "targets"
     (told,) = [one for one in found("target", SOUND["torque"]) if one.name == "commands"]
