@@ -250,6 +250,10 @@ def online(
     *,
     iterations: Annotated[int | None, arg(help="Policy updates in the first round; by default the task's.")] = None,
     worlds: Annotated[int | None, arg(help="Number of parallel worlds in the model.")] = None,
+    observe: Annotated[
+        Literal["state", "sensors"] | None,
+        arg(help="What the policy sees: the state, or what the robot's own sensors tell; by default the task's way."),
+    ] = None,
     penalty: Annotated[
         float | Literal["auto"] | None,
         arg(
@@ -276,7 +280,7 @@ def online(
     from neurodyn.policy.online_learning.settings import with_flags
 
     require_writable(json, text=True)
-    policy = {"iterations": iterations, "worlds": worlds, "penalty": penalty}
+    policy = {"iterations": iterations, "worlds": worlds, "penalty": penalty, "observe": observe}
     settings = with_flags(settings_of(request), policy=policy, **flags)
     with _Stages() as stages:
         result = learn_online(
