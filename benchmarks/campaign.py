@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The campaign: broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds, user mistakes.
+"""The campaign: broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds, mistakes, robots.
 
     OMP_NUM_THREADS=1 python benchmarks/campaign.py [--short] [--seed 0] [--log FILE.jsonl] [--json FILE]
 
 A run passes if the command ends with 0, or with 2 and one line, never a traceback, and if the target is complete; a
-mistake is refused with a line that says where, what, and what would be valid (_mistakes.py). The other runs are forks
-of this process, with everything imported: they take a fraction of a second. A run depends only on the seed, its kind
-and its number: --log keeps a line for each, and runs in it are not repeated; --number 17 --only broken repeats one, and
---keep leaves its files. Counts are those of the table in docs/reliability.md; --short is the form for continuous
-integration.
+mistake is refused with a line that says where, what, and what would be valid (_mistakes.py); a robot drawn as MJCF or
+URDF (_generated_robots.py) moves as its file does in plain MuJoCo, unless `init` names what differs, or refuses it in a
+line (_same_motion.py). Other runs are forks of this process, with everything imported: they take a fraction of a
+second. A run depends only on the seed, its kind and its number: --log keeps a line for each, and runs in it are not
+repeated; --number 17 --only broken repeats one, and --keep leaves its files.
+Counts are those of the table in docs/reliability.md; --short is the form for continuous integration.
 """
 
 import argparse
@@ -33,18 +34,30 @@ import neurodyn
 from _broken import SETTINGS, BrokenInputs
 from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
+from _generated_robots import drawn
 from _mistakes import Mistakes, refused
+from _same_motion import compare, named
 from neurodyn.cli.main import run
+from neurodyn.core.errors import InputError
 from neurodyn.dynamics import BaseDynamics, State, Trajectory
 from neurodyn.dynamics.guard import watching
 from neurodyn.robots import ROBOTS
 
-FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35, "mistakes": 500}
-SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60}
+FULL = {
+    "broken": 2000,
+    "kills": 400,
+    "disk": 60,
+    "writers": 20,
+    "memory": 40,
+    "poisoned": 35,
+    "mistakes": 500,
+    "robots": 2000,
+}
+SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60, "robots": 60}
 NAMES = {
     "broken": "broken inputs", "kills": "kills over ten verbs", "disk": "disk faults", "writers": "pairs of writers",
     "memory": "low-memory runs", "poisoned": "poisoned worlds",
-    "mistakes": "mistakes of people",
+    "mistakes": "mistakes of people", "robots": "drawn robots beside plain MuJoCo",
 }  # fmt: skip
 
 
@@ -206,6 +219,19 @@ class Campaign:
             self._mistakes = Mistakes(self.folder / "sound-inputs", self.data, self.model)
         mistake = self._mistakes.make(number, self.draw, place)
         return f"{mistake.arguments[0]}: {mistake.what}", refused(mistake, place)
+
+    def robots(self, number: int, place: Path) -> tuple[str, str | None]:
+        """Declare a robot that was drawn at random: it moves as its file does, or the output says what differs."""
+        file = drawn(number, self.draw, place)
+        if file is None:
+            return "not for MuJoCo", None
+        try:
+            difference = compare(file, place / "declared", number)
+        except InputError as error:
+            return f"{file.suffix[1:]}, refused: {error}", None if "\n" not in str(error) else "more than a line"
+        except Exception as error:
+            return file.suffix[1:], f"{type(error).__name__}: {error}"
+        return file.suffix[1:], difference.what if difference.what and not named(difference) else None
 
     def poisoned(self, number: int, place: Path) -> tuple[str, str | None]:
         """Poison one world of a roll-out: it is named with its frame, and the others stay bitwise equal."""

@@ -546,6 +546,8 @@ def _contacts(model: Any) -> list[str]:
     moving = model.body_weldid[model.geom_bodyid] != 0
     sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
     count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
+    early = sum(model.geom_margin[geom] > 0 and bool(moving[geom]) for geom in touching)
+    lines += _count(int(early), "shape", "shapes", "with a margin: contact with the ground begins where surfaces meet")
     return lines + _count(count, "signed distance field", "signed distance fields", "on the ground: by fixed points")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import to_dict
 from neurodyn.core.description.actuation import (
@@ -32,6 +32,8 @@ from neurodyn.robots import Robot
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.asset import plain_default
 from neurodyn.sim.mujoco.couplings import ADDED, JOINT_WRAP, model_links, quantity_name, read_site, read_tendon
+
+_GROUPS = 31  # of actuators that a model can disable
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,15 @@ class ParsedDrives:
 
     @property
     def motors(self) -> bool:
-        """Whether all are torques at joints, at most one per joint, so that joint torques are equivalent."""
+        """Whether all are torques at joints, at most one each and alike both ways: joint torques are equivalent."""
         joints = [joint for name, drive in self.drives.items() for joint in drive.joints or (name,)]
         plain = all(
             drive.kind == "affine" and not drive.kp and not drive.kd and drive.offset in (UNSET, 0.0)
             and not drive.per_position and not drive.per_velocity and drive.state is UNSET
             and len(drive.joints) == bool(drive.acts_elsewhere)
+            and _symmetric(drive.command_range) and _symmetric(drive.force_range)
             for drive in self.drives.values()
-        )  # fmt: skip
+        ) and all(_symmetric(self.joint_ranges.get(joint)) for joint in joints)  # fmt: skip
         return plain and not self.unmodelled and len(set(joints)) == len(joints)
 
     def declared(self) -> dict[str, Any]:
@@ -69,6 +72,10 @@ class ParsedDrives:
             name: {key: value for key, value in to_dict(drive).items() if key == "kind" or value != usual.get(key)}
             for name, drive in self.drives.items()
         }
+
+
+def _symmetric(interval: tuple[float, float] | UnsetType | None) -> bool:
+    return interval is None or interval is UNSET or interval[0] == -interval[1]
 
 
 class _UnmodelledError(Exception):
@@ -119,6 +126,9 @@ class _DriveReader:
     def drive(self, number: int) -> Drive:
         """Return one actuator as a drive, or raise `_UnmodelledError`."""
         mujoco, model = self._mujoco, self._model
+        group = int(model.actuator_group[number])
+        if 0 <= group < _GROUPS and model.opt.disableactuator & 1 << group:
+            raise _UnmodelledError(f"its group {group} is disabled in the file")
         if model.actuator_ctrlnum[number] != 1 or model.actuator_outnum[number] != 1:
             raise _UnmodelledError("several controls; modelled: one")
         for what in ("delay", "damping", "armature"):

@@ -94,6 +94,8 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     model = compile_asset(path, spec)
     built = BuiltModel(model, declared_joints(model, robot), clear)
     _set_options(model, robot)
+    if not model.nu:  # MuJoCo leaves out the compensation of gravity by actuators where there is none
+        model.jnt_actgravcomp[:] = 0
     _override_joints(built, robot)
     _set_masses(model, robot)
     _set_contacts(model, robot, clear)

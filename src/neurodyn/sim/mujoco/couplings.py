@@ -222,6 +222,11 @@ def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) 
         fields |= {end: link, f"{end}_frame": frame}
         if link:
             fields[f"{end}_centre"] = _compose(links.bodies[body][1], _pose(model.body_ipos[body]))[:3]
+    if fields["first"] == fields["second"]:
+        raise InputError(
+            f"equality {quantity_name(model.equality(index).name, f'equality{index}')!r} holds two points "
+            "of one link: it has no effect"
+        )
     return fields
 
 
