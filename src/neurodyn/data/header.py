@@ -19,7 +19,7 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.drive_tables import drives_of_controller
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.scene import Scene
-from neurodyn.core.description.sensors import Stream, stream_columns
+from neurodyn.core.description.sensors import Sensor, Stream, stream_columns
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import Finding, doubts
@@ -120,6 +120,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
             data but for the part that was `applied`.
         base: Whether pose and velocity of a floating base were "measured", are "unmeasured" (NaN in the rows), or were
             "estimated" from other readings.
+        sensors: Where the sensors of an estimated base sit, by name; empty otherwise.
         parameters: Declared values of the quantities that vary between episodes, by name, in column order; empty if
             none does.
         schema_version: Version of the file layout.
@@ -144,6 +145,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     delays: dict[str, Delay] = msgspec.field(default_factory=dict)
     base: Literal["measured", "unmeasured", "estimated"] = "measured"
+    sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
     parameters: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 

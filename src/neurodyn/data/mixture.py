@@ -272,6 +272,7 @@ def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
             ("columns", stores[0].frames.shape[1], store.frames.shape[1]),
             ("streams of sensors", first.streams, store.header.streams),
             ("parameters", first.parameters, store.header.parameters),
+            ("states of the base, measured or not,", first.base, store.header.base),
         ):
             if one != other:
                 raise InputError(f"stores with other {what} do not join; valid: stores that were written alike")
@@ -311,7 +312,8 @@ def first_frames(store: Store, frames: int) -> Store:
     ground = None if store.ground is None else store.ground[long]
     measured = None if store.measured is None else store.measured[rows]
     own = None if store.parameters is None else store.parameters[long]
-    return Store(store.header, np.asarray(store.frames)[rows], table, ground, measured=measured, parameters=own)
+    spread = None if store.spread is None else store.spread[rows]
+    return Store(store.header, np.asarray(store.frames)[rows], table, ground, None, measured, own, spread)
 
 
 def _concatenate_arrays(stores: Sequence[Store], name: str) -> np.ndarray | None:

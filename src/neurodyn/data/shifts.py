@@ -62,7 +62,7 @@ def without_measured_shift(store: Store) -> Store:
     table["start"] = np.cumsum(table["length"] + 1) - table["length"] - 1
     reason = f"an older import had shifted the commands by {1e3 * shift:.3g} ms, which is taken back"
     delays = {**store.header.delays, CONTROL: Delay(seconds=shift, reason=reason)}
-    per_row = {name: getattr(store, name) for name in ("reward", "measured")}
+    per_row = {name: getattr(store, name) for name in ("reward", "measured", "spread")}
     per_episode = {name: getattr(store, name) for name in ("ground", "parameters")}
     return Store(
         msgspec.structs.replace(store.header, delays=delays), frames, table,

@@ -172,6 +172,9 @@ class Store:
         measured: Columns of the header's streams (`core.description.sensors.stream_columns`), NaN without a reading,
             float32, shape [N, columns]; None without streams.
         parameters: Values of the header's parameters in each episode, float32, shape [E, parameters]; None without any.
+        spread: Of an estimated base: square root of the covariance of its errors in position, rotation, linear and
+            angular velocity (world axes, as in `position_difference`), float32, shape [N, 12, k]; None for none. Files
+            do not hold it.
     """
 
     header: StoreHeader
@@ -181,6 +184,7 @@ class Store:
     reward: np.ndarray | None = None
     measured: np.ndarray | None = None
     parameters: np.ndarray | None = None
+    spread: np.ndarray | None = None
 
     @classmethod
     def open(cls, path: str | Path, *, memory: int = IN_MEMORY) -> Self:
@@ -373,8 +377,9 @@ class Store:
             return np.concatenate([rows[part] for part in parts])
 
         ground, own = (None if one is None else one[episodes] for one in (self.ground, self.parameters))
-        reward, measured = (None if rows is None else kept(rows) for rows in (self.reward, self.measured))
-        return Store(self.header, kept(self.frames), table, ground, reward, measured, own)
+        per_row = (None if rows is None else kept(rows) for rows in (self.reward, self.measured, self.spread))
+        reward, measured, spread = per_row
+        return Store(self.header, kept(self.frames), table, ground, reward, measured, own, spread)
 
     def differing_in(self, names: Sequence[str]) -> "Store":
         """Return the store with only these parameters, in this order; an InputError names one that it lacks."""

@@ -85,6 +85,7 @@ class Windows:
         parameters: Values of the header's parameters, shape [W, parameters]; None without any.
         readings: Readings of the store's streams, NaN without a reading, shape [W, T + 1, columns]; None without
             streams.
+        spread: Of an estimated base, see `Store.spread`, shape [W, T + 1, 12, k]; None for none.
         past: The frames before the windows; their last state is the windows' first. None without them.
         origin: Where the windows come from; None for drawn ones.
     """
@@ -99,6 +100,7 @@ class Windows:
     valid: Tensor | None = field(default=None, kw_only=True)
     parameters: Tensor | None = field(default=None, kw_only=True)
     readings: Tensor | None = field(default=None, kw_only=True)
+    spread: Tensor | None = field(default=None, kw_only=True)
     past: "Windows | None" = field(default=None, kw_only=True)
     origin: Origin | None = field(default=None, kw_only=True)
 
@@ -171,7 +173,7 @@ class Windows:
     def cut(self, first: int, last: int | None = None) -> "Windows":
         """Return the frames from state `first` to state `last` (None: the last one), without a past."""
         end = self.frames if last is None else last
-        states = ("q", "qd", "channels", "contacts", "failed", "valid", "readings")
+        states = ("q", "qd", "channels", "contacts", "failed", "valid", "readings", "spread")
         parts = {name: value[:, first : end + 1] for name in states if (value := getattr(self, name)) is not None}
         return replace(self, **parts, control=self.control[:, first:end], past=None)
 
@@ -246,11 +248,13 @@ def select_windows(
         numbers = numbers[rows.numpy()]
     first, own = index.rows(numbers), index.episodes(numbers)
     windows = replace(windows_at(store, own, first - store.offsets[own], frames), valid=None).to(dtype)
-    readings = None
-    if store.measured is not None:
-        readings = torch.from_numpy(store.measured[first[:, None] + np.arange(frames + 1)]).to(dtype)
+    beside = {
+        name: torch.from_numpy(values[first[:, None] + np.arange(frames + 1)]).to(dtype)
+        for name, values in (("readings", store.measured), ("spread", store.spread))
+        if values is not None
+    }
     failed = windows.failed if (store.status == Status.TERMINATED).any() else None
-    return replace(windows, readings=readings, failed=failed, origin=Origin.of(store, own, first - store.offsets[own]))
+    return replace(windows, **beside, failed=failed, origin=Origin.of(store, own, first - store.offsets[own]))
 
 
 def all_windows(

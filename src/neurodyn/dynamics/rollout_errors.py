@@ -123,6 +123,11 @@ class RolloutErrors:
         """Signed position errors (`position_difference`) [rad or m], shape [worlds, T, nv]."""
         return position_difference(self.spec, self.predicted.q[:, 1:], self.truth.q[:, 1:])
 
+    @property
+    def judged(self) -> Tensor:
+        """Signed errors by which models are compared (`judge`), shape [worlds, T, n]: those of positions."""
+        return self.tangents
+
     @cached_property
     def velocities(self) -> Tensor:
         """Signed velocity errors [rad/s or m/s], shape [worlds, T, nv]."""
@@ -274,7 +279,7 @@ def judge(below: RolloutErrors, above: RolloutErrors, frames: Sequence[int], blo
     finite for both. A model with more roll-outs that are not finite is never better, and one with fewer always is.
     """
     both, rows = below.finite & above.finite, [frame - 1 for frame in frames]
-    before, after = (errors.tangents[both][:, rows].abs() for errors in (below, above))
+    before, after = (errors.judged[both][:, rows].abs() for errors in (below, above))
     scale = before.mean(0).clamp_min(1e-9)
     of_window = blocks.of_window[both]
     counts = torch.bincount(of_window, minlength=blocks.count)

@@ -118,10 +118,10 @@ def sensed_runs(
     if differences := spec.differences(header.spec):
         raise InputError(f"log of {header.robot!r}: does not fit the model: {'; '.join(differences[:3])}")
     imu = _stream(header, "imu", where=f"log of {header.robot!r}")
-    declared = {} if dynamics.robot is None else dynamics.robot.sensors
+    declared = ({} if dynamics.robot is None else dict(dynamics.robot.sensors)) | header.sensors
     sensors = {sensor.stream or name: sensor for name, sensor in declared.items()}
     mounted = settings.imu or sensors.get(imu.name) or Sensor(kind="imu")
-    force = "after" if "specific_force" in getattr(imu, "averaged", ()) else settings.specific_force
+    force = "after" if "specific_force" in imu.averaged else settings.specific_force
     settings = msgspec.structs.replace(settings, imu=mounted, specific_force=force)
     attitudes = [stream for stream in header.streams if stream.kind == "orientation"]
     attitude = next((x for x in attitudes if _on_base(sensors.get(x.name), header)), None)

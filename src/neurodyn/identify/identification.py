@@ -32,6 +32,7 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.base_states import BaseEstimates
 from neurodyn.identify.confidence.certainty import (
     Certainty,
     certainty,
@@ -66,7 +67,7 @@ from neurodyn.identify.ladder.rungs import (
 )
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.logs import check_log
-from neurodyn.identify.next_motion import can_be_moved, next_motion
+from neurodyn.identify.next_motion import next_motion
 from neurodyn.identify.result import (
     IdentificationFigures,
     IdentifiedParameter,
@@ -77,7 +78,7 @@ from neurodyn.identify.result import (
     TorqueErrors,
     TriedStructure,
 )
-from neurodyn.identify.sensors import LogSensors, behind_log
+from neurodyn.identify.sensors import LogSensors, behind_log, sensor_errors
 from neurodyn.identify.settings import (
     AdaptationRecord,
     AdaptationSettings,
@@ -207,9 +208,26 @@ class _Identification:
         self.warnings = [
             f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
         ]
+        self.logged = problem.store
+        self.estimates = None
+        if self.logged.header.base != "measured":
+            self._require_stages()
+            self.estimates = BaseEstimates(self.logged, {**problem.robot.sensors, **settings.sensors})
+        elif settings.sensors and settings.stages:
+            raise InputError(
+                "sensors are given, but a fit in stages compares states where the base is measured; valid: "
+                "no sensors with stages"
+            )
         self.fitting: Fitting | None = None
         self.rigid: HybridDynamics | None = None
         self.tried: list[TriedStructure] = []
+
+    def _require_stages(self) -> None:
+        if not self.settings.stages:
+            raise InputError(
+                f"data of {self.problem.robot.name!r}: the base is unmeasured, and `identify` compares states; valid: "
+                "neurodyn adapt, or `stages` in the settings"
+            )
 
     def dynamics(self, blueprint: Blueprint | None = None) -> HybridDynamics:
         """Return the declared model, behind the drives of a log of targets."""
@@ -329,7 +347,10 @@ class _Identification:
                 metrics.write(step, stage=name, iteration=iteration, cost=cost)
             tell(min(step / expected, 1.0), f"{name}, cost {cost:.4g}")
 
-        done = fit_in_stages(self.models, store, settings, self.threads, self.out, report, resume=going_on)
+        done = fit_in_stages(
+            self.models, store, settings, self.threads, self.out, report, resume=going_on, estimates=self.estimates
+        )
+        self.problem = replace(self.problem, store=done.fitting.store)
         self.fitting, self.tried = done.fitting, done.tried
         self.rigid = None if done.rigid is None else self._at(*done.rigid)
         return done.searched
@@ -493,9 +514,7 @@ class _Identification:
     ) -> tuple[IdentificationFigures, HybridDynamics]:
         """Climb the ladder: add what it tells to the results, and return the model of the highest rung kept."""
         settings, store, spec = self.settings, self.problem.store, self.problem.robot.spec
-        past = (
-            past_frames(fit.dynamics, settings, store) if settings.stages else self.history * bool(fit.dynamics.memory)
-        )
+        past = past_frames(fit.dynamics, settings) if settings.stages else self.history * bool(fit.dynamics.memory)
         rungs: dict[str, HybridDynamics] = {DECLARED: self.dynamics(), IDENTIFIED: fit.dynamics}
         ladder = Ladder(store, past, settings)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
@@ -543,7 +562,7 @@ class _Identification:
                     influences = decided_by_one_run(residuals, normal, fit.known.analysis)
                     values = refit(residuals, point, normal, gradient, fit.determined, settings.refits, settings.seed)
                     write_refits(self.out, acting, values[:, [every.index(name) for name in acting]])
-            if self.fitting is not None and settings.proposals and can_be_moved(spec):
+            if self.fitting is not None and settings.proposals and self.estimates is None:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
             figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after,
@@ -555,8 +574,8 @@ class _Identification:
         return figures.judged(findings), dynamics
 
     def _references(self) -> list[TrainedReference]:
-        """Return the models beside the ladder that are trained."""
-        if not self.settings.reference_steps:
+        """Return the models beside the ladder that are trained; none on the estimate of a base."""
+        if not self.settings.reference_steps or self.estimates is not None:
             return []
         problem, settings = self.problem, self.settings
         gru = train_gru(self.declared, problem.name, problem.store, settings.reference_steps, settings.seed)
@@ -572,6 +591,11 @@ class _Identification:
         if residuals.measured is None:
             return {}
         store, most = self.problem.store, self.settings.windows
+        if self.estimates is not None:
+            assert self.fitting is not None
+            return sensor_errors(
+                self.fitting.residuals(self.fitting.windows(Split.VALIDATION, self.fitting.stages[-1])), point
+            )
         windows = select_windows(store, held_out_split(store), self.frames, stride=self.frames, most=most)
         try:
             return self.sensing.errors(residuals, point, windows)
@@ -590,7 +614,7 @@ class _Identification:
 
     def _require_same_data(self) -> None:
         saved = artifacts.read_json(self.out / "state" / f"{_DATA}.json")
-        if saved.get("crc") != checksum(self.problem.store):
+        if saved.get("crc") != checksum(self.logged):
             raise other_data(self.out)
         self.warnings = list(saved.get("warnings", []))
 

@@ -216,7 +216,7 @@ def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> 
     if isinstance(data, Store):
         return without_measured_shift(data)
     paths = [Path(path) for path in names_of(data)]
-    stores = [without_measured_shift(open_robot_data(robot, path, targets=True)) for path in paths]
+    stores = [without_measured_shift(open_robot_data(robot, path, targets=True, base=False)) for path in paths]
     if len(stores) == 1:
         return stores[0]
     stems = [path.stem for path in paths]

@@ -101,17 +101,21 @@ class LogSensors:
         Raises:
             InputError: See `ComparedReadings.of`.
         """
-        measured = self.measured(residuals.dynamics, windows)
-        assert measured is not None
-        compared = residuals.with_windows(windows, measured)
-        both = torch.stack([residuals.space.nominal, point.x[0]])
-        errors = compared.errors(compared.start(both))[..., -len(measured.channels) :]
-        nominal, identified = measured.deviations(errors).tolist()
-        noise = residuals.scale[-len(measured.channels) :].tolist()
-        return {
-            name: SensorErrors(nominal=before, identified=after, noise=size)
-            for name, before, after, size in zip(measured.channels, nominal, identified, noise, strict=True)
-        }
+        return sensor_errors(residuals.with_windows(windows, self.measured(residuals.dynamics, windows)), point)
+
+
+def sensor_errors(residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
+    """Return the errors of sensors by channel, with nominal values and with those of the first set of a point."""
+    measured = residuals.measured
+    assert measured is not None
+    both = torch.stack([residuals.space.nominal, point.x[0]])
+    errors = residuals.errors(residuals.start(both))[..., -len(measured.channels) :]
+    nominal, identified = measured.deviations(errors).tolist()
+    noise = residuals.scale[-len(measured.channels) :].tolist()
+    return {
+        name: SensorErrors(nominal=before, identified=after, noise=size)
+        for name, before, after, size in zip(measured.channels, nominal, identified, noise, strict=True)
+    }
 
 
 def behind_log(robot: Robot, header: StoreHeader, settings: IdentificationSettings) -> Robot:

@@ -84,6 +84,9 @@ class IdentificationSettings(Config, frozen=True):
     """Time before the windows of `stages` in which motors settle [s]."""
     past_of_springs: float = 0.2
     """The same for a robot with springs, which swing for longer [s]."""
+    base_rounds: int = 2
+    """Most times that the states of an unmeasured base are estimated again, by the fitted model, with another fit of
+    `stages`."""
     progress: float = 0.005
     """Relative decrease of the cost below which a stage ends."""
     undetermined_above: float = 0.7
@@ -255,7 +258,7 @@ class IdentificationSettings(Config, frozen=True):
     def _require_stages(self) -> None:
         valid = {
             "method": "roll-outs", "optimiser": "levenberg-marquardt", "torque_offset": 0.0,
-            "sensors": {}, "bootstrap": 0, "profile": 0,
+            "bootstrap": 0, "profile": 0,
         }  # fmt: skip
         for name, value in valid.items():
             given = getattr(self, name)

@@ -211,6 +211,15 @@ def read_imu(instant: Instant, at: SensorFrame) -> list[Any]:
     return [*read_gyroscope(instant, at), *read_accelerometer(instant, at)]
 
 
+def read_motion(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the quantities of an IMU or accelerometer, with what a mean of specific force is made of in its place.
+
+    It is the velocity of the sensor's origin in the world, and its rotation matrix (`dynamics.hybrid.readings`).
+    """
+    spin = read_gyroscope(instant, at) if at.sensor.kind == "imu" else []
+    return [*spin, *(instant.poses[at.link].rotation @ at.velocity), *read_orientation(instant, at)]
+
+
 SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
 """Maps a step and a sensor's mounting to its reading; a rotation is the nine entries of its matrix, row by row."""
 

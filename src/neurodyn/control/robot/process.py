@@ -36,7 +36,6 @@ class RobotSettings:
     patience: float
     reset_seconds: float
     velocity_filter: float
-    base: str
 
 
 @dataclass(frozen=True)

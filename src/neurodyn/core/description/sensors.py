@@ -45,7 +45,9 @@ _POSITION, _ROTATION = (
     Part(name=QUATERNION, components=(*_XYZ, "w"), unit="1"),
 )
 _SPIN = Part(name="angular_velocity", components=_XYZ, unit="rad/s")
-_SPECIFIC_FORCE = Part(name="specific_force", components=_XYZ, unit="m/s^2")
+MEAN = "specific_force"
+"""Name of the quantity that may be averaged over frames."""
+_SPECIFIC_FORCE = Part(name=MEAN, components=_XYZ, unit="m/s^2")
 _VELOCITY = Part(name="linear_velocity", components=_XYZ, unit="m/s")
 _FORCE, _TORQUE = Part(name="force", components=_XYZ, unit="N"), Part(name="torque", components=_XYZ, unit="N m")
 
@@ -61,6 +63,8 @@ class SensorKind:
     in a kind whose function `multibody.sensors` adds, and in one that is not compared."""
     compared: bool = True
     """Whether readings are compared with a model's; else they only help to estimate the states of a base."""
+    forces: tuple[str, ...] = ()
+    """Quantities that depend on the forces in a step, not only on its state."""
 
 
 SENSOR_KINDS: Registry[SensorKind] = Registry(
@@ -69,13 +73,13 @@ SENSOR_KINDS: Registry[SensorKind] = Registry(
     orientation=SensorKind((_ROTATION,)),
     pose=SensorKind((_POSITION, _ROTATION)),
     gyroscope=SensorKind((_SPIN,)),
-    accelerometer=SensorKind((_SPECIFIC_FORCE,)),
-    imu=SensorKind((_SPIN, _SPECIFIC_FORCE)),
+    accelerometer=SensorKind((_SPECIFIC_FORCE,), forces=(MEAN,)),
+    imu=SensorKind((_SPIN, _SPECIFIC_FORCE), forces=(MEAN,)),
     odometry=SensorKind((_VELOCITY, _SPIN)),
-    contact_force=SensorKind((_FORCE,)),
-    wrench=SensorKind((_FORCE, _TORQUE)),
-    joint_torque=SensorKind((Part(name="torque", components=(), unit="N m"),)),
-    foot_force=SensorKind((Part(name="force", components=(), unit="N"),)),
+    contact_force=SensorKind((_FORCE,), forces=("force",)),
+    wrench=SensorKind((_FORCE, _TORQUE), forces=("force", "torque")),
+    joint_torque=SensorKind((Part(name="torque", components=(), unit="N m"),), forces=("torque",)),
+    foot_force=SensorKind((Part(name="force", components=(), unit="N"),), forces=("force",)),
     foot_switch=SensorKind((Part(name="contact", components=(), unit="1"),), compared=False),
     magnetometer=SensorKind((Part(name="field", components=_XYZ, unit="1"),), compared=False),
 )
@@ -96,7 +100,7 @@ class Stream(Config, frozen=True):
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
         for name in self.averaged:
-            known = [part.name for part in SENSOR_KINDS[self.kind].parts if part.name != QUATERNION]
+            known = [part.name for part in SENSOR_KINDS[self.kind].parts if part.name == MEAN]
             if name not in known:
                 raise ValueError(
                     f"sensor {self.name!r}: averaged names {name!r}; valid: {choices(known) if known else '(none)'}"

@@ -12,13 +12,15 @@ from neurodyn.core.errors import InputError, among
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import Engine
-from neurodyn.multibody.sensors import SensorFrame
+from neurodyn.multibody.sensors import SensorFrame, read_motion
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 MATRIX = 9
 """Length of a rotation in an observation: its matrix, row by row."""
+_MOVING = 3 + MATRIX
+"""Length of what gives a mean over a frame: the velocity of the sensor in the world, and its rotation."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,13 @@ class MountedSensor:
     @property
     def widths(self) -> tuple[int, ...]:
         """Number of observed values for each quantity of a reading."""
-        return tuple(MATRIX if part.name == QUATERNION else len(part.components) for part in self.stream.parts)
+        own = {QUATERNION: MATRIX} | dict.fromkeys(self.stream.averaged, _MOVING)
+        return tuple(own.get(part.name, len(part.components)) for part in self.stream.parts)
+
+    @property
+    def feels(self) -> bool:
+        """Whether readings depend on forces, not only on states."""
+        return any(name not in self.stream.averaged for name in SENSOR_KINDS[self.sensor.kind].forces)
 
 
 def sensor_quantities(mounted: Sequence[MountedSensor]) -> dict[str, float]:
@@ -50,6 +58,20 @@ def sensor_quantities(mounted: Sequence[MountedSensor]) -> dict[str, float]:
         values |= {f"{one.name}.bias.{channel.partition('.')[2]}": 0.0 for channel in one.stream.channels}
         values[f"{one.name}.delay"] = one.sensor.delay
     return values
+
+
+def mean_force(moving: Tensor, gravity: Tensor, dt: float, axes: str) -> Tensor:
+    r"""Return means of specific force over frames [m/s^2], shape [N, T, 3], from T + 1 values of velocity and rotation.
+
+    $\bar f = R^T ((v_{t+1} - v_t) / dt - g)$, with the mean rotation R; `moving` has shape [N, T + 1, 12] and `gravity`
+    [..., 3]. In `axes` of the "world" nothing is rotated.
+    """
+    velocity, matrix = moving[..., :3], moving[..., 3:].unflatten(-1, (3, 3))
+    force = velocity.diff(dim=1) / dt - gravity
+    if axes == "world":
+        return force
+    mean = 0.5 * (matrix[:, 1:] + matrix[:, :-1])
+    return (mean.mT @ force[..., None])[..., 0]
 
 
 class SensorModel:
@@ -117,7 +139,9 @@ class SensorModel:
         engine, held, given = self._dynamics.frame_inputs(around, state, parameters)
         program = self._program(engine)
         given = given.expand(len(state.q), -1) if given.ndim == 1 else given
-        joined = torch.cat([state.q, state.qd, state.q.new_zeros(len(state.q), engine.memory + self.width)], -1)
+        zeros = state.q.new_zeros(len(state.q), engine.memory + self.width)
+        hidden = zeros[:, :0].new_zeros(len(state.q), engine.mechanism.nv - self._dynamics.spec.nv)
+        joined = torch.cat([state.q, hidden, state.qd, hidden, zeros], -1)
         after = program.rollout(
             joined, frames=1, control=torque[:, None], held=held, parameters=torch.cat([given, values], -1),
             weights=weights,
@@ -125,11 +149,20 @@ class SensorModel:
         observation = after[:, 1, -self.width :]
         return observation.to(here) if away else observation
 
+    def gravity(self, environment: Environment | None = None) -> Tensor:
+        """Return the gravity of an environment, or the model's own [m/s^2], shape [3]."""
+        given = None if environment is None else environment.gravity
+        own = self._dynamics.home.gravity if given is None else given
+        assert own is not None
+        return own.to(torch.float64)
+
     def _program(self, engine: Engine) -> TracedProgram:
-        if engine.remembers:
+        felt = [one.name for one in self.mounted if one.feels]
+        if engine.remembers and felt:
             raise InputError(
-                f"sensors of {self._dynamics.spec.robot!r}: are not read beside drives or networks with a memory, on "
-                "which their readings depend; valid: no sensors, or drives without delay, lag and spring"
+                f"sensor {felt[0]!r} of {self._dynamics.spec.robot!r}: is not read beside drives or networks with a "
+                "memory, on which its readings depend; valid: `averaged: [specific_force]` in its stream, sensors of "
+                "motion, or drives without delay, lag and spring"
             )
         if id(engine) not in self._programs:
             mechanism, spec, config = engine.mechanism, self._dynamics.spec, engine.config
@@ -154,7 +187,7 @@ class SensorModel:
             at = SensorFrame(one.name, one.sensor, one.stream.joints, link, instant)
             function = SENSOR_KINDS[one.sensor.kind].function
             assert function is not None  # of `multibody.sensors`, or of a plug-in
-            readings += function(instant, at)
+            readings += read_motion(instant, at) if one.stream.averaged else function(instant, at)
         return [*inputs.state[: -self.width], *readings]
 
 

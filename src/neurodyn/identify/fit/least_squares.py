@@ -21,6 +21,9 @@ from neurodyn.identify.fit.residuals import Normal, Point, Residuals
 
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
 _LEAST, _MOST = 1e-8, 1e12
+_STRETCHES = (3.0, 10.0, 30.0)
+"""Multiples of a step that are tried where windows begin with unknown states of the base: their contacts come and go
+with it, and a few windows with the steepest derivatives would make all steps short."""
 
 Stop = Callable[[int, Tensor], bool]
 """Called after each iteration with its number and the costs; returns true to stop all searches."""
@@ -133,7 +136,10 @@ def _advance(
     point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
     normal = residuals.normal(point) if weights is None else weights.normal(residuals.normal(point))
     tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
-    candidates = [move(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
+    steps = [step(residuals, normal, point, value, weights) for value in tried]
+    if not residuals.options.base:
+        steps, tried = [*steps, *(longer(steps[1], k) for k in _STRETCHES)], [*tried, *[damping] * len(_STRETCHES)]
+    candidates = [move(residuals, point, change) for change in steps]
     count, sets = len(tried), len(active)
     stacked = Point.joined(candidates)
     repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
@@ -149,6 +155,11 @@ def _advance(
     gain = torch.where(better, before - cost, 0.0)
     hopeless = ~better & (damping * _FACTORS[-1] >= _MOST)
     solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
+
+
+def longer(change: Point, times: float) -> Point:
+    """Return a multiple of a step in the quantities; initial states follow by their own."""
+    return Point(times * change.x, times * change.local, change.initial)
 
 
 def move(residuals: Residuals, point: Point, change: Point) -> Point:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.parameter import Parameter
-from neurodyn.core.description.sensors import QUATERNION, Sensors, Stream, channel_noise, stream_of
+from neurodyn.core.description.sensors import QUATERNION, Part, Sensors, Stream, channel_noise, stream_of
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
+from neurodyn.dynamics.hybrid.readings import MATRIX, MountedSensor, SensorModel, mean_force
 from neurodyn.geometry import rotation
 
 _LONGEST = 0.1
@@ -71,6 +71,7 @@ class ComparedReadings:
         noise: Standard deviation of each channel, given or estimated, shape [channels].
         given: Which of them are given, shape [channels].
         ahead: Frames by which predictions must extend beyond readings with a negative delay, shape [channels].
+        columns: Columns of the readings among those of the log.
     """
 
     observation: SensorModel
@@ -81,6 +82,7 @@ class ComparedReadings:
     noise: Tensor
     given: Tensor
     ahead: Tensor
+    columns: tuple[int, ...]
 
     @classmethod
     def of(
@@ -113,8 +115,19 @@ class ComparedReadings:
         ]
         return cls(
             observation, tuple(free), tuple(c for one in mounted for c in one.stream.channels), readings, compared,
-            torch.tensor(listed, dtype=torch.float64), torch.tensor(given), ahead,
+            torch.tensor(listed, dtype=torch.float64), torch.tensor(given), ahead, tuple(columns),
         )  # fmt: skip
+
+    def along(self, windows: Windows) -> "ComparedReadings":
+        """Return the readings of the same sensors in other windows of the log, with the same noise.
+
+        Raises:
+            InputError: They hold no reading of a sensor.
+        """
+        assert windows.readings is not None
+        readings = windows.readings[:, :-1][..., list(self.columns)]
+        compared, ahead = _compared(self.observation.mounted, self.free, readings, self.observation.dt)
+        return replace(self, readings=readings, compared=compared, ahead=ahead)
 
     @property
     def count(self) -> int:
@@ -144,10 +157,12 @@ class ComparedReadings:
 
         `torque` [N, T, nu] acts in their frames; `parameters` and `values` [N, ...] are the free quantities of model
         and
-        sensors; the environment has one ground pose per frame; `rows` [N] are the windows.
+        sensors; the environment has one ground pose per frame, and per state `more`; `rows` [N] are the windows.
         """
         worlds, frames = torque.shape[:2]
-        state = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
+        if self.more:  # from states at both ends of a frame
+            torque, frames = torch.cat([torque, torque[:, -1:]], 1), frames + 1
+        state = State(path.q[:, :frames].flatten(0, 1), path.qd[:, :frames].flatten(0, 1))
 
         def repeated(x: Tensor) -> Tensor:
             return x[:, None].expand(-1, frames, -1).flatten(0, 1)
@@ -155,6 +170,7 @@ class ComparedReadings:
         seen = self.observation(
             state, torque.flatten(0, 1), repeated(parameters), repeated(values), weights, environment
         ).view(worlds, frames, -1)
+        seen = self._over_frames(seen, self.observation.gravity(environment)) if self.more else seen
         errors = self._differences(self._delayed(seen, values), values, self.readings[rows])
         return torch.where(self.compared[rows], errors, 0.0)
 
@@ -175,6 +191,22 @@ class ComparedReadings:
             sizes.append(size.clamp_min(1e-9))
         return torch.where(self.given, self.noise, torch.stack(sizes))
 
+    @property
+    def more(self) -> int:
+        """Number of states beyond those at the begins of frames, from which means over frames are made: 1 or 0."""
+        return int(any(one.stream.averaged for one in self.observation.mounted))
+
+    def _over_frames(self, seen: Tensor, gravity: Tensor) -> Tensor:
+        """Return readings of T frames from observations of T + 1 states, with means over frames."""
+        parts, first = [], 0
+        for one in self.observation.mounted:
+            for part, width in zip(one.stream.parts, one.widths, strict=True):
+                own = seen[..., first : first + width]
+                first += width
+                means = part.name in one.stream.averaged
+                parts.append(mean_force(own, gravity, self.observation.dt, one.sensor.axes) if means else own[:, :-1])
+        return torch.cat(parts, -1)
+
     def _value(self, name: str, values: Tensor) -> Tensor | float:
         """Return a sensor's quantity: its free values, shape [N], or its constant."""
         names = self.observation.free
@@ -183,8 +215,9 @@ class ComparedReadings:
     def _delayed(self, seen: Tensor, values: Tensor) -> Tensor:
         parts, first = [], 0
         for one in self.observation.mounted:
-            sensor_readings = seen[..., first : first + sum(one.widths)]
-            first += sum(one.widths)
+            width = sum(_width(part) for part in one.stream.parts)
+            sensor_readings = seen[..., first : first + width]
+            first += width
             delay = self._value(f"{one.name}.delay", values)
             if isinstance(delay, Tensor) or delay != 0.0:
                 sensor_readings = interpolate(
@@ -196,7 +229,8 @@ class ComparedReadings:
     def _differences(self, seen: Tensor, values: Tensor, readings: Tensor) -> Tensor:
         parts, first, column, channel = [], 0, 0, 0
         for one in self.observation.mounted:
-            for part, width in zip(one.stream.parts, one.widths, strict=True):
+            for part in one.stream.parts:
+                width = _width(part)
                 predicted = seen[..., first : first + width]
                 logged = readings[..., column : column + len(part.components)]
                 error = rotation_error(predicted, logged) if part.name == QUATERNION else predicted - logged
@@ -208,6 +242,11 @@ class ComparedReadings:
                 parts.append(error)
                 first, column, channel = first + width, column + len(part.components), channel + error.shape[-1]
         return torch.cat(parts, -1)
+
+
+def _width(part: Part) -> int:
+    """Return the number of values of a quantity, with means over frames in place of what they are made of."""
+    return MATRIX if part.name == QUATERNION else len(part.components)
 
 
 def interpolate(values: Tensor, delay: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ the adjoint.
 
 Residuals are scaled by their standard deviations: predicted minus logged positions (continuous angles wrapped, rotation
 vectors for quaternions) and velocities, and errors of other sensors (`identify.readings`). Other free variables may be:
-- the initial state of each window, as an offset z from the logged one with cost |z|^2, in units of the sensor noise;
+- the initial state of each window, as an offset z from the logged one with cost |z|^2, in units of the sensor noise; of
+  an estimated base, as an offset L z from the estimate, with its covariance L L^T (`Windows.spread`);
 - a constant torque in each log, and parameters that vary between logs, with the same quadratic cost; in coordinates of
   a `CoordinateSpace` these are shifts of a coordinate, so that every log has physical values.
 """
@@ -66,6 +67,9 @@ class ResidualOptions:
     torque_offset: float = 0.0
     per_log: dict[str, float] = field(default_factory=dict)
     one_sided: bool = False
+    base: bool = True
+    """Whether pose and velocity of a floating base are measured; if not, windows begin near their estimate, and only
+    sensors tell of them."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,8 @@ class Residuals:
                 raise InputError(f"per_log: {name!r} is not a free quantity; valid: {choices(known)}")
         self._local_columns = [known.index(name) for name in self.options.per_log]
         self._local_sizes = torch.tensor(list(self.options.per_log.values()), dtype=torch.float64)
-        kept = [self.options.positions] * self._nv + [self.options.velocities] * self._nv
+        base = 0 if self.options.base else dynamics.spec.joints[0].nv
+        kept = [k >= base and use for use in (self.options.positions, self.options.velocities) for k in range(self._nv)]
         kept += [True] * (len(self.scale) - 2 * self._nv)
         self._channels = torch.nonzero(torch.tensor(kept))[:, 0]
 
@@ -184,6 +189,9 @@ class Residuals:
     @property
     def initials(self) -> int:
         """Number of free initial-state coordinates per window."""
+        if not self.options.base:
+            assert self.windows.spread is not None
+            return self.windows.spread.shape[-1]
         return 2 * self._nv if self.options.initial else 0
 
     @property
@@ -482,8 +490,19 @@ class Residuals:
                 physical[..., self._local_columns] += self._local_sizes * local[..., split:]
             elif self._local_columns:
                 physical = self.values_by_log(point)[:, w.log]
-        zero = values.new_zeros(sets, w.count, 2 * self._nv)
-        return physical, point.initial * self.noise.joined if self.initials else zero, torque
+        return physical, self._shifts(point), torque
+
+    def _shifts(self, point: Point) -> Tensor:
+        """Return the offsets of initial states: of positions and velocities, shape [S, W, 2 nv]."""
+        if not self.initials:
+            return point.initial.new_zeros(*point.initial.shape[:2], 2 * self._nv)
+        if self.options.base:
+            return point.initial * self.noise.joined
+        spread, n = self.windows.spread, self._spec.joints[0].nv
+        assert spread is not None
+        base = torch.einsum("wij,swj->swi", spread[:, 0], point.initial)
+        place, rate = (torch.nn.functional.pad(part, (0, self._nv - n)) for part in base.split(n, -1))
+        return torch.cat([place, rate], -1)
 
     def _errors(self, physical: Tensor, shift: Tensor, torque: Tensor) -> Tensor:
         w, sets = self.windows, physical.shape[0]
@@ -509,7 +528,8 @@ class Residuals:
         """Return the errors of sensors along roll-outs, shape [N, T, channels]."""
         environment, ground = None, self.windows.ground
         if self._environments is not None:
-            poses = None if ground is None else ground[rows].repeat_interleave(control.shape[1], 0)
+            states = control.shape[1] + measured.more
+            poses = None if ground is None else ground[rows].repeat_interleave(states, 0)
             environment = self._environments.at(poses)
         model = len(self.dynamics.physical.specs)
         return measured.errors(

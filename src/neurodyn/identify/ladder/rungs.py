@@ -31,10 +31,11 @@ from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors, judge
 from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.ladder.references import TrainedReference, baseline_errors
+from neurodyn.identify.ladder.sensed_errors import beside_readings
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import Reference, Rung, UnexplainedCoordinate
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.unknowns.quantities import effort, gyration
+from neurodyn.identify.unknowns.quantities import effort
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog
@@ -50,17 +51,17 @@ def held_out_windows(
 ) -> tuple[Windows, list[int]]:
     """Return windows of a split with `past` frames before them, and the horizons [frames] that its episodes reach.
 
-    `each` is the largest number of windows per episode. Episodes shorter than all horizons are forecast to their ends.
+    `each` is the largest number of windows per episode.
     """
     episodes, dt = episodes_of(store, split), store.header.spec.dt
     longest = int(store.lengths[episodes].max()) - past
-    if longest < 1:
-        raise InputError(
-            f"log of {store.header.robot!r}: its held-out episodes are shorter than {past + 1} frames; "
-            "valid: longer ones"
-        )
     frames = [max(1, round(s / dt)) for s in seconds]
-    fitting = [frame for frame in frames if frame <= longest] or [longest]
+    fitting = [frame for frame in frames if frame <= longest]
+    if not fitting:
+        raise InputError(
+            f"log of {store.header.robot!r}: its held-out episodes are shorter than {min(frames) + past} frames; "
+            "valid: longer ones, or shorter horizons in the settings"
+        )
     windows = select_windows(store, split, past + max(fitting), most=each * len(episodes))
     return windows.after(past), list(dict.fromkeys(fitting))
 
@@ -78,8 +79,12 @@ def reaching_past(store: Store, past: int, wished: int, seconds: Sequence[float]
 
 @torch.no_grad()
 def held_out_errors(dynamics: HybridDynamics, store: Store, windows: Windows) -> RolloutErrors:
-    """Roll out a model along held-out windows, with motors settled by the commands before."""
-    return RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, store, windows), truth_of(windows))
+    """Roll out a model along held-out windows, with motors settled by the commands before.
+
+    Where the base is estimated, errors are those of joints and sensors (`SensedErrors`).
+    """
+    errors = RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, store, windows), truth_of(windows))
+    return beside_readings(errors, dynamics, store, windows)
 
 
 def settle_and_roll_out(dynamics: HybridDynamics, store: Store, windows: Windows) -> Trajectory:
@@ -223,7 +228,9 @@ class Ladder:
     def unexplained(self, dynamics: HybridDynamics, noise: Noise) -> list[UnexplainedCoordinate]:
         """Return the errors of roll-outs of a few frames by coordinate, the least explained first."""
         (windows, errors), spec = self.rest(dynamics), self.store.header.spec
-        return unexplained_coordinates(spec, windows, errors, _touching(dynamics, self.store, windows), noise)
+        every = unexplained_coordinates(spec, windows, errors, _touching(dynamics, self.store, windows), noise)
+        unseen = () if self.store.header.base == "measured" else spec.joints[0].tangent_names
+        return [one for one in every if one.name not in unseen]
 
 
 _LEAST = 0.3
@@ -348,28 +355,7 @@ def joint_networks(model: FitModel, windows: Windows, settings: IdentificationSe
                 memory=settings.memory,
             )
         )  # fmt: skip
-    return Blueprint(tuple(networks) or body_network(model, windows, settings))
-
-
-def body_network(model: FitModel, windows: Windows, settings: IdentificationSettings) -> tuple[Augmentation, ...]:
-    """Return a network on the wrench of a free body without joints, with its motion, commands and past as inputs."""
-    spec, body = model.robot.spec, model.mechanism.links[0]
-    name, place = body.joint.name, spec.places[0]
-    speeds = [windows.qd[..., place.qd][..., part].square().mean().sqrt() for part in (slice(0, 3), slice(3, 6))]
-    inputs = {
-        f"{what}.{name}.{axis}": s for what, s in zip(("velocity", "spin"), speeds, strict=True) for axis in "xyz"
-    }
-    for k, control in enumerate(spec.controls):
-        inputs[f"control.{control}"] = windows.control[..., k].square().mean().sqrt()
-    force = _SIZE * 9.81 * body.mass
-    wrench = {f"wrench.{name}.moment.{axis}": force * gyration(body) for axis in "xyz"}
-    wrench |= {f"wrench.{name}.force.{axis}": force for axis in "xyz"}
-    return (
-        Augmentation(
-            tuple(wrench), tuple(inputs), hidden=settings.hidden, memory=settings.memory,
-            input_scale=tuple(max(float(s), 1e-6) for s in inputs.values()), output_scale=tuple(wrench.values()),
-        ),
-    )  # fmt: skip
+    return Blueprint(tuple(networks))
 
 
 def with_networks(
@@ -388,8 +374,7 @@ def with_networks(
         out: Run directory, for checkpoints.
         metrics: The metrics of the run.
     """
-    longest = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
-    frames = min(max(3, round(settings.network_seconds / model.robot.spec.dt)), longest)
+    frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
     train = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
     held_out = select_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
     dynamics = model.dynamics(
@@ -418,4 +403,8 @@ def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> 
     """Return the median error of each position and velocity, shape [2 nv]."""
     errors = held_out_errors(dynamics, store, windows)
     sizes = torch.cat([errors.tangents, errors.velocities], -1).abs().flatten(0, 1)
-    return sizes.median(0).values.clamp_min(1e-6)
+    scale = sizes.median(0).values.clamp_min(1e-6)
+    if store.header.base != "measured":  # its estimate is nothing to learn from
+        nv = dynamics.spec.nv
+        scale[: dynamics.spec.joints[0].nv] = scale[nv : nv + dynamics.spec.joints[0].nv] = torch.inf
+    return scale

@@ -25,7 +25,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.confidence.parameter_search import Searched, SearchEnd
 from neurodyn.identify.fit.intervals import shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
-from neurodyn.identify.fit.readings import noise_of
+from neurodyn.identify.fit.readings import ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.ladder.held_out import differentiated, start_of
 from neurodyn.identify.ladder.rungs import environments_of
@@ -87,7 +87,7 @@ class Fitting:
         past: Frames before a window in which motors and springs settle.
         stages: Stages of the search.
         noise: Noise of the log's states.
-        scale: Divisor of the errors of each channel, shape [2 nv].
+        scale: Divisor of the errors of each channel, shape [channels].
         environments: Ground and gravity of windows.
         per_log: Coordinates that vary between logs, with the standard deviation of the difference.
         local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
@@ -120,7 +120,7 @@ class Fitting:
         self.space, self.dynamics = model.space, model.dynamics(store, threads)
         self.spec = model.robot.spec
         self.environments = environments_of(store, self.dynamics)
-        self.past = past_frames(self.dynamics, settings, store)
+        self.past = past_frames(self.dynamics, settings)
         self.x = first_coordinates(self.space)
         self._starts = [self.x]  # delay and other slowness of motors trade, and the search may end near its start
         if (measured := first_coordinates(self.space, store.header.delays.get(CONTROL))).ne(self.x).any():
@@ -133,6 +133,7 @@ class Fitting:
         self.stages = self._stages()
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
+        self._measured = compared_readings(self.dynamics, store, windows)
         self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not differentiated(store)
         self._free_starts = settings.initial == "free" and bool((self.noise.q > _EXACT).any())
         if scaled_like is not None:
@@ -141,13 +142,19 @@ class Fitting:
                 self.x = scaled_like.x
                 self._starts = [self.x]
             return
-        self.scale = self.noise.joined
+        self.scale = self._least
         first = self.residuals(
             self.windows(Split.TRAIN, msgspec.structs.replace(settings.stages[0], windows=settings.screen))
         )
         point = first.start(self.x[None])
         self._require_finite(first, point)
-        self.scale = torch.maximum(_SHARE * first.robust(settled(first, point)), self.noise.joined)
+        self.scale = torch.maximum(_SHARE * first.robust(settled(first, point)), self._least)
+
+    @property
+    def _least(self) -> Tensor:
+        """Noise of each channel, shape [channels]."""
+        own = self.noise.joined
+        return own if self._measured is None else torch.cat([own, self._measured.noise])
 
     def _varying(self, per_log: Mapping[str, float]) -> dict[str, float]:
         """Return the coordinates that names or patterns say vary between logs."""
@@ -195,14 +202,9 @@ class Fitting:
         return settled(residuals, point)
 
     def _stages(self) -> tuple[FitStage, ...]:
-        """Return the stages, with windows that the episodes hold.
-
-        Without contacts, roll-outs stay near the log for longer, and long ones tell more.
-        """
-        most = self._longest() * self.spec.dt
-        cut = [msgspec.structs.replace(one, seconds=min(one.seconds, most)) for one in self.settings.stages]
-        stages = tuple({one.seconds: one for one in cut}.values())  # of those cut to one length, the last
-        seconds = min(self.settings.untouched.seconds, most)
+        """Return the stages: without contacts, roll-outs stay near the log for longer, and long ones tell more."""
+        stages, longest = self.settings.stages, self._longest()
+        seconds = min(self.settings.untouched.seconds, longest * self.spec.dt)
         if self._touches or seconds <= stages[-1].seconds:
             return stages
         return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
@@ -215,7 +217,9 @@ class Fitting:
 
     def _longest(self) -> int:
         """Return the frames of the longest window that training and held-out episodes hold."""
-        return longest_window(self.store) - self.past
+        store = self.store
+        longest = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION))
+        return longest - self.past
 
     def _require_finite(self, residuals: Residuals, point: Point) -> None:
         if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
@@ -226,7 +230,7 @@ class Fitting:
 
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
-        frames, settings = min(stage_frames(stage, self.spec.dt), self._longest()), self.settings
+        frames, settings = stage_frames(stage, self.spec.dt), self.settings
         most = _most_windows(stage, frames, self._recorded(split), self._seconds())
         whole = self.past + frames
         windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
@@ -265,16 +269,17 @@ class Fitting:
         settings = self.settings
         options = ResidualOptions(
             settings.positions, self._velocities, settings.huber, self._frees_starts(windows), settings.torque_offset,
-            self.per_log, one_sided=one_sided,
+            self.per_log, one_sided=one_sided, base=self._measured is None,
         )  # fmt: skip
+        measured = None if self._measured is None else self._measured.along(windows)
         return Residuals(
-            self.dynamics, windows, self.noise, options, scale=self.scale,
+            self.dynamics, windows, self.noise, options, measured=measured, scale=self.scale,
             environments=self.environments, space=space, prior=UnitPrior(),
         )  # fmt: skip
 
     def _frees_starts(self, windows: Windows) -> bool:
         """Whether initial states are free: not those of short windows, which then tell next to nothing of the rest."""
-        return self._free_starts and windows.frames >= min(stage_frames(self.stages[-1], self.spec.dt), self._longest())
+        return self._free_starts and windows.frames >= stage_frames(self.stages[-1], self.spec.dt)
 
     def screen(self, bar: float = math.inf) -> float:
         """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`.
@@ -297,6 +302,15 @@ class Fitting:
         fitting = Fitting(model, self.store, self.settings, self.dynamics.threads, self._report, scaled_like=self)
         fitting.per_log, fitting.local = dict(self.per_log), dict(self.local)
         return fitting
+
+    def with_store(self, store: Store) -> "Fitting":
+        """Return a fit of the same structure to other data, from the present coordinates and in the same scale."""
+        return Fitting(self.model, store, self.settings, self.dynamics.threads, self._report, scaled_like=self)
+
+    def current(self) -> HybridDynamics:
+        """Return the dynamics at the present coordinates."""
+        self.dynamics.physical.set_values(self.space.values(self.x).detach())
+        return self.dynamics
 
     def refine(self, stage: FitStage) -> None:
         """Search a stage from the present coordinates."""
@@ -332,7 +346,7 @@ class Fitting:
     def rescale(self, stage: FitStage | None = None) -> None:
         """Rescale each channel by its remaining errors in a stage, by default the first: it errs more in some."""
         residuals = self.residuals(self.windows(Split.TRAIN, stage or self.stages[0]))
-        self.scale = torch.maximum(residuals.robust(self.start(residuals)), self.noise.joined)
+        self.scale = torch.maximum(residuals.robust(self.start(residuals)), self._least)
 
     def run(self) -> Searched:
         """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
@@ -428,6 +442,14 @@ class Fitting:
         self.local = dict(zip(logs, local, strict=True))
 
 
+def compared_readings(dynamics: HybridDynamics, store: Store, windows: Windows) -> ComparedReadings | None:
+    """Return the readings that are compared in place of the states of an estimated base; None where it is measured."""
+    header = store.header
+    if header.base == "measured":
+        return None
+    return ComparedReadings.of(dynamics, header.sensors, header.streams, windows)
+
+
 def settled(residuals: Residuals, point: Point) -> Point:
     """Return a point whose free initial states fit the windows at its coordinates."""
     if not residuals.initials:
@@ -472,20 +494,10 @@ def _most_windows(stage: FitStage, frames: int, recorded: float, runs: Sequence[
     return min(logs * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
 
 
-_PAST_SHARE = 3
-"""The frames before a window are at most one of so many parts of the longest episode."""
-
-
-def longest_window(store: Store) -> int:
-    """Return the frames of the longest window that both training and validation episodes hold."""
-    return min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
-
-
-def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, store: Store | None = None) -> int:
-    """Return the number of frames before a window in which motors and springs settle; fewer for a log of short runs."""
+def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> int:
+    """Return the number of frames before a window in which motors and springs settle."""
     seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
-    wished = max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
-    return wished if store is None else min(wished, longest_window(store) // _PAST_SHARE)
+    return max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
 
 
 def stage_frames(stage: FitStage, dt: float) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.data.store import Store
+from neurodyn.identify.base_states import BaseEstimates
 from neurodyn.identify.confidence.parameter_search import Searched
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure
@@ -44,14 +45,28 @@ class StagedFit:
 
 def fit_in_stages(
     models: Sequence[FitModel], store: Store, settings: IdentificationSettings, threads: int, run: Path,
-    report: ProgressReport, *, resume: bool,
+    report: ProgressReport, *, resume: bool, estimates: BaseEstimates | None = None,
 ) -> StagedFit:  # fmt: skip
-    """Fit the structures of a robot to a log, or read the finished fit of a resumed run."""
+    """Fit the structures of a robot to a log, or read the finished fit of a resumed run.
+
+    `estimates` are those of an unmeasured base: by the declared model, and again by each fitted one until they settle.
+    """
     if resume and has_state(run, STATE):
+        store = store if estimates is None else estimates.read(run)
         return _read(models, store, settings, threads, run, report)
+    if estimates is not None:
+        store = estimates.update(models[0].dynamics(None, threads))
     fitting, other = best_structure(models, store, settings, threads, report)
     number = _index(models, fitting.model)
     first = fitting.run()
+    for _ in range(0 if estimates is None else settings.base_rounds):
+        assert estimates is not None
+        fitting = fitting.with_store(estimates.update(fitting.current()))
+        first = fitting.run()
+        if estimates.settled:
+            break
+    if estimates is not None:
+        estimates.write(run)
     structures = StructureSearch(fitting)
     if settings.structures:
         structures.run(first.stages)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `adapt` finds from encoders and an IMU alone, beside the truth and beside the same log with motion capture.
+
+    python benchmarks/onboard.py adapt --robot ant --seed 0 --folder runs/onboard --json onboard.json
+
+makes the log of a stand-in in plain MuJoCo (`_sensed_robots.py`), adapts the declared robot to it, and prints
+quantities beside the truth, the share of 90 % intervals that hold it, errors of the base's states, and CPU time.
+`--tracked` adapts to the same log with motion capture.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import _sensed_robots as sensed
+from _common import write_result
+from neurodyn.core.artifacts import read_tree
+from neurodyn.core.description.sensors import Sensor, Stream
+from neurodyn.data import StoreHeader
+from neurodyn.data.header import Status, episode_table
+from neurodyn.data.split import assign_splits
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.identify import AdaptationSettings, adapt
+from neurodyn.robots import Robot, load
+
+STREAMS = (
+    Stream(name="imu", kind="imu", averaged=("specific_force",)),
+    Stream(name="attitude", kind="orientation"),
+)
+_TRACKED = {"position": 1e-3, "rotation": 3e-3, "linear": 0.02, "angular": 0.05}
+"""Noise of motion capture, and of velocities from it."""
+
+ANT_TRUTH = {
+    "payload.mass": 25.0, "payload.x": 0.08, "payload.y": 0.05, "payload.z": 0.1, "contact.friction": 0.45,
+    "contact.solref.timeconst": 0.05,
+    **{f"actuator.{part}_{leg}.gain": 0.92 for leg in range(1, 5) for part in ("hip", "ankle")},
+    **{f"actuator.{part}_{leg}.lag": 0.02 for leg in range(1, 5) for part in ("hip", "ankle")},
+    **{f"{part}_{leg}.friction": 6.0 for leg in range(1, 5) for part in ("hip", "ankle")},
+    **{f"{part}_{leg}.armature": 0.06 for leg in range(1, 5) for part in ("hip", "ankle")},
+    "actuator.ankle_3.gain": 0.7,
+}  # fmt: skip
+
+
+def robot_of(name: str) -> tuple[Robot, sensed.Mounting, dict[str, float]]:
+    """Return the declared robot of a stand-in, its IMU and what is true of it."""
+    if name != "ant":
+        raise SystemExit(f"--robot {name}: valid: ant")
+    return load("ant"), sensed.ANT_IMU, ANT_TRUTH
+
+
+def write_logs(name: str, seed: int, folder: Path, runs: int) -> tuple[Path, Path, Path]:
+    """Write the log of a stand-in: with sensors alone, with motion capture, and the true states of its base."""
+    robot, _, _ = robot_of(name)
+    paths = tuple(
+        folder / f"{kind}_{seed}{end}" for kind, end in (("sensors", ".h5"), ("tracked", ".h5"), ("truth", ".npz"))
+    )
+    if all(path.exists() for path in paths):
+        return paths
+    folder.mkdir(parents=True, exist_ok=True)
+    logs, rng = sensed.ant(seed, runs=runs), np.random.default_rng([11, seed])
+    spec = robot.spec
+    splits = assign_splits(len(logs), seed, test=0.2)
+    header = StoreHeader(spec=spec, source="log", runs=tuple(f"run {k}" for k in range(len(logs))))
+    alone = msgspec.structs.replace(header, streams=STREAMS, base="unmeasured")
+    truth: dict[str, list[np.ndarray]] = {}
+    with StoreWriter(paths[0], alone) as without, StoreWriter(paths[1], header) as tracked:
+        for k, log in enumerate(logs):
+            count = len(log["q"])
+            states = np.concatenate([log["position"], log["quaternion"], log["q"]], 1)
+            com = center_velocity(robot, log)
+            rates = np.concatenate([com, log["angular"], log["qd"]], 1)
+            noisy_q, noisy_qd = states.copy(), rates.copy()
+            noisy_q[:, :3] += rng.normal(0.0, _TRACKED["position"], (count, 3))
+            off = rng.normal(0.0, _TRACKED["rotation"], (count, 3))
+            noisy_q[:, 3:7] = sensed.turned(states[:, [6, 3, 4, 5]], off)[:, [1, 2, 3, 0]]
+            noisy_qd[:, :3] += rng.normal(0.0, _TRACKED["linear"], (count, 3))
+            noisy_qd[:, 3:6] += rng.normal(0.0, _TRACKED["angular"], (count, 3))
+            force = np.concatenate([log["specific_force"][1:], np.full((1, 3), np.nan)])
+            read = np.concatenate([log["gyroscope"], force, log["attitude"]], 1)
+            labels = {"run": [k], "split": [int(splits[k])]}
+            unknown = np.full((count, 7), np.nan), np.full((count, 6), np.nan)
+            one = {"length": count - 1}
+            write(without, np.concatenate([unknown[0], log["q"]], 1), np.concatenate([unknown[1], log["qd"]], 1),
+                  log["control"], labels, one, read)  # fmt: skip
+            write(tracked, noisy_q, noisy_qd, log["control"], labels, one, None)
+            for name_, values in (("q", states), ("qd", rates)):
+                truth.setdefault(name_, []).append(values)
+    np.savez(paths[2], **{name_: np.concatenate(values) for name_, values in truth.items()})
+    return paths
+
+
+def write(writer: StoreWriter, q, qd, control, labels, one, read) -> None:
+    """Append a run."""
+    table = episode_table([one["length"]], status=Status.LOG, **labels)
+    writer.append_rows(
+        q.astype(np.float32), qd.astype(np.float32), control.astype(np.float32), table,
+        measured=None if read is None else read.astype(np.float32),
+    )  # fmt: skip
+
+
+def center_velocity(robot: Robot, log: dict[str, np.ndarray]) -> np.ndarray:
+    """Return velocities of the declared centre of mass of the base, in world axes."""
+    com = np.array(declared_mechanism(robot, "soft")[0].links[0].com)
+    x, y, z, w = log["quaternion"].T
+    arm = np.einsum("tij,j->ti", sensed.matrices(np.stack([w, x, y, z], 1)), com)
+    return log["velocity"] + np.cross(log["angular"], arm)
+
+
+def base_errors(run: Path, truth: Path, store: Store) -> dict[str, float]:
+    """Return mean errors of the base's states as the adaptation estimated them."""
+    known, frames = np.load(truth), read_tree(run / "state", "base")["frames"].numpy()
+    nq = store.header.spec.nq
+    speed = np.linalg.norm(frames[:, nq : nq + 3] - known["qd"][:, :3], axis=1)
+    turned = rotations(frames[:, 3:7], known["q"][:, 3:7])
+    return {
+        "velocity [m/s]": float(speed.mean()), "median velocity [m/s]": float(np.median(speed)),
+        "height [m]": float(np.abs(frames[:, 2] - known["q"][:, 2]).mean()), "tilt [rad]": float(turned.mean()),
+    }  # fmt: skip
+
+
+def rotations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the angles between the vertical axes of two orientations [rad]."""
+    ups = [sensed.matrices(q[:, [3, 0, 1, 2]])[:, 2] for q in (a, b)]
+    return np.arccos(np.clip((ups[0] * ups[1]).sum(1), -1.0, 1.0))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("adapt",))
+    parser.add_argument("--robot", default="ant")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=60, help="of 6 s")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--tracked", action="store_true", help="with motion capture")
+    parser.add_argument("--name", default="", help="of the run in the folder")
+    parser.add_argument("--settings", default="{}", help="changes of the adaptation's settings, as JSON")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    _, imu, truth = robot_of(args.robot)
+    paths = write_logs(args.robot, args.seed, args.folder / args.robot, args.runs)
+    data = paths[1] if args.tracked else paths[0]
+    sensors = {
+        "imu": Sensor(kind="imu", position=imu.position, quaternion=imu.quaternion),
+        "attitude": Sensor(kind="orientation"),
+    }
+    settings = AdaptationSettings(
+        networks=False, refits=0, proposals=0, threads=1, sensors={} if args.tracked else sensors,
+        reference_steps=0, **json.loads(args.settings),
+    )  # fmt: skip
+    name = args.name or ("tracked" if args.tracked else "sensors")
+    out = args.folder / args.robot / f"{name}_{args.seed}"
+    began = time.process_time()
+    found = adapt(args.robot, data, out, settings=settings)
+    figures: dict[str, Any] = {"cpu [s]": time.process_time() - began}
+    told = inside = 0
+    for one in found.figures.parameters:
+        if one.name not in truth:
+            continue
+        held = one.interval is not None and one.interval[0] <= truth[one.name] <= one.interval[1]
+        if one.determined:
+            told, inside = told + 1, inside + held
+        figures[one.name] = one.value
+        text = "" if one.interval is None else f"({one.interval[0]:.4g} to {one.interval[1]:.4g})"
+        text += "" if one.determined else "  not told"
+        print(f"{one.name:32} {one.value:10.4g}  true {truth[one.name]:8.4g}  {text}")
+    print(f"{inside} of {told} intervals hold the truth; {figures['cpu [s]']:.0f} CPU-s")
+    figures |= {"told": told, "inside": inside}
+    for rung in found.figures.rungs:
+        print(rung.name, rung.kept, rung.reason, rung.errors, rung.test)
+    if not args.tracked:
+        errors = base_errors(out, paths[2], Store.open(data))
+        figures |= errors
+        print("base:", ", ".join(f"{key} {value:.4g}" for key, value in errors.items()))
+    if args.json:
+        write_result(args.json, "onboard", figures, {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs whose base nobody tracks, with the states of the base as a model and the sensors of the log tell them.
+
+The estimate stands in the rows of the store, beside the square root of its covariance. Horizontal position and heading
+are gauge: nothing measures them and nothing depends on them, so they are those of the estimate. Windows begin at the
+estimate plus an error with its covariance, which is fitted (`fit.residuals`); readings are compared without the biases
+of their run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+
+from neurodyn.core import artifacts
+from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.estimate import BaseEstimate, EstimationSettings, smooth_base
+
+_BASE = ("imu", "gyroscope", "accelerometer", "orientation")
+"""Kinds of sensors that sit on the base unless a declaration says otherwise."""
+FREE = ("turn.x", "turn.y", "linear.x", "linear.y", "linear.z", "height", "angular.x", "angular.y", "angular.z")
+"""Errors of an estimate that windows may begin with; those left out are gauge or biases."""
+_PLACES = (3, 4, 6, 7, 8, 2, 9, 10, 11)
+"""Where they are in an error of position, rotation, linear and angular velocity, three each."""
+
+
+def sensors_on_base(header: StoreHeader, declared: Mapping[str, Sensor]) -> dict[str, Sensor]:
+    """Return the sensors of a log that are compared with a model where the base is unmeasured.
+
+    An IMU or attitude that is not declared sits at the origin of the base, along its axes.
+
+    Raises:
+        InputError: A specific force cannot be compared, because it is not averaged over frames.
+    """
+    known = {sensor.stream or name: (name, sensor) for name, sensor in declared.items()}
+    sensors: dict[str, Sensor] = {}
+    imus = [known[stream.name][1] for stream in header.streams if stream.kind == "imu" and stream.name in known]
+    turn = imus[0].quaternion if imus else Sensor(kind="imu").quaternion
+    for stream in header.streams:
+        kind = SENSOR_KINDS[stream.kind]
+        if not kind.compared or (stream.name not in known and stream.kind not in _BASE):
+            continue
+        if "specific_force" in kind.forces and not stream.averaged:
+            raise InputError(
+                f"stream {stream.name!r}: the base of {header.robot!r} is unmeasured, and its specific force belongs "
+                "to instants, which impacts spoil; valid: `averaged: [specific_force]` in the column map"
+            )
+        if any(name not in stream.averaged for name in kind.forces):
+            continue  # forces depend on memories of motors
+        name, sensor = known.get(stream.name, (stream.name, Sensor(kind=stream.kind, quaternion=turn)))
+        sensors[name] = sensor
+    return sensors
+
+
+def estimate_base(
+    dynamics: HybridDynamics, store: Store, sensors: Mapping[str, Sensor], widening: float = 1.0
+) -> Store:
+    """Return a log with the states of its base as the model and the sensors tell them; see `with_base`."""
+    imu = next((sensor for sensor in sensors.values() if sensor.kind == "imu"), None)
+    known = replace(store, header=msgspec.structs.replace(store.header, sensors=dict(sensors)))
+    estimate = smooth_base(dynamics, known, EstimationSettings(imu=imu))
+    return with_base(store, estimate, sensors, widening)
+
+
+def with_base(store: Store, estimate: BaseEstimate, sensors: Mapping[str, Sensor], widening: float = 1.0) -> Store:
+    """Return a log with an estimate of its base, one run an episode, and its readings without their biases.
+
+    Its header says that the base is estimated, and where the `sensors` sit. `widening` is the ratio of errors to what
+    the estimate says of them.
+    """
+    frames, spec = np.array(store.frames, np.float32), store.header.spec
+    measured = None if store.measured is None else store.measured.copy()
+    spread = np.zeros((len(frames), 12, len(FREE)), np.float32)
+    columns = [estimate.errors.index(name) for name in FREE]
+    for episode, run in enumerate(estimate):
+        rows = slice(int(store.offsets[episode]), int(store.offsets[episode + 1]))
+        frames[rows, :3], frames[rows, 3:7] = run.position.numpy(), run.quaternion.numpy()
+        frames[rows, spec.nq : spec.nq + 3] = run.linear.numpy()
+        frames[rows, spec.nq + 3 : spec.nq + 6] = run.angular.numpy()
+        spread[rows][:, _PLACES] = widening * _root(run.covariance.numpy()[:, columns][:, :, columns])
+        if measured is not None:
+            biases = run.angular_velocity_bias.numpy(), run.specific_force_bias.numpy()
+            _remove_biases(measured[rows], store.header, *biases)
+    if not np.isfinite(frames).all():
+        raise InputError(
+            f"log of {spec.robot!r}: the states of its base cannot be estimated; look at its IMU's readings"
+        )
+    header = msgspec.structs.replace(store.header, base="estimated", sensors=dict(sensors))
+    return replace(store, header=header, frames=frames, measured=measured, spread=spread)
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """Return the square roots of covariances, shape [N, n, n]."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+
+
+def _remove_biases(rows: np.ndarray, header: StoreHeader, spin: np.ndarray, force: np.ndarray) -> None:
+    """Subtract the biases [T, 3] of an IMU from its readings, in place."""
+    first = 0
+    for stream in header.streams:
+        for part in stream.parts:
+            width = len(part.components)
+            bias = {"angular_velocity": spin, "specific_force": force}.get(part.name)
+            if bias is not None and stream.kind in _BASE:
+                rows[:, first : first + width] -= np.asarray(bias, np.float32)
+            first += width
+
+
+_FIRST, _LATER = 3.0, 2.0
+"""Errors of an estimate by the declared and by a fitted model, in units of what it says of them: contacts of a wrong
+model persist, and no estimate knows by how much (worn ant: 4 and 2 times in velocity, 8 times in height)."""
+_STATE = "base"
+"""Name of the state of an estimated base in a run."""
+_SETTLED = 0.1
+"""Change of the base's velocity between two estimates, as a share of the first such change, that settles them."""
+
+
+class BaseEstimates:
+    """Estimates of the base of a log by better and better models.
+
+    Attributes:
+        logged: The log.
+        sensors: Where its sensors sit, by name.
+        store: The log with the latest estimate; as logged before there is one.
+        changes: Mean change of the base's velocity by each estimate but the first [m/s].
+    """
+
+    def __init__(self, logged: Store, declared: Mapping[str, Sensor]) -> None:
+        """Prepare estimates; errors: see `sensors_on_base`."""
+        self.logged = self.store = logged
+        self.sensors = sensors_on_base(logged.header, declared)
+        self.changes: list[float] = []
+
+    def update(self, dynamics: HybridDynamics) -> Store:
+        """Estimate the base by a model, and return the log with it."""
+        before, first = self.store, self.store is self.logged
+        self.store = estimate_base(dynamics, self.logged, self.sensors, _FIRST if first else _LATER)
+        if not first:
+            self.changes.append(_change(before, self.store))
+        return self.store
+
+    @property
+    def settled(self) -> bool:
+        """Whether the latest estimate hardly differs from the one before."""
+        return len(self.changes) > 1 and self.changes[-1] < _SETTLED * self.changes[0]
+
+    def write(self, run: Path) -> None:
+        """Save the latest estimate in the state of a run."""
+        store, tree = self.store, dict[str, torch.Tensor]()
+        for name in ("frames", "measured", "spread"):
+            tree[name] = torch.from_numpy(np.asarray(getattr(store, name)))
+        artifacts.write_tree(run / "state", _STATE, tree)
+
+    def read(self, run: Path) -> Store:
+        """Return the log with the estimate that was saved in the state of a run."""
+        tree = artifacts.read_tree(run / "state", _STATE)
+        header = msgspec.structs.replace(self.logged.header, base="estimated", sensors=self.sensors)
+        self.store = replace(self.logged, header=header, **{name: value.numpy() for name, value in tree.items()})
+        return self.store
+
+
+def _change(before: Store, after: Store) -> float:
+    nq = before.header.spec.nq
+    change = np.asarray(after.frames)[:, nq : nq + 3] - np.asarray(before.frames)[:, nq : nq + 3]
+    return float(np.linalg.norm(change, axis=1).mean())

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fits to logs whose base nobody tracks: means over frames, unknown starts, errors of sensors, an adaptation."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.description.sensors import Sensor, Stream
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import StoreHeader, episode_table
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State, Trajectory
+from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, mean_force
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.estimate import ERRORS, BaseEstimate, EstimatedRun
+from neurodyn.identify import adapt, identify
+from neurodyn.identify.base_states import FREE, sensors_on_base, with_base
+from neurodyn.identify.fit.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.readings import ComparedReadings, Noise
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
+from neurodyn.identify.ladder.sensed_errors import SensedErrors
+from neurodyn.identify.settings import AdaptationSettings, FitStage
+from neurodyn.robots import load
+from neurodyn.sim.declaration.declare import declare
+from tests.estimate import tripod
+from tests.identify import sensed
+from tests.identify.test_measured import IMU, flights
+from tests.multibody import machines
+
+F64 = torch.float64
+MEANS = Stream(name="imu", kind="imu", averaged=("specific_force",))
+ATTITUDE = Stream(name="attitude", kind="orientation")
+SENSORS = {"imu": IMU, "attitude": Sensor(kind="orientation", link="base")}
+
+
+def flown(worlds=6, frames=12, noise=0.0, mass=2.4):
+    """Windows of a hopper in flight, whose knee drives an off-centre, turned IMU: joints, attitude, gyroscope and means
+    of specific force; and the path."""
+    machine, (state, control) = machines.hopper(), flights(worlds, frames)
+    truth = {"base.mass": mass}
+    windows = sensed.log(machine, truth, {"imu": IMU, "attitude": SENSORS["attitude"]}, state, control,
+                         controls=("knee",))  # fmt: skip
+    fine = sensed.model(machine, [f"base.mass={mass}"], ("knee",), fine=True)
+    steps = control.repeat_interleave(sensed.PER_FRAME, 1)
+    with torch.no_grad():
+        path = fine.rollout(state, steps)
+        mounted = [MountedSensor("imu", IMU, Stream(name="imu", kind="imu"))]
+        states = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
+        seen = SensorModel(fine, mounted)(
+            states, steps.flatten(0, 1), fine.physical().expand(len(states.q), -1), torch.zeros(len(states.q), 0),
+            fine.weights,
+        )  # fmt: skip
+    means = seen.view(worlds, frames, sensed.PER_FRAME, 6)[..., 3:].mean(2)
+    readings = windows.readings.clone()
+    readings[:, :-1, 3:6] = means
+    generator = torch.Generator().manual_seed(3)
+    readings += noise * torch.randn(readings.shape, generator=generator, dtype=F64)
+    return replace(windows, readings=readings), means
+
+
+def test_means_of_specific_force_are_those_of_an_accelerometer_between_frames():
+    """Of a turned unit away from an off-centre mass, on a turning base."""
+    windows, means = flown()
+    dynamics = sensed.model(machines.hopper(), ["base.mass=2.4"], ("knee",))
+    model = SensorModel(dynamics, [MountedSensor("imu", IMU, MEANS)])
+    worlds, states = windows.q.shape[:2]
+    values = dynamics.physical().detach().expand(worlds * states, -1)
+    seen = model(
+        State(windows.q.flatten(0, 1), windows.qd.flatten(0, 1)), torch.zeros(worlds * states, 1, dtype=F64), values,
+        values[:, :0], dynamics.weights.detach(),
+    ).view(worlds, states, -1)  # fmt: skip
+    found = mean_force(seen[..., 3:], model.gravity(), dynamics.spec.dt, "sensor")
+    assert found.shape == means.shape
+    torch.testing.assert_close(found, means, rtol=0.01, atol=0.01)
+    assert float(means.std()) > 0.4
+
+
+def unmeasured(windows, free=("base.mass",), spread=0.05, off=0.0, **options):
+    """Residuals of windows whose base is only estimated, wrong by `off` deviations."""
+    dynamics = sensed.model(machines.hopper(), free, ("knee",))
+    generator = torch.Generator().manual_seed(11)
+    root = spread * torch.eye(12, dtype=F64)[:, [3, 4, 6, 7, 8, 2, 9, 10, 11]]
+    drawn = torch.randn(windows.count, root.shape[1], generator=generator, dtype=F64)
+    shift = off * drawn @ root.T
+    q, qd = windows.q.clone(), windows.qd.clone()
+    q[:, 0, :3] += shift[:, :3]
+    turn = torch.cat([0.5 * shift[:, 3:6], torch.ones(len(shift), 1, dtype=F64)], 1)
+    x, y, z, w = q[:, 0, 3:7].unbind(-1)
+    a, b, c, d = turn.unbind(-1)
+    turned = torch.stack(
+        [d * x + a * w + b * z - c * y, d * y - a * z + b * w + c * x, d * z + a * y - b * x + c * w,
+         d * w - a * x - b * y - c * z], -1)  # fmt: skip
+    q[:, 0, 3:7] = turned / turned.norm(dim=-1, keepdim=True)
+    qd[:, 0, :6] += shift[:, 6:]
+    windows = replace(windows, q=q, qd=qd, spread=root.expand(*windows.q.shape[:2], *root.shape))
+    measured = ComparedReadings.of(dynamics, SENSORS, (MEANS, ATTITUDE), windows)
+    nv = dynamics.spec.nv
+    noise = Noise(torch.full((nv,), 1e-3, dtype=F64), torch.full((nv,), 1e-2, dtype=F64))
+    given = ResidualOptions(base=False, initial=False, huber=None, **options)
+    scale = torch.cat([noise.joined, torch.full((9,), 0.02, dtype=F64)])
+    return Residuals(dynamics, windows, noise, given, measured=measured, scale=scale)
+
+
+def test_gradients_by_quantities_and_starts_against_differences():
+    residuals = unmeasured(flown(worlds=2, frames=6, noise=0.01)[0])
+    assert residuals.initials == 9
+    x = residuals.space.nominal[None] * 1.05
+    point = residuals.start(x)
+    point = replace(point, initial=0.3 * torch.randn(point.initial.shape, generator=torch.Generator().manual_seed(1),
+                                                     dtype=F64))  # fmt: skip
+    _, gradient = residuals.gradients(point)
+    for window in range(2):
+        for k in range(9):
+            step = torch.zeros_like(point.initial)
+            step[0, window, k] = 1e-6
+            ahead, behind = (residuals.cost(replace(point, initial=point.initial + s * step)) for s in (1, -1))
+            wanted = float(ahead - behind) / 2e-6
+            assert float(gradient.initial[0, window, k]) == pytest.approx(wanted, rel=2e-4, abs=2e-3)
+    normal = residuals.normal(point)
+    torch.testing.assert_close(normal.gradient[0, :, 1:], gradient.initial[0], rtol=1e-4, atol=1e-2)
+
+
+def test_unknown_starts_are_found_with_the_mass():
+    """A base of 2.4 kg, declared as 2, from windows that begin .05 rad, m/s and rad/s off."""
+    windows, _ = flown(worlds=24, frames=12, noise=0.005)
+    errors = {}
+    for name, free in (("free", True), ("held", False)):
+        residuals = unmeasured(windows, ["base.mass=2"], off=1.0)
+        if not free:
+            residuals = residuals.with_windows(
+                replace(residuals.windows, spread=1e-6 * residuals.windows.spread), residuals.measured
+            )
+        start = residuals.start(residuals.space.nominal[None])
+        solution = levenberg_marquardt(residuals, start, 20)
+        errors[name] = abs(float(residuals.values(solution.point.x)[0, 0]) - 2.4)
+    assert errors["free"] < 0.03
+    assert errors["held"] > 2.0 * errors["free"]
+
+
+def test_only_sensors_and_joints_tell_of_an_unmeasured_base():
+    residuals = unmeasured(flown(worlds=2, frames=6)[0])
+    point = residuals.start(residuals.space.nominal[None])
+    moved = replace(residuals.windows, q=residuals.windows.q.clone())
+    moved.q[:, 1:, :7] = 7.0  # rows of the base after the start are not compared
+    torch.testing.assert_close(
+        residuals.cost(point), residuals.with_windows(moved, residuals.measured).cost(point), rtol=1e-12, atol=0.0
+    )
+
+
+def test_errors_of_roll_outs_are_those_of_sensors():
+    residuals = unmeasured(flown(worlds=4, frames=10)[0], ["base.mass=2.4"])
+    windows, dynamics = residuals.windows, residuals.dynamics
+    truth = Trajectory(windows.q, windows.qd)
+    right = SensedErrors(dynamics.spec, truth, truth, measured=residuals.measured, dynamics=dynamics)
+    still = right.baseline("hold_last")
+    assert isinstance(still, SensedErrors)
+    groups = right.by_group([3, 9])
+    assert list(groups) == [
+        "joints [rad or m]", "imu.angular_velocity [rad/s]", "imu.specific_force [m/s^2]", "attitude.quaternion [rad]"
+    ]  # fmt: skip
+    assert groups["attitude.quaternion [rad]"][1] < 1e-5
+    assert still.by_group([3, 9])["attitude.quaternion [rad]"][1] > 0.02
+    assert right.judged.shape == (4, 10, 1 + 9)
+    part = still.rows(torch.tensor([2, 3]))
+    torch.testing.assert_close(part.sensed, still.sensed[2:])
+    assert isinstance(right, RolloutErrors)
+
+
+def header(streams, **changes):
+    spec = msgspec.structs.replace(sensed.model(machines.hopper(), (), ("knee",)).spec, robot="hopper")
+    return StoreHeader(spec=spec, source="log", streams=streams, base="unmeasured", **changes)
+
+
+def test_an_undeclared_unit_sits_at_the_origin_of_the_base():
+    streams = (MEANS, ATTITUDE, Stream(name="feet", kind="foot_switch", joints=("knee",)),
+               Stream(name="force", kind="foot_force", joints=("knee",)),
+               Stream(name="way", kind="odometry"))  # fmt: skip
+    assert set(sensors_on_base(header(streams), {})) == {"imu", "attitude"}
+    found = sensors_on_base(header(streams), {"unit": msgspec.structs.replace(IMU, stream="imu")})
+    assert found["unit"].position == IMU.position
+    assert found["attitude"].quaternion == IMU.quaternion
+    with pytest.raises(InputError, match="belongs to instants, which impacts spoil; valid: `averaged:"):
+        sensors_on_base(header((Stream(name="imu", kind="imu"),)), {})
+
+
+def estimates(frames):
+    """An estimate of one run with a covariance of correlated errors."""
+    generator = torch.Generator().manual_seed(5)
+    root = torch.randn(frames, 16, 16, generator=generator, dtype=F64)
+    run = EstimatedRun(
+        position=torch.randn(frames, 3, generator=generator, dtype=F64),
+        quaternion=torch.nn.functional.normalize(torch.randn(frames, 4, generator=generator, dtype=F64), dim=-1),
+        linear=torch.randn(frames, 3, generator=generator, dtype=F64), angular=torch.ones(frames, 3, dtype=F64),
+        covariance=root @ root.mT, contacts=torch.zeros(frames, 1, dtype=torch.bool),
+        angular_velocity_bias=torch.full((frames, 3), 0.1, dtype=F64),
+        specific_force_bias=torch.full((frames, 3), 0.5, dtype=F64),
+    )  # fmt: skip
+    return BaseEstimate((run,), ("foot",))
+
+
+def test_an_estimate_stands_in_the_rows_with_its_covariance_and_readings_lose_their_biases():
+    rows = 6
+    own = header((MEANS, ATTITUDE))
+    frames = np.full((rows, 8 + 7 + 1), np.nan, np.float32)
+    frames[:, 7], frames[:, 14:] = 0.3, 0.1
+    store = Store(own, frames, episode_table([rows - 1]), measured=np.ones((rows, 10), np.float32))
+    store.check("log")
+    estimate = estimates(rows)
+    found = with_base(store, estimate, SENSORS, widening=2.0)
+    found.check("log")
+    assert found.header.base == "estimated"
+    np.testing.assert_allclose(found.q[:, :3], estimate[0].position, rtol=1e-6)
+    np.testing.assert_allclose(found.qd[:, 3:6], 1.0)
+    np.testing.assert_allclose(found.measured[0], [0.9] * 3 + [0.5] * 3 + [1.0] * 4, rtol=1e-6)
+    covariance = found.spread.astype(float) @ found.spread.astype(float).transpose(0, 2, 1)
+    columns = [ERRORS.index(name) for name in FREE]
+    places = [3, 4, 6, 7, 8, 2, 9, 10, 11]
+    wanted = 4.0 * estimate[0].covariance.numpy()[:, columns][:, :, columns]
+    np.testing.assert_allclose(covariance[:, places][:, :, places], wanted, rtol=1e-4, atol=1e-3)
+    assert not covariance[:, [0, 1, 5]].any(), "heading and horizontal position are gauge"
+    assert found.select([0]).spread.shape == found.spread.shape
+
+
+@pytest.fixture(scope="module")
+def hopped(tmp_path_factory):
+    """A tripod whose declared feet are too smooth, and a log of its motors and IMU in three runs."""
+    folder = tmp_path_factory.mktemp("tripod")
+    smooth = 'size=".02" mass=".2" friction=".6"'
+    (folder / "tripod.xml").write_text(tripod.text().replace('size=".02" mass=".2"', smooth))
+    declare(folder / "tripod.xml", folder / "robot", dt=tripod.DT)
+    robot = load(folder / "robot")
+    streams = (MEANS, ATTITUDE)
+    runs = [tripod.hop(3.0, seed)[0] for seed in range(3)]
+    rows, lengths = [], []
+    for run in runs:
+        count = run.frames
+        force = torch.cat([run.specific_force[1:], torch.full((1, 3), torch.nan, dtype=F64)])
+        nothing = torch.full((count, 7), torch.nan, dtype=F64)
+        rows.append(torch.cat([nothing, run.q, nothing[:, :6], run.qd, run.control, run.angular_velocity, force,
+                               run.attitude], 1))  # fmt: skip
+        lengths.append(count - 1)
+    both = torch.cat(rows).numpy().astype(np.float32)
+    own = StoreHeader(spec=robot.spec, source="log", streams=streams, base="unmeasured", runs=("a", "b", "c"))
+    table = episode_table(lengths, run=[0, 1, 2], split=[0, 1, 2])
+    return folder / "robot", Store(own, both[:, :-10].copy(), table, measured=both[:, -10:].copy())
+
+
+def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
+    robot, store = hopped
+    settings = AdaptationSettings(
+        quantities=("contact.friction", "leg*.damping"), structures=False, networks=False, refits=0, reference_steps=0,
+        base_rounds=1, stages=(FitStage(0.06, 60, 4), FitStage(0.12, 40, 3)), sensors={"imu": tripod.IMU},
+        seconds=(0.1, 0.5), threads=1,
+    )  # fmt: skip
+    found = adapt(robot, store, tmp_path / "run", settings=settings)
+    figures = found.figures
+    friction = next(one for one in figures.parameters if one.name == "contact.friction")
+    assert friction.nominal == pytest.approx(0.6)
+    assert friction.value == pytest.approx(1.0, rel=0.06)  # that of the legs
+    declared, identified = figures.rungs[:2]
+    assert set(identified.errors) == {
+        "joints [rad or m]", "imu.angular_velocity [rad/s]", "imu.specific_force [m/s^2]", "attitude.quaternion [rad]"
+    }  # fmt: skip
+    assert identified.kept
+    assert identified.errors["imu.specific_force [m/s^2]"][0] < declared.errors["imu.specific_force [m/s^2]"][0]
+    assert (tmp_path / "run" / "report.html").exists() or (tmp_path / "run" / "adaptation.json").exists()
+    again = adapt(robot, store, tmp_path / "run", settings=settings, resume=True)
+    assert [one.value for one in again.figures.parameters] == [one.value for one in figures.parameters]
+
+
+def test_an_identification_of_states_needs_a_measured_base(hopped, tmp_path):
+    robot, store = hopped
+    with pytest.raises(
+        InputError, match="the base is unmeasured, and `identify` compares states; valid: neurodyn adapt"
+    ):
+        identify(robot, store, tmp_path / "run", parameters=["leg0.damping"])
