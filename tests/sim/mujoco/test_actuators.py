@@ -110,12 +110,14 @@ def test_what_is_not_modelled_is_named_with_a_reason(actuator, reason):
 
 
 def test_torques_at_joints_are_told_from_actuators_of_other_kinds():
-    motors = '<motor name="a" joint="lift" gear="5"/><motor joint="left"/>'
+    motors = '<motor name="a" joint="turn" gear="5"/><motor joint="left"/>'
     assert list(read(motors).drives) == ["a", "actuator1"]
     assert read(motors).motors
     assert not read(motors + '<motor joint="left"/>').motors, "two at a joint are no torque of their own"
     assert not read(motors + '<position joint="right" kp="3"/>').motors
     assert not read(motors + '<motor tendon="both"/>').motors
+    assert not read(motors + '<motor joint="lift"/>').motors, "its joint takes 20 N upwards and 30 N downwards"
+    assert not read(motors + '<motor joint="right" ctrlrange="-1 2"/>').motors
 
 
 def test_drives_become_the_actuators_that_they_were_read_from():
