@@ -11,7 +11,14 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
+import torch
 from numpy.random import Generator
+
+import worn_ants
+from neurodyn.control import SampledStarts
+from neurodyn.dynamics.batch import Control, State, Step
+from neurodyn.policy.evaluation import load_policy, play
+from neurodyn.tasks import load
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 
@@ -134,57 +141,141 @@ def ant_text(wear: float = 1.0) -> str:
 
 def ant(seed: int, runs: int = 60, frames: int = 360, noise: Noise = Noise()) -> list[dict[str, np.ndarray]]:
     """Return a log of the worn ant at 60 Hz: a policy with and without noise, and random torques."""
-    import worn_ants  # a sibling
-    from neurodyn.policy.evaluation import load_policy
-    from neurodyn.tasks import load
-
-    rng, task = np.random.default_rng([7, seed]), load("ant-run")
-    from neurodyn.control import SampledStarts
-    from neurodyn.policy.evaluation import play
-
-    noisy = rng.choice((0.0, 0.3, 0.6), runs)
-    random = rng.random(runs) < 0.25
+    rng, task, most = np.random.default_rng([7, seed]), load("ant-run"), 400.0
+    noisy, random = rng.choice((0.0, 0.3, 0.6), runs), rng.random(runs) < 0.25
+    drift, paths, controls = np.zeros((runs, 8)), [], []
 
     class Recorded(worn_ants.AntInMujoco):
-        def step(self, carry, state, control):
+        """The worn ant, which keeps its path and gets other torques than the policy's."""
+
+        def step(self, carry: np.ndarray, state: State, control: Control) -> tuple[np.ndarray, Step]:
             torque = worn_ants.frame_command(self.spec, state, control).detach().double().numpy()
-            most = 400.0
             drift[:] = 0.8 * drift + 0.6 * rng.normal(0.0, 1.0, drift.shape)
             torque = np.where(random[:, None], 0.5 * most * drift, torque + noisy[:, None] * 0.5 * most * drift)
             torque = np.clip(torque, -most, most)
             held = np.repeat(torque[:, None], self._substeps, 1)
             full = self._runner.rollout(self._model, self._data, carry, held)[0]
             if len(paths) < frames:
-                first = carry[:, None] if not paths else full[:, :0]
-                paths.append(np.concatenate([first, full], 1)[..., 1 : 1 + self._model.nq + self._model.nv])
+                whole = full if paths else np.concatenate([carry[:, None], full], 1)
+                paths.append(whole[..., 1 : 1 + self._model.nq + self._model.nv])
                 controls.append(torque)
-            after = full[:, -1]
-            import torch
+            return full[:, -1], Step(state=self._seen(torch.from_numpy(full[:, -1]), state.q))
 
-            return after, worn_ants.Step(state=self._seen(torch.from_numpy(after), state.q))
-
-        def reset(self, carry, context, mask):
-            ended.append(mask.numpy().astype(bool).copy())
-            return super().reset(carry, context, mask)
-
-    drift = np.zeros((runs, 8))
-    paths: list[np.ndarray] = []
-    controls: list[np.ndarray] = []
-    ended: list[np.ndarray] = []
-    plant = Recorded("WornAnt")
-    policy = load_policy("pretrained-policy:ant-run")[1]
-    import msgspec
-
-    play(policy, task, plant, SampledStarts(task, seed=seed), runs, seed=seed)
-    del msgspec
-    path, control = np.concatenate(paths, 1), np.stack(controls, 1)
-    model = plant._model
+    starts = SampledStarts(task, seed=seed)
+    play(load_policy("pretrained-policy:ant-run")[1], task, Recorded("WornAnt"), starts, runs, seed=seed)
+    path, control, model = np.concatenate(paths, 1), np.stack(controls, 1), ant_model()
     logs = []
     for run in range(runs):
-        jumps = np.abs(np.diff(path[run, ::4, :3], axis=0)).max(1) > 0.5  # restarted
+        jumps = np.abs(np.diff(path[run, ::4, :3], axis=0)).max(1) > 0.5  # begins anew
         length = int(np.argmax(jumps)) if jumps.any() else control.shape[1]
         if length < 30:
             continue
         log = readings(model, path[run, : 4 * length + 1], 4, ANT_IMU, noise, rng)
         logs.append(log | {"control": np.concatenate([control[run, :length], control[run, length - 1 : length]])})
     return logs
+
+
+GO1_IMU = Mounting((-0.01592, -0.06659, -0.00617), (0.0, 0.0, 0.0, 1.0))
+GO1_STEPS = 10
+"""Simulation steps of a frame of 20 ms."""
+_LEGS = ("FR", "FL", "RR", "RL")
+_LINK = 0.213
+
+
+def go1_text(asset: Path, seed: int) -> str:
+    """Return the MJCF of a Go1 that carries a payload, with worn, late servos and a softer floor."""
+    rng, spec = np.random.default_rng([8, seed]), mujoco.MjSpec.from_file(str(asset))
+    for geom in list(spec.geoms):
+        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
+            spec.delete(geom)
+    for one in [*spec.meshes, *spec.lights, *spec.cameras]:
+        spec.delete(one)
+    spec.option.timestep = 0.02 / GO1_STEPS
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.worldbody.add_geom(
+        name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[20, 20, 0.1],
+        friction=[rng.uniform(0.4, 0.8), 0.005, 1e-4], solref=[rng.uniform(0.02, 0.04), 1.0],
+    )  # fmt: skip
+    for geom in spec.geoms:
+        if geom.name != "floor" and "foot" not in geom.name:
+            geom.contype = geom.conaffinity = 0
+        elif geom.name != "floor":
+            geom.friction[0], geom.priority = 0.1, 0
+            geom.solref = [0.02, 1.0]
+    load = spec.body("trunk").add_body(name="payload", pos=[*rng.uniform(-0.06, 0.06, 2), 0.09])
+    load.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.04, 0, 0], mass=rng.uniform(1.5, 3.0), contype=0, conaffinity=0
+    )
+    for joint in spec.joints:
+        if joint.type != mujoco.mjtJoint.mjJNT_HINGE:
+            continue
+        joint.armature, joint.frictionloss = 0.006, rng.uniform(0.1, 0.4)
+        joint.damping = [rng.uniform(0.05, 0.3), 0, 0]
+        kp, kd = 60.0 * rng.uniform(0.75, 1.0), 1.5
+        motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        motor.set_to_position(kp=kp, kv=kd)
+        motor.dyntype = mujoco.mjtDyn.mjDYN_FILTEREXACT
+        motor.dynprm[0] = 0.012
+        motor.forcerange, motor.forcelimited = [-23.7, 23.7], 1
+    return spec.to_xml()
+
+
+def _stance(x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return thigh and calf angles that place a foot x ahead of and z below its hip [m]."""
+    reach = np.clip(np.hypot(x, z), 0.05, 2 * _LINK - 1e-3)
+    calf = -2.0 * np.arccos(reach / (2 * _LINK))
+    return np.arctan2(-x, z) - 0.5 * calf, calf
+
+
+def _gait(rng: Generator, frames: int) -> np.ndarray:
+    """Return targets of a run, shape [frames, 12]: trots at drawn speeds and turns, squats and rests."""
+    t = np.arange(frames) * 0.02
+    parts = (t / 2.0).astype(int)
+
+    def smooth(values: np.ndarray) -> np.ndarray:
+        return np.convolve(np.pad(values[parts], 7, mode="edge"), np.ones(15) / 15, mode="valid")
+
+    def drawn(low: float, high: float) -> np.ndarray:
+        return smooth(rng.uniform(low, high, parts[-1] + 1))
+
+    moving = smooth((rng.random(parts[-1] + 1) < 0.8).astype(float))
+    ahead, turn, side, height = drawn(-0.3, 0.6), drawn(-0.8, 0.8), drawn(-0.12, 0.12), drawn(0.24, 0.31)
+    phase = 2 * np.pi * rng.uniform(1.7, 2.4) * t
+    targets = np.zeros((frames, 12))
+    for k, leg in enumerate(_LEGS):
+        own = phase + (np.pi if leg in ("FR", "RL") else 0.0)
+        left = 1.0 if leg[1] == "L" else -1.0
+        stride = 0.22 * (ahead - 0.13 * left * turn) * moving
+        lift = 0.06 * np.clip(np.sin(own), 0.0, None) * moving
+        targets[:, 3 * k] = 0.5 * side * moving * np.cos(own)
+        targets[:, 3 * k + 1], targets[:, 3 * k + 2] = _stance(stride * np.cos(own), height - lift)
+    return targets
+
+
+def go1(
+    asset: Path, seed: int, runs: int = 9, frames: int = 1000, noise: Noise = Noise(attitude=(5e-3, 1e-3))
+) -> tuple[str, list[dict[str, np.ndarray]]]:
+    """Return the MJCF of a Go1 and its log at 50 Hz; see `readings`."""
+    text = go1_text(asset, seed)
+    model, rng = mujoco.MjModel.from_xml_string(text), np.random.default_rng([9, seed])
+    joints = [f"{leg}_{part}_joint" for leg in _LEGS for part in ("hip", "thigh", "calf")]
+    order = [int(model.joint(name).qposadr[0]) - 7 for name in joints]
+    logs = []
+    while len(logs) < runs:
+        data, targets = mujoco.MjData(model), np.zeros((frames + 1, 12))
+        targets[:, order] = _gait(rng, frames + 1)
+        data.qpos[:3], data.qpos[7:] = (0.0, 0.0, 0.32), targets[0]
+        data.act[:] = targets[0]
+        path = [np.concatenate([data.qpos, data.qvel])]
+        for frame in range(frames):
+            data.ctrl[:] = targets[frame]
+            for _ in range(GO1_STEPS):
+                mujoco.mj_step(model, data)
+                path.append(np.concatenate([data.qpos, data.qvel]))
+            if matrices(data.qpos[3:7])[2, 2] < 0.7:
+                break
+        whole = (len(path) - 1) // GO1_STEPS
+        if whole > 100:
+            log = readings(model, np.array(path), GO1_STEPS, GO1_IMU, noise, rng)
+            logs.append(log | {"control": targets[: whole + 1]})
+    return text, logs

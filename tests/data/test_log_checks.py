@@ -169,6 +169,16 @@ def test_a_sound_log_is_not_doubted(kind: str, seed: int):
     assert not found(kind, moved(kind, seed))
 
 
+def test_a_joint_that_friction_holds_is_not_frozen():
+    columns = {name: values.copy() for name, values in SOUND["target"].items()}
+    rows = slice(100, 160)
+    columns["q"][rows], columns["qd"][rows] = columns["q"][100], 0.0
+    columns["u"][rows] = columns["q"][100] + np.linspace(-0.3, 0.3, 60)[:, None] * np.ptp(columns["u"], axis=0)
+    assert "frozen" in [one.name for one in found("target", columns)]
+    columns["u"][200:260] = columns["q"][200:260] + 0.4 * np.ptp(columns["u"], axis=0)  # as weak a servo elsewhere
+    assert "frozen" not in [one.name for one in found("target", columns)]
+
+
 def test_positions_are_no_torques_and_torques_no_positions():
     assert found("torque", SOUND["target"])[0].name == "targets"
     (told,) = [one for one in found("target", SOUND["torque"]) if one.name == "commands"]
@@ -179,6 +189,7 @@ DELAYS = {
     "before": (Delay(seconds=-0.05, error=0.004), "negative", "clock"),
     "at the end of the table": (Delay(seconds=-0.03, error=0.1), "end", "clock"),
     "that explains nothing": (Delay(seconds=0.02, error=0.1), "senseless", "commands"),
+    "of a log that nothing explains": (Delay(seconds=0.02, error=0.1), "rough", None),
     "far too long": (Delay(seconds=0.12, error=0.01, usable=True), "", "late"),
     "as robots have": (Delay(seconds=0.02, error=0.004, usable=True), "", None),
     "that the map declares": (Delay(seconds=0.12, error=0.01, applied=0.12, usable=True), "", None),

@@ -17,8 +17,14 @@ from rsl_rl.storage import RolloutStorage
 
 from neurodyn.policy import mlp_pass
 from neurodyn.policy.mlp_pass import IN_PLACE_ACTIVATIONS, MlpPass, WindowPass
+from neurodyn.policy.normalisation import BY_FRAME, UpdateNormalisation
 from neurodyn.policy.ppo import PPO
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
+
+
+class Reference(UpdateNormalisation, ReferencePPO):
+    """rsl_rl's, with the normalisation of any of its versions."""
+
 
 WORLDS, HORIZON, OBSERVATIONS, ACTIONS = 12, 9, 5, 3
 
@@ -50,7 +56,7 @@ def learner(kind, **changes):
     return algorithm
 
 
-def collect(algorithm):
+def collect(algorithm, *, normalise=True):
     algorithm.storage.clear()
     for step in range(HORIZON):
         seen = TensorDict({"policy": 2.0 * torch.randn(WORLDS, OBSERVATIONS) + 1.0}, batch_size=[WORLDS])
@@ -59,8 +65,9 @@ def collect(algorithm):
         algorithm.process_env_step(
             seen, torch.randn(WORLDS) + step, done, {"time_outs": done & (torch.rand(WORLDS) < 0.5)}
         )
-        algorithm.actor.update_normalization(seen)
-        algorithm.critic.update_normalization(seen)
+        if normalise:
+            algorithm.actor.update_normalization(seen)
+            algorithm.critic.update_normalization(seen)
     algorithm.compute_returns(seen)
 
 
@@ -68,7 +75,7 @@ def collect(algorithm):
 def test_updates_are_those_of_rsl_rl(changes, monkeypatch):
     monkeypatch.setattr(mlp_pass, "CHUNK", 10)
     monkeypatch.setattr("neurodyn.policy.ppo.CHUNK", 10)
-    ours, theirs = learner(PPO, **dict(changes)), learner(ReferencePPO, **dict(changes))
+    ours, theirs = learner(PPO, **dict(changes)), learner(Reference, **dict(changes))
     assert ours._passes is not None
     for _ in range(2):
         before = copy.deepcopy(ours.actor.state_dict())
@@ -85,6 +92,30 @@ def test_updates_are_those_of_rsl_rl(changes, monkeypatch):
         for algorithm in (ours, theirs):
             torch.manual_seed(9)
             collect(algorithm)
+
+
+@pytest.mark.parametrize("by_frame", [BY_FRAME, True])
+def test_normalisers_learn_once_an_update_in_any_version(by_frame, monkeypatch):
+    """As if rsl_rl let them learn from each frame as it comes, as before 5.5."""
+    monkeypatch.setattr("neurodyn.policy.normalisation.BY_FRAME", by_frame)
+
+    class EachFrame(ReferencePPO):
+        def process_env_step(self, seen, *others):
+            self.actor.update_normalization(seen)
+            self.critic.update_normalization(seen)
+            super().process_env_step(seen, *others)
+
+    class Ours(UpdateNormalisation, EachFrame if by_frame else ReferencePPO):
+        pass
+
+    algorithm = learner(Ours)
+    normaliser = algorithm.actor.obs_normalizer
+    before = normaliser.mean.clone()
+    collect(algorithm, normalise=False)
+    assert torch.equal(normaliser.mean, before)
+    assert normaliser.training
+    algorithm.update_normalisers()
+    assert not torch.equal(normaliser.mean, before)
 
 
 def test_a_policy_that_is_held_stays_while_its_critic_learns():

@@ -34,7 +34,7 @@ def test_the_runner_of_rsl_rl_writes_our_metrics_and_tracker(tmp_path):
     Own.calls = []
     TRACKERS.add("own", Own)
     settings = {"logger": {"class_name": "neurodyn.policy:TrackerWriter", "logger": "own"}, "num_steps_per_env": 2,
-                "algorithm": {"rate": 1e-3, "schedule": abs}}  # fmt: skip
+                "algorithm": {"rate": 1e-3, "schedule": abs, "rnd_cfg": None}}  # fmt: skip
     try:
         logger = Logger(str(tmp_path), settings, World(), 2, False, 1, 0, "cpu")
         logger.init_logging_writer()

@@ -232,7 +232,9 @@ def log(request: LogPolicyRequest) -> None:
         f"{summary.transitions:,} transitions in {summary.episodes} episodes, {summary.failed:.1%} of which ended in a "
         f"failure ({summary.implausible:.1%} in an implausible state; {summary.cpu_seconds:.0f} CPU-s): {summary.path}"
     )
-    for name, value in summary.returns.items():
+    if summary.unscored:
+        print(summary.unscored)
+    for name, value in () if summary.unscored else summary.returns.items():
         print(f"return of {name}, noise included: {value:.4g}")
     if request.csv is not None:
         print(f"rows: {request.csv}")
@@ -248,6 +250,10 @@ def online(
     *,
     iterations: Annotated[int | None, arg(help="Policy updates in the first round; by default the task's.")] = None,
     worlds: Annotated[int | None, arg(help="Number of parallel worlds in the model.")] = None,
+    observe: Annotated[
+        Literal["state", "sensors"] | None,
+        arg(help="What the policy sees: the state, or what the robot's own sensors tell; by default the task's way."),
+    ] = None,
     penalty: Annotated[
         float | Literal["auto"] | None,
         arg(
@@ -274,7 +280,7 @@ def online(
     from neurodyn.policy.online_learning.settings import with_flags
 
     require_writable(json, text=True)
-    policy = {"iterations": iterations, "worlds": worlds, "penalty": penalty}
+    policy = {"iterations": iterations, "worlds": worlds, "penalty": penalty, "observe": observe}
     settings = with_flags(settings_of(request), policy=policy, **flags)
     with _Stages() as stages:
         result = learn_online(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commanded and achieved values of episodes: whether a policy does what it is asked to, or stands."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -55,7 +56,7 @@ class CommandTally:
 
     def count(self, now: Quantities, memory: Memory, running: Tensor) -> None:
         """Count a frame of the worlds that are `running`, shape [worlds], bool."""
-        for name, command in self._task.commanded(now, memory).items():
+        for name, command in self._task.commanded(now.of_rewards, memory).items():
             if isinstance(command, GoalCommand):
                 if name not in self._first:
                     self._first[name], self._started = command.distance, running.clone()
@@ -79,7 +80,7 @@ class CommandTally:
                 commanded=float(first.mean()), achieved=float((first - last).mean()),
                 moved=float((first - last).abs().mean()),
             )  # fmt: skip
-        return found
+        return {name: one for name, one in found.items() if not math.isnan(one.achieved)}  # else nobody measures it
 
 
 def mean_commands(parts: Sequence[Commands]) -> Commands:

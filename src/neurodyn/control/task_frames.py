@@ -68,10 +68,11 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         memory: Task memory at the start of the frame.
         action: Actions during the frame, shape [worlds, actions].
     """
-    terms = task.reward(now, memory, action)
+    terms = task.reward(now.of_rewards, memory, action)
     parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
-    end = ending(task, bounds, step, now, memory, reward[:, None])
+    known = reward[:, None] if now.judged is None else None  # a robot whose base nobody tracks has no reward
+    end = ending(task, bounds, step, now.of_rewards, memory, known)
     return _settle(task, end, reward, tuple(terms), parts)
 
 
@@ -237,7 +238,7 @@ class TaskFrames:
         carry, step = advance(before.carry, before.state, control)
         torque = control.torque if self._torques else None
         now = self.quantities(step.state, step, torque)
-        memory = self.task.advance(before.memory, now, action, generator)
+        memory = self.task.advance(before.memory, now.of_rewards, action, generator)
         return WorldsState(carry, step.state, torque, memory, now), step
 
     def disagreement(self, step: Step) -> Tensor | None:

@@ -44,6 +44,8 @@ more than at the fastest logged velocity."""
 _FROZEN, _MOVED = 0.4, 0.2
 """Time without any change of a reading [s]; and motion of its target meanwhile, as a share of the target's span, or of
 the velocity's integral [rad or m]."""
+_USUALLY = 0.99
+"""Quantile of the distance from its target at which a joint still moves."""
 _OUTSIDE, _FAR, _MOST_OUTSIDE, _BEYOND = 0.02, 0.3, 0.6, 0.1
 """Shares of the rows beyond a joint's limits that are a warning, degrees if these would be within, and a failure; and
 the least excess that counts, as a share of the joint's range."""
@@ -218,11 +220,15 @@ def frozen_readings(log: LogColumns) -> Iterator[Finding]:
     for joint in log.driven:
         name, q, u = joint.name, log.position(joint.name), log.command(joint.name)
         span, qd = float(np.ptp(u)), log.velocity(joint.name)
-        for begin, end in _constant(q, log.offsets):
-            if end - begin < least or span <= 0.0:
-                continue
+        still = [(begin, end) for begin, end in _constant(q, log.offsets) if end - begin >= least]
+        moving = np.ones(len(q), bool)
+        for begin, end in still:
+            moving[begin:end] = False
+        away = np.abs(u - q)  # friction may hold a joint, but not farther from its target than one that moves
+        usual = float(np.quantile(away[moving], _USUALLY)) if moving.any() else 0.0
+        for begin, end in still if span > 0.0 else ():
             if name in followed:
-                odd = float(np.ptp(u[begin:end])) > _MOVED * span
+                odd = float(np.ptp(u[begin:end])) > _MOVED * span and float(away[begin:end].max()) > usual
             elif log.logged_rates:
                 odd = float(np.ptp(np.cumsum(qd[begin:end]))) * log.spec.dt > _MOVED
             else:

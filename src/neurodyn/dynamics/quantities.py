@@ -68,6 +68,7 @@ class Quantities(Mapping[str, Tensor]):
         contact_names: Bodies in the columns of "contact".
         state: The state that makers read; empty if they read none.
         known: Given quantities, which take precedence over makers.
+        judged: Quantities by which rewards and failures are computed; None for these.
     """
 
     owner: str
@@ -75,6 +76,7 @@ class Quantities(Mapping[str, Tensor]):
     contact_names: tuple[str, ...] = ()
     state: State = _NO_STATE
     known: Mapping[str, Tensor] = field(default_factory=dict)
+    judged: "Quantities | None" = None
     _values: dict[str, Tensor] = field(default_factory=dict, init=False)
     _derived: dict[str, Any] = field(default_factory=dict, init=False)
 
@@ -113,6 +115,11 @@ class Quantities(Mapping[str, Tensor]):
         """Concatenate the worlds of several batches."""
         first = parts[0]
         return cls(first.owner, {name: partial(_join, name, parts) for name in first}, first.contact_names)
+
+    @property
+    def of_rewards(self) -> "Quantities":
+        """Quantities by which rewards and failures are computed."""
+        return self if self.judged is None else self.judged
 
     def require(self, names: Iterable[str]) -> None:
         """Raise an `InputError` if one of the names is not offered."""

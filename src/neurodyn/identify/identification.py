@@ -67,7 +67,7 @@ from neurodyn.identify.ladder.rungs import (
 )
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.logs import check_log
-from neurodyn.identify.next_motion import next_motion
+from neurodyn.identify.next_motion import can_be_moved, next_motion
 from neurodyn.identify.result import (
     IdentificationFigures,
     IdentifiedParameter,
@@ -514,7 +514,9 @@ class _Identification:
     ) -> tuple[IdentificationFigures, HybridDynamics]:
         """Climb the ladder: add what it tells to the results, and return the model of the highest rung kept."""
         settings, store, spec = self.settings, self.problem.store, self.problem.robot.spec
-        past = past_frames(fit.dynamics, settings) if settings.stages else self.history * bool(fit.dynamics.memory)
+        past = (
+            past_frames(fit.dynamics, settings, store) if settings.stages else self.history * bool(fit.dynamics.memory)
+        )
         rungs: dict[str, HybridDynamics] = {DECLARED: self.dynamics(), IDENTIFIED: fit.dynamics}
         ladder = Ladder(store, past, settings)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
@@ -562,7 +564,7 @@ class _Identification:
                     influences = decided_by_one_run(residuals, normal, fit.known.analysis)
                     values = refit(residuals, point, normal, gradient, fit.determined, settings.refits, settings.seed)
                     write_refits(self.out, acting, values[:, [every.index(name) for name in acting]])
-            if self.fitting is not None and settings.proposals and self.estimates is None:
+            if self.fitting is not None and settings.proposals and can_be_moved(spec) and self.estimates is None:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
             figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after,

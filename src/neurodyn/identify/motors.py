@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec import UNSET
 
 from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.errors import InputError
@@ -71,7 +72,7 @@ def with_lag(robot: Robot, joints: Collection[str] | None = None, longest: float
             drives[name] = drive
             continue
         law = DRIVE_KINDS[drive.kind]
-        if law.damping is not None:  # a lag would make its damping explicit
+        if law.damping is not None and not _pushes(drive):  # a lag would make its damping explicit
             drives[name] = msgspec.structs.replace(
                 drive, longest_delay=drive.longest_delay or max(longest, drive.longest_held_delay)
             )
@@ -83,6 +84,12 @@ def with_lag(robot: Robot, joints: Collection[str] | None = None, longest: float
             ),
         )  # fmt: skip
     return msgspec.structs.replace(robot, drives=drives)
+
+
+def _pushes(drive: Drive) -> bool:
+    """Return whether a drive pushes a body by its command alone, as a rotor does."""
+    slopes = (drive.kp, drive.kd, drive.per_position, drive.per_velocity)
+    return drive.wrench is not UNSET and not any(isinstance(one, float) and one for one in slopes)
 
 
 def with_drives(robot: Robot, kind: str) -> Robot:

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.description.parameter import Parameter, student_t
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
@@ -150,6 +151,11 @@ class MotionCandidate:
     commands: Tensor
     path: Trajectory
     gained: Tensor
+
+
+def can_be_moved(spec: StateSpec) -> bool:
+    """Return whether a robot can begin and end a motion at rest: it has motors, and joints that they may hold."""
+    return bool(spec.controls) and any(joint.scalar for joint in spec.joints)
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trackers: where a training is logged beside RUN/metrics.jsonl, and the choice of one (RUN/tracker.json).
 
-TensorBoard by torch's SummaryWriter, W&B by wandb, and writers of rsl_rl (the `LogWriter` protocol of rsl-rl-lib 5.5).
+TensorBoard by torch's SummaryWriter, W&B by wandb, and writers of rsl_rl (the `LogWriter` protocol of rsl-rl-lib 5).
 """
 
 import inspect

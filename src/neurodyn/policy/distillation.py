@@ -27,6 +27,7 @@ from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.learner import EncodedModel, OurRanks, RunnerLearner
+from neurodyn.policy.normalisation import UpdateNormalisation
 from neurodyn.policy.requests import DistillPolicyRequest, PolicyTrainingJob
 from neurodyn.policy.settings import DistillationSettings, NetworkSettings, load_settings, with_flags
 
@@ -36,7 +37,13 @@ _FRAME = "frame"
 """Observation group of a teacher: the newest observation of the student's history."""
 
 
-class LatentDistillation(Distillation):
+class ActionDistillation(UpdateNormalisation, Distillation):
+    """rsl_rl's distillation of the teacher's actions."""
+
+    learning = ("student",)
+
+
+class LatentDistillation(ActionDistillation):
     """rsl_rl's distillation of the teacher's latent instead of its actions."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -122,7 +129,7 @@ class DistillationLearner(RunnerLearner):
             "student": student,
             "teacher": theirs,
             "algorithm": {
-                "class_name": LatentDistillation if settings.adapt else Distillation,
+                "class_name": LatentDistillation if settings.adapt else ActionDistillation,
                 "num_learning_epochs": settings.epochs,
                 "gradient_length": settings.frames_a_step,
                 "learning_rate": settings.rate,

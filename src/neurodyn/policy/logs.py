@@ -27,6 +27,7 @@ from torch import Tensor
 from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
+from neurodyn.control.robot.sensed import STREAMS, unscored
 from neurodyn.control.starts import home_ground, plausible_starts
 from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, add_noise, episode_bounds, judge, require_fit
 from neurodyn.core.artifacts import require_writable
@@ -39,10 +40,11 @@ from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import SIMULATED, Status, StoreHeader
 from neurodyn.data.readers import write_rows
+from neurodyn.data.readers.floating import UNMEASURED
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
-from neurodyn.data.writer import StoreWriter, require_store_name
+from neurodyn.data.writer import MEASURED, StoreWriter, require_store_name
 from neurodyn.dynamics.batch import Control, State, Step
 from neurodyn.dynamics.control import frame_torque, push
 from neurodyn.dynamics.interface import Dynamics
@@ -87,6 +89,7 @@ class LogSummary:
         returns: Mean return of each behaviour's episodes, with noise.
         outcomes: Outcomes of each behaviour's episodes, with noise.
         cpu_seconds: CPU time of the recording [s].
+        unscored: Why episodes have no return, in words; "" if they have one.
     """
 
     path: str
@@ -97,6 +100,7 @@ class LogSummary:
     returns: dict[str, float]
     outcomes: dict[str, "EpisodeOutcomes"]
     cpu_seconds: float
+    unscored: str = ""
 
 
 def row_layout(task: Task) -> RowLayout:
@@ -254,6 +258,9 @@ def record_log(
     else:
         spec = msgspec.structs.replace(_coordinates(task), control_kind=dynamics.spec.control_kind)
         header = _log_header(spec, seed, notes)
+    if isinstance(dynamics, RobotDynamics) and dynamics.base is not None:
+        spec = msgspec.structs.replace(header.spec, contacts=())
+        header = msgspec.structs.replace(header, spec=spec, base=UNMEASURED, streams=STREAMS)
     plan = _Plan(task, dynamics, behaviours, noise, correlation, seed, measurement or MeasurementNoise(), rows, test)
     if isinstance(dynamics, RobotDynamics):
         written, outcomes = _record_robot(plan, dynamics, path, header, transitions, resume=resume)
@@ -269,6 +276,7 @@ def record_log(
         returns={name: float(outcome.returns.mean()) for name, outcome in outcomes.items()},
         outcomes=outcomes,
         cpu_seconds=time.process_time() - begin,
+        unscored=unscored(task) if bool(every.returns.isnan().any()) else "",
     )
 
 
@@ -331,9 +339,10 @@ def _record_robot(
 ) -> tuple[int, dict[str, EpisodeOutcomes]]:
     """Record episodes one by one on a robot; if it stops, complete the file with the episodes so far."""
     stopped: BaseException | None = None
-    empty = 0
+    empty, tracked = 0, robot.base is None
+    played: list[list[EpisodeOutcomes]] = [[] for _ in plan.behaviours]
     robot.rehearse(lambda: plan.batch(0, np.zeros(1, int)).run(header.spec, most=REHEARSED))
-    with StoreWriter(path, header, rewarded=True, keep=True, resume=resume) as writer:
+    with StoreWriter(path, header, rewarded=tracked, keep=True, resume=resume) as writer:
         while stopped is None:
             table = writer.table()
             written, whole = int(table["length"].sum()), table[table["status"] != Status.LOG]
@@ -346,6 +355,8 @@ def _record_robot(
             except (KeyboardInterrupt, Exception) as error:
                 stopped = error
                 batch.status[:] = Status.LOG
+            else:
+                played[int(batch.policy[0])].append(batch.outcome(int(batch.policy[0])))
             robot.stop()
             position = number % _SPLIT_TOGETHER
             if batch.started:
@@ -358,13 +369,15 @@ def _record_robot(
                     f"of robot {plan.task.robot!r}; valid: a reset within them"
                 )
             tell(min(written / transitions, 1.0), f"{written:,} transitions before this episode")
-        table, rewards = writer.table(), writer.rewards()
+        table, rewards = writer.table(), writer.rewards() if tracked else np.zeros(0)
     if isinstance(stopped, InputError):
         raise type(stopped)(f"{stopped}; logged until then: {path}") from None
     if stopped is not None:
         raise stopped
-    ended = [_recorded_outcomes(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
     written = int(table["length"].sum())
+    if not tracked:  # the file holds no rewards
+        return written, plan.outcomes(played)
+    ended = [_recorded_outcomes(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
     return written, plan.outcomes([[one] if len(one.returns) else [] for one in ended])
 
 
@@ -455,7 +468,7 @@ class _Batch:
             state, now = step.state, self._quantities(step.state, step, torque)
             end = judge(task, self._bounds, step, now, memory, action)
             contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
-            memory = task.advance(memory, now, action, self._generator)
+            memory = task.advance(memory, now.of_rewards, action, self._generator)
             if jolts.pushes and self._measured and self._robot is None:
                 jolted, change = jolts.push(jolted, drawn, drawing)
             if change is not None:
@@ -507,19 +520,21 @@ class _Batch:
                             for first in begins])
             for name, array in arrays.items()
         }  # fmt: skip
+        reward = cut["reward"][..., 0] if writer.rewarded else None
         status = np.full(len(begins), Status.LOG, np.int8)
         status[-1] = self.status[0]
         same = np.ones(len(begins), np.int64)
         writer.append(
             *(cut[name] for name in ("q", "qd", "control")),
-            channel=cut["channel"], contact=cut["contact"], reward=cut["reward"][..., 0], lengths=lengths,
+            channel=cut["channel"], contact=cut["contact"], reward=reward, measured=cut.get(MEASURED), lengths=lengths,
             split=(split * same).astype(np.int8), group=self.policy[0] * same, world=number * same, status=status,
         )  # fmt: skip
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of a store, zero after the end of an episode."""
         arrays = {}
-        for name in ("q", "qd", "control", "reward", "channel", "contact"):
+        measured = (MEASURED,) if MEASURED in self._rows[0] else ()
+        for name in ("q", "qd", "control", "reward", "channel", "contact", *measured):
             rows = [row[name] for row in self._rows if name in row]
             array = torch.stack(rows, 1).numpy()
             last = self.lengths[:, None] + (name not in ("control", "reward"))
@@ -581,9 +596,15 @@ class _Batch:
             dict.fromkeys(channel.quantity for channel in spec.channels),
             contacts.new_zeros(len(contacts), 0),
         )
+        q, qd = (now["joint_position"], now["joint_velocity"]) if self._measured else (state.q, state.qd)
+        sensed: dict[str, Tensor] = {}
+        if self._robot is not None and self._robot.base is not None and self._robot.base.reading is not None:
+            sensed = {MEASURED: self._robot.base.reading.measured}
+            q, qd = self._robot.base.leave_out(q, qd)
         return {
-            "q": now["joint_position"] if self._measured else state.q,
-            "qd": now["joint_velocity"] if self._measured else state.qd,
+            "q": q,
+            "qd": qd,
+            **sensed,
             "channel": torch.cat([nothing, *(now[name] for name in names)], dim=-1),
             "contact": (contacts > 0.5).to(torch.float32),
         }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings of a policy in some dynamics, beside others from the same start."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from neurodyn.control.commands import Commands, CommandTally
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, log_file, robot_in_loop
+from neurodyn.control.robot.sensed import unscored
 from neurodyn.control.starts import OneStart, Starts, home_ground, task_ground
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
@@ -88,9 +90,12 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
         ground=(elsewhere or home_ground(task)).ground,
         ended=ended,
         remarks=tuple(
-            f"{label}: {figures.said(name)}"
+            f"{label}: {text}"
             for label, path in zip(labels, shown, strict=True)
-            for name, figures in path.commands.items()
+            for text in (
+                *((path.score,) if path.score else ()),
+                *(one.said(name) for name, one in path.commands.items()),
+            )
         ),
     )
 
@@ -113,11 +118,13 @@ class _Path:
         trajectory: The states.
         ended: Time of failure or of leaving the plausible range (`control.task_frames`); None for neither.
         commands: Commanded and achieved values until then, by name.
+        score: Return of a robot's episode in words, or why it has none.
     """
 
     trajectory: Trajectory
     ended: Ended | None
     commands: Commands = field(default_factory=dict)
+    score: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,12 +148,13 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
     def run(most: int) -> _Path:
         generator = torch.Generator().manual_seed(derive_seed(seed, "robot"))
         current, act = loop.begin(robot_dynamics.starts(task, seed).draw(1), generator), acting(policy)
-        states, ended, commands = [current.state], None, CommandTally(task)
+        states, ended, commands, earned = [current.state], None, CommandTally(task), 0.0
         running = torch.ones(1, dtype=torch.bool)
         for frame in tracked(range(1, most + 1)):
             commands.count(current.now, current.memory, running)
             current, step, end = loop.frame(current, act(task.observe(current.now, current.memory)), generator)
             states.append(states[-1] if bool(end.implausible) else step.state)
+            earned += float(end.reward)
             if bool(end.failed):
                 ended = Ended(
                     frame * robot_dynamics.dynamics.spec.dt, "is implausible" if bool(end.implausible) else "fails"
@@ -154,7 +162,7 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
                 break
         states += [states[-1]] * (most + 1 - len(states))
         path = Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1))
-        return _Path(path, ended, commands.figures())
+        return _Path(path, ended, commands.figures(), unscored(task) if math.isnan(earned) else f"return {earned:.4g}")
 
     robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))
     path = run(frames)

@@ -4,7 +4,7 @@
 An update takes 0.53 to 0.56 (cartpole, batches of 8192) and 0.74 to 0.76 (ant, 4096) of the CPU time of rsl_rl 5.5's
 own, collecting frames 0.75 and 0.94 (`benchmarks/policy_update.py`). Storage, models and normalisation are rsl_rl's.
 
-`TrackerWriter` is a `LogWriter` (rsl-rl-lib 5.5) that lets rsl_rl's own runners write the same logs as our trainings.
+`TrackerWriter` is a `LogWriter` (rsl-rl-lib 5) that lets rsl_rl's own runners write the same logs as our trainings.
 """
 
 import math
@@ -44,6 +44,7 @@ from neurodyn.policy.learner import (
     warm_start,
 )
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass, clip_
+from neurodyn.policy.normalisation import UpdateNormalisation
 from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import PolicySettings
@@ -88,7 +89,7 @@ class _Frames:
         return (_Frames(*rows) for rows in zip(*parts, strict=True))
 
 
-class PPO(ReferencePPO):
+class PPO(UpdateNormalisation, ReferencePPO):
     """PPO of rsl_rl; on a CPU, with the networks and settings of `neurodyn.policy`, it uses a faster update."""
 
     actor: MLPModel
@@ -188,9 +189,7 @@ class PPO(ReferencePPO):
             return super().update()
         with torch.no_grad():
             losses = self._update(*self._passes)
-        observations = self.storage.observations.flatten(0, 1)
-        self.actor.update_normalization(observations)
-        self.critic.update_normalization(observations)
+        self.update_normalisers()
         self.storage.clear()
         return losses
 
@@ -207,7 +206,7 @@ class PPO(ReferencePPO):
             and self.symmetry is None
             and not self.use_clipped_value_loss
             and not self.normalize_advantage_per_mini_batch
-            and not self.use_mixed_precision
+            and not getattr(self, "use_mixed_precision", False)  # since rsl_rl 5.5
         )
 
     def _update(self, actor: MlpPass, critic: MlpPass) -> dict[str, float]:

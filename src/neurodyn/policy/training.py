@@ -25,6 +25,7 @@ from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.identified_sensors import with_sensor_errors
 from neurodyn.policy.learner import initial_policy
 from neurodyn.policy.randomisation import over_posterior
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
@@ -55,6 +56,8 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     else:
         given = None if request.policy is None else load_policy(request.policy)[0].observe
         task, settings = for_view(settings, task, given, request.history)
+    errors = with_sensor_errors(settings.randomise, request.dynamics, task)
+    settings = with_changes(settings, randomise=errors)
     if request.policy is not None:
         initial, settings = initial_policy(task, request.policy, settings)
     judge = None

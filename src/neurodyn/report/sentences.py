@@ -54,6 +54,8 @@ class QuantityKind:
     def part(self, name: str) -> str:
         """Return the part of the robot in the name of a quantity."""
         begin, _, end = self.pattern.partition("*")
+        if "?" in end:  # a component
+            return name.removeprefix(begin)[: -len(end)]
         return name.removeprefix(begin).removesuffix(end.replace("*", ""))
 
 
@@ -79,6 +81,9 @@ KINDS: tuple[QuantityKind, ...] = (
     QuantityKind("actuator.*.lag", "motor lag"),
     QuantityKind("actuator.*.bias", "encoder offset"),
     QuantityKind("*.mass_scale", "mass", unit="times"),
+    QuantityKind("*.inertia_scale", "inertia", unit="times"),
+    QuantityKind("*.extent.?", "extent", unit="times"),
+    QuantityKind("medium.viscosity", "drag of the air", ""),
     QuantityKind("*.mass", "mass"),
     QuantityKind("*.com.?", "centre of mass"),
     QuantityKind("*.friction", "friction", "at"),

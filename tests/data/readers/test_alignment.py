@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neurodyn.core.description.drive import Drive
-from neurodyn.data.readers.alignment import measure, velocity_delay
+from neurodyn.data.readers.alignment import _doubt, measure, velocity_delay
 from neurodyn.data.readers.raw import RawRun
 
 from .conftest import PENDULUM, simulate_pendulum
@@ -105,8 +105,24 @@ def test_a_delay_at_the_end_of_the_table_is_not_to_be_used(late):
     run = pendulum_run(0.002, 0)
     run = logged_late(run, late) if late > 0 else pendulum_run(0.002, 110)
     found = measure([run], PENDULUM, averaged=False, declared=None)
-    assert found.doubt in ("end", "negative")
+    assert found.doubt in ("end", "negative", "senseless")
     assert found.chosen == 0.0
+
+
+DOUBTS = {
+    "usable": (0.01, 0.9, (2.0, 1.0), {}, ""),
+    "beyond the table": (0.1, 0.9, (2.0, 0.1), {"at_end": True}, "end"),
+    "before the commands": (-0.01, 0.9, (2.0, 1.0), {}, "negative"),
+    "of feedback, which explains as much without a delay": (-0.01, 0.9, (1.37, 1.24), {"at_end": True}, "flat"),
+    "of commands that explain nothing": (0.01, 0.5, (-0.01, -0.02), {"told": False}, "senseless"),
+    "of impacts, which no regression predicts": (0.01, -0.5, (-0.1, -0.1), {"told": False}, "rough"),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_a_delay_is_doubted_for_what_it_says_about_the_commands(name):
+    best, r2, gains, more, doubt = DOUBTS[name]
+    assert _doubt(best, r2, 1e-3, gains, **{"at_end": False, "told": True} | more) == doubt
 
 
 def servo_run(delay, kp=400.0, kd=20.0, step=0.01, fine=1e-3, seconds=60.0):

@@ -262,3 +262,16 @@ def test_velocities_of_a_body_are_differentiated_from_its_poses(tmp_path, past):
     twice = {**root, "angular_velocity": "w", "angular_axes": "world", "linear_velocity": "v"}
     with pytest.raises(InputError, match="'root' has velocities, but `qd: differentiate` computes them"):
         read_logs([tmp_path / "log.npz"], from_dict({**fields, "floating": {"root": twice}}, ColumnMap), SPEC)
+
+
+def test_a_gyroscope_beside_a_noisy_pose_is_used_as_declared(tmp_path):
+    motion = tumbling(400)
+    arrays = recorded(motion, "xyzw", "body", "origin")
+    noisy = arrays["o"] + np.random.default_rng(0).normal(0.0, 0.02, arrays["o"].shape)
+    arrays["o"] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
+    declared = {"angular_axes": "body", "linear_axes": "body"}
+    files = save(tmp_path / "log.npz", arrays)
+    store = read_logs(files, body_map(root=declared, episodes=None), SPEC, split="test")
+    assert np.median(np.linalg.norm(store.episode(0)[1][:, 3:] - motion["w"][: len(store.episode(0)[1])], axis=1)) < 0.2
+    with pytest.raises(InputError, match="angular velocity"):
+        read_logs(files, body_map(root=declared | {"angular_axes": "world"}, episodes=None), SPEC, split="test")

@@ -57,8 +57,9 @@ def test_an_arm_that_pushes_a_cube_moves_as_in_mujoco(arm):
         State(q.double(), qd.double()), torque.double(), environment=Environment(ground=Ground(scene))
     )
     assert (truth[0][:, -1, 2:5] - q[:, 2:5]).norm(dim=1).max() > 1e-3  # it is pushed
-    torch.testing.assert_close(path.q.float(), truth[0], rtol=0, atol=1e-5)
-    torch.testing.assert_close(path.qd.float(), truth[1], rtol=1e-4, atol=1e-4)  # MuJoCo's solver stops early
+    if tuple(map(int, mujoco.__version__.split(".")[:2])) >= (3, 12):  # older ones place contacts of boxes otherwise
+        torch.testing.assert_close(path.q.float(), truth[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(path.qd.float(), truth[1], rtol=1e-4, atol=1e-4)  # its solver stops early
 
 
 CLAWS = """<mujoco><option timestep="0.002" cone="elliptic" integrator="implicitfast"/><worldbody>
@@ -105,8 +106,20 @@ def test_objects_start_where_the_declaration_says(arm):
     assert not qd[:, 2:].any()
 
 
-def test_what_is_not_modelled_is_said_once():
+def test_what_is_not_modelled_is_said_once(monkeypatch):
+    monkeypatch.setattr(mujoco, "__version__", "3.17.0")
     assert missing_features(mujoco.MjModel.from_xml_string(ARM)) == ()
     other = ARM.replace('cone="elliptic"', 'integrator="RK4" density="1.2" noslip_iterations="3"')
     words = missing_features(mujoco.MjModel.from_xml_string(other))
     assert [line.split(":")[0] for line in words] == ["integrator RK4", "3 noslip iterations"]
+
+
+def test_a_version_of_mujoco_with_other_colliders_is_named(monkeypatch):
+    monkeypatch.setattr(mujoco, "__version__", "3.11.0")
+    (line,) = missing_features(mujoco.MjModel.from_xml_string(ARM))
+    assert line == (
+        "1 pair of box and box: MuJoCo 3.11.0 places their contacts otherwise than MuJoCo 3.12 and later, which "
+        "compiled models follow"
+    )
+    monkeypatch.setattr(mujoco, "__version__", "3.12.0")
+    assert missing_features(mujoco.MjModel.from_xml_string(ARM)) == ()

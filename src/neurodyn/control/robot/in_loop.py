@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import torch
@@ -23,19 +24,22 @@ from torch import Tensor
 
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.process import Observation, RobotProcess, RobotStoppedError
+from neurodyn.control.robot.sensed import SensedBase, SensedReader, columns_of
 from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
 from neurodyn.core.config import to_yaml
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, describe_os_error, notice, unwritable
 from neurodyn.core.registry import is_file
 from neurodyn.data.readers.column_map import Column, ColumnMap
-from neurodyn.data.readers.floating import FloatingColumns
+from neurodyn.data.readers.floating import UNMEASURED, FloatingColumns
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.kinds import simulate
+from neurodyn.dynamics.quantities import StateReader
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import WorldMask
 from neurodyn.robots import Robot
@@ -49,17 +53,18 @@ _TAIL = 1 << 16
 class RobotLog:
     """Appends frames to a log; each is handed to the operating system before the next begins."""
 
-    def __init__(self, path: Path, spec: StateSpec) -> None:
+    def __init__(self, path: Path, spec: StateSpec, *, tracked: bool = True) -> None:
         """Start a log, or continue one of the same robot after its last episode.
 
         Args:
             path: The CSV.
             spec: State and controls of the robot; its `control_kind` is the kind of commands.
+            tracked: Whether the pose of a floating base is measured.
 
         Raises:
             InputError: The file cannot be written.
         """
-        self.path, self._spec = path, spec
+        self.path, self._spec, self._tracked = path, spec, tracked
         self.episode = -1
         self._head: list[str] | None = None
         self._file: int | None = None
@@ -71,8 +76,8 @@ class RobotLog:
         Raises:
             InputError: The existing log has other columns.
         """
-        spec = self._spec
-        state = [f"{kind}.{name}" for kind, names in _columns(spec).items() for name in names]
+        columns = _columns(self._spec, tracked=self._tracked)
+        state = [f"{kind}.{name}" for kind, names in columns.items() for name in names]
         head = ["episode", "time", *state, *others]
         if self._file is None:
             self._open(head)
@@ -108,7 +113,9 @@ class RobotLog:
         self._file, self._head = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), head
         if not known:
             self._append(",".join(head))
-        artifacts.write_text(self.path.with_suffix(".yaml"), to_yaml(column_map(self._spec)))
+        artifacts.write_text(
+            self.path.with_suffix(".yaml"), to_yaml(column_map(self._spec, None if self._tracked else head))
+        )
 
     def _go_on(self, head: list[str]) -> None:
         """Read the number of the last episode, and remove an incomplete last line."""
@@ -125,19 +132,27 @@ class RobotLog:
         self.episode = int(last) if last.isdigit() else -1
 
 
-def _columns(spec: StateSpec) -> dict[str, tuple[str, ...]]:
-    return {"q": spec.q_names, "qd": spec.qd_names, "control": spec.controls}
+def _columns(spec: StateSpec, *, tracked: bool) -> dict[str, Sequence[str]]:
+    q, qd = (names if tracked else of_joints(spec, names) for names in (spec.q_names, spec.qd_names))
+    return {"q": q, "qd": qd, "control": spec.controls}
 
 
-def column_map(spec: StateSpec) -> ColumnMap:
-    """Return the column map of a log."""
-    floating: dict[str, FloatingColumns] = {}
+def of_joints(spec: StateSpec, names: Sequence[str]) -> Sequence[str]:
+    """Return the names of coordinates, of positions or velocities, without those of a floating base."""
+    return names[spec.joints[0].nq if len(names) == spec.nq else spec.joints[0].nv :]
+
+
+def column_map(spec: StateSpec, sensed: Sequence[str] | None = None) -> ColumnMap:
+    """Return the column map of a log; `sensed` are its columns if nobody tracks the base."""
+    floating: dict[str, FloatingColumns | Literal["unmeasured"]] = {}
     positions: dict[str, Column] = {}
     velocities: dict[str, Column] = {}
     for joint in spec.joints:
         q = tuple(f"q.{name}" for name in joint.q_names)
         qd = tuple(f"qd.{name}" for name in joint.qd_names)
-        if joint.kind == "free":
+        if joint.kind == "free" and sensed is not None and joint is spec.joints[0]:
+            floating[joint.name] = UNMEASURED
+        elif joint.kind == "free":
             floating[joint.name] = FloatingColumns(
                 position=q[:3], quaternion=q[3:], order="xyzw", linear_velocity=qd[:3], angular_velocity=qd[3:],
                 angular_axes="world",
@@ -152,7 +167,7 @@ def column_map(spec: StateSpec) -> ColumnMap:
     return ColumnMap(
         format="csv", robot=spec.robot, time="time", episodes="episode", alignment=0.0, control_kind=kind,
         control={name: Column(f"control.{name}") for name in spec.controls}, q=positions,
-        qd=velocities, floating=floating,
+        qd=velocities, floating=floating, measured={} if sensed is None else columns_of(sensed),
     )  # fmt: skip
 
 
@@ -199,6 +214,7 @@ class RobotDynamics(Dynamics):
         process: The robot's process.
         limits: Limits of its commands and states.
         late: Whether the last step in real time took longer than a frame and a half, because its command came late.
+        base: What is sensed of a base that nobody tracks; None if pose and velocity are measured.
         rehearses: Whether the robot stays still while a loop computes its first frames, which are slow until everything
             is compiled and cached: starts are the declared ones, and steps change nothing.
     """
@@ -223,14 +239,16 @@ class RobotDynamics(Dynamics):
             InputError: File, class or methods are missing, or the class has an incompatible rate or other commands.
         """
         spec = robot.spec
-        hold = [spec.q_names.index(one) for one in spec.controls] if robot.command != "command" else []
+        # from the end of q, which may not hold the base
+        hold = [spec.q_names.index(one) - spec.nq for one in spec.controls] if robot.command != "command" else []
         self.robot = robot
         self.process = RobotProcess(name, hold)
         try:
             self._require(robot, name)
             self.spec = msgspec.structs.replace(spec, control_kind=self.process.settings.control)
             self.limits = RobotLimits.of(robot, self.process.settings.control, self.guard_bounds(robot))
-            self._log = RobotLog(log, self.spec)
+            self.base = SensedBase(robot) if self.process.settings.base == UNMEASURED else None
+            self._log = RobotLog(log, self.spec, tracked=self.base is None)
         except BaseException:
             self.process.close()
             raise
@@ -280,6 +298,16 @@ class RobotDynamics(Dynamics):
         return None if self._simulation is None else self._simulation.contact_points
 
     @property
+    def _seen_points(self) -> ContactPointLayout | None:
+        """Points from which contacts are computed, as in the simulator."""
+        return None if self._simulation is None else self._simulation._seen_points
+
+    def reader(self, environment: Environment | None = None) -> StateReader:
+        """Return a reader of quantities, of what is sensed if nobody tracks the base."""
+        whole = super().reader(environment)
+        return whole if self.base is None else SensedReader(whole, self.base)
+
+    @property
     def home(self) -> Environment:
         """The default environment."""
         return Environment() if self._simulation is None else self._simulation.resolve_environment(None)
@@ -296,6 +324,8 @@ class RobotDynamics(Dynamics):
         if self._unlogged:
             self.stop()
         self._rests = False
+        if self.base is not None:
+            self.base.restart()
         seen = self.process.reset()
         self._frame, self._ticks, self._velocity, self._seen = 0, 0, None, None
         self._begun = self._clock = seen.clock
@@ -381,18 +411,28 @@ class RobotDynamics(Dynamics):
         """Return a measured state, with estimates of velocities that the robot leaves out."""
         values, spec, settings = seen.values, self.spec, self.process.settings
         self._clock = seen.clock
-        q = self._check(values, "q", len(spec.q_names))
+        q = self._check(values, "q", self._names(spec.q_names))
         clock = seen.clock - self._begun if settings.realtime else self._ticks / settings.rate
         self._ticks += 1
-        time = self._check(values, "time", 1)[0] if "time" in values else clock
+        time = self._check(values, "time", ("time",))[0] if "time" in values else clock
         others = [value for name in self._others for value in values.get(name, ())]
-        qd = self._check(values, "qd", len(spec.qd_names)) if "qd" in values else self._differences(time, q)
+        qd = self._check(values, "qd", self._names(spec.qd_names)) if "qd" in values else self._differences(time, q)
         self._seen, self._late, self._unlogged = (time, q, qd, others), seen.late, True
+        if self.base is not None:
+            try:
+                self.base.read(values, time)
+            except InputError as error:
+                raise self._wrong(str(error)) from None
+            q, qd = self.base.complete(q, qd)
         return State(torch.tensor([q], dtype=torch.float32), torch.tensor([qd], dtype=torch.float32))
 
-    def _check(self, values: dict[str, list[float]], name: str, width: int) -> list[float]:
+    def _names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return which coordinates the robot measures."""
+        return tuple(names) if self.base is None else tuple(of_joints(self.spec, names))
+
+    def _check(self, values: dict[str, list[float]], name: str, names: Sequence[str]) -> list[float]:
         """Return measured values if their number is right and all are finite; else stop the robot."""
-        numbers = values.get(name)
+        numbers, width = values.get(name), len(names)
         wrong = None
         if numbers is None:
             wrong = f"has no {name!r}"
@@ -403,11 +443,12 @@ class RobotDynamics(Dynamics):
         if wrong is None:
             assert numbers is not None
             return numbers
+        raise self._wrong(f"{wrong}; valid: {width} finite numbers ({', '.join(names)})")
+
+    def _wrong(self, what: str) -> RobotStoppedError:
+        """Stop the robot, and return the error of a measurement."""
         self.process.stop()
-        names = {"q": self.spec.q_names, "qd": self.spec.qd_names}.get(name, (name,))
-        raise RobotStoppedError(
-            f"{self.process.name}: stopped: observe(): {wrong}; valid: {width} finite numbers ({', '.join(names)})"
-        )
+        return RobotStoppedError(f"{self.process.name}: stopped: observe(): {what}")
 
     def _differences(self, time: float, q: list[float]) -> list[float]:
         """Return velocities from the last two positions, through a first-order filter.
@@ -416,16 +457,21 @@ class RobotDynamics(Dynamics):
         behind the motion. Angles of continuous joints take the shorter way round, rotations are rotation vectors.
         """
         if self._velocity is None or self._seen is None:
-            self._velocity = [0.0] * len(self.spec.qd_names)
+            self._velocity = [0.0] * len(self._names(self.spec.qd_names))
             return self._velocity
         past = max(time - self._seen[0], 1e-6)
+        if self.base is not None:
+            return self._filtered([(a - b) / past for a, b in zip(q, self._seen[1], strict=True)], past)
         now, before = (torch.tensor([one], dtype=torch.float64) for one in (q, self._seen[1]))
         moved = position_difference(self.spec, now, before)
         if self.spec.floating and self.base_com is not None:  # the centre of mass does not move as the origin does
             com = self.base_com.to(now)[None]
             moved[:, :3] += rotation.rotate(now[:, 3:7], com) - rotation.rotate(before[:, 3:7], com)
+        return self._filtered((moved[0] / past).tolist(), past)
+
+    def _filtered(self, slopes: list[float], past: float) -> list[float]:
+        assert self._velocity is not None
         share = past / (past + self.process.settings.velocity_filter)
-        slopes = (moved[0] / past).tolist()
         self._velocity = [v + share * (slope - v) for v, slope in zip(self._velocity, slopes, strict=True)]
         return self._velocity
 

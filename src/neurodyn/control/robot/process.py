@@ -36,6 +36,7 @@ class RobotSettings:
     patience: float
     reset_seconds: float
     velocity_filter: float
+    base: str
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,9 @@ class RobotInterface(Protocol):
     patience: float | None = None
     """Longest time that `observe` or `command` may take, and that a robot in real time moves on without a new command
     [s]; by default five frames, at least 0.2 s, and 30 s if not `realtime`."""
+    base: Literal["measured", "unmeasured"] = "measured"
+    """Whether pose and velocity of a floating base are in "q" and "qd", or nobody tracks it: then they hold the other
+    joints alone, and `observe` also returns what its IMU reads, in its axes."""
     reset_seconds: float = 60.0
     """Longest time that `reset` may take [s]; by default 60."""
     velocity_filter: float | None = None
@@ -66,8 +69,10 @@ class RobotInterface(Protocol):
         """Return the current measurements.
 
         "q" has shape [nq]; "qd", shape [nv], may be left out (then filtered differences of q are used), and so may
-        "time" [s] if it follows from the frame number. Further entries, numbers or 1-D arrays of equal length in every
-        frame, are only logged.
+        "time" [s] if it follows from the frame number. A robot whose base is "unmeasured" adds "angular_velocity"
+        [rad/s] and "orientation" (of its attitude filter, IMU to world, scalar last) or "gravity" (its direction), and
+        may add "specific_force" [m/s^2] and, for a stand-in, "truth": the whole q and qd. Further entries, numbers or
+        1-D arrays of equal length in every frame, are only logged.
         """
         ...
 
@@ -101,7 +106,8 @@ class Worker:
 
         Args:
             robot: An object of the user's class.
-            hold: Indices in q of the driven joints, whose positions become the targets of a robot that stops.
+            hold: Indices in q, from its end, of the driven joints, whose positions become the targets of a robot that
+                stops.
             answer: Sends an answer.
         """
         self._robot, self._hold, self._answer = robot, hold, answer
@@ -222,6 +228,9 @@ def _settings(robot: Any) -> dict[str, Any]:
         raise InputError(f"control is {control!r}; valid: 'torque', 'target' or 'command'")
     if control == "command" and not callable(getattr(robot, "stop", None)):
         raise InputError("control is 'command' without a method stop; valid: one that makes the robot safe")
+    base = getattr(robot, "base", "measured")
+    if base not in ("measured", "unmeasured"):
+        raise InputError(f"base is {base!r}; valid: 'measured' or 'unmeasured'")
     patience = max(_LEAST_PATIENCE, _FRAMES / rate) if realtime else _SIMULATED_PATIENCE
     given = {"patience": patience, "reset_seconds": 60.0, "velocity_filter": 1.0 / rate}
     for name, default in given.items():
@@ -229,7 +238,7 @@ def _settings(robot: Any) -> dict[str, Any]:
         given[name] = default if value is None else value
         if not _positive(given[name]):
             raise InputError(f"{name} is {value!r}; valid: a time above 0 [s]")
-    return {"rate": float(rate), "realtime": realtime, "control": control, **given}
+    return {"rate": float(rate), "realtime": realtime, "control": control, "base": base, **given}
 
 
 def _positive(value: object) -> TypeGuard[float]:

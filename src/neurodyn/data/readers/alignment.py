@@ -98,8 +98,12 @@ _LEAST_GAIN = 5e-3
 _FRAME_SHARE, _DELAY_SHARE = 0.05, 0.15
 """Systematic error of a delay, as shares of a frame and of the delay: a motor's lag counts for less than its length."""
 
-Doubt = Literal["", "unmeasured", "flat", "negative", "end", "senseless"]
-"""Why a measured delay is not to be used; empty if it is."""
+_AS_IT_IS = 0.8
+"""Share of what commands explain that they explain without a delay, from which on no other clock is suspected."""
+
+Doubt = Literal["", "unmeasured", "flat", "negative", "end", "senseless", "rough"]
+"""Why a measured delay is not to be used; empty if it is. "senseless": the commands explain nothing of the motion;
+"rough": a plain regression does not predict it, which says nothing about the commands (impacts, short logs)."""
 
 
 class Alignment(Config, frozen=True):
@@ -188,7 +192,8 @@ def measure(
     significance, clear = _gain(compared.error(best))
     r2 = {delay: compared.r2(delay) for delay in delays}
     ends = [compared.error(best) - compared.error(end) for end in (table[0], table[-1])]
-    doubt = _doubt(best, r2[best], deviation, at_end=at_end, told=all(_gain(one)[1] for one in ends))
+    gains = compared.gain_of_commands(best), compared.gain_of_commands(0.0)
+    doubt = _doubt(best, r2[best], deviation, gains, at_end=at_end, told=all(_gain(one)[1] for one in ends))
     return Alignment(
         delays=delays,
         r2=tuple(r2.values()),
@@ -230,19 +235,30 @@ def _of_following(followed: Following, expected: float | None, declared: float |
     )  # fmt: skip
 
 
-def _doubt(best: float, r2: float, deviation: float, *, at_end: bool, told: bool) -> Doubt:
-    """Return why a delay is not to be used; `told` if it is significantly better than both ends of the table."""
+def _doubt(best: float, r2: float, deviation: float, gains: tuple[float, float], *, at_end: bool, told: bool) -> Doubt:
+    """Return why a delay is not to be used.
+
+    Args:
+        best: The delay [s].
+        r2: Held-out coefficient of determination there.
+        deviation: Its standard error [s].
+        gains: By how much commands lower the log error, with this delay and with none.
+        at_end: Whether it is at an end of the table.
+        told: Whether it is significantly better than both ends.
+    """
     if r2 <= 0.0:
+        return "rough"
+    if gains[0] <= 0.0:
         return "senseless"
-    if at_end:
-        return "end"
-    if not told:
+    negative = best < -_SIGNIFICANT * deviation
+    if (at_end or negative or not told) and gains[1] > _AS_IT_IS * gains[0]:
         return "flat"
-    return "negative" if best < -_SIGNIFICANT * deviation else ""
+    return "end" if at_end else "flat" if not told else "negative" if negative else ""
 
 
 _DOUBTS: dict[str, str] = {
-    "senseless": "no delay explains the motion (held-out R^2 is not above 0)",
+    "senseless": "the commands explain nothing of the motion, at any delay",
+    "rough": "no delay explains the motion (held-out R^2 is not above 0)",
     "end": "the best delay, {}, is the last one of the table",
     "flat": "all delays explain the motion about equally well",
     "negative": "the best delay, {}, would have motion before its commands",
@@ -276,6 +292,11 @@ class _Compared:
         """Return the held-out coefficient of determination, mean over groups."""
         left = [self._error(name, delay).sum() / problem.total for name, problem in self.problems.items()]
         return float(1 - np.mean(left))
+
+    def gain_of_commands(self, delay: float) -> float:
+        """Return by how much smaller the log error is than without commands, mean over blocks."""
+        pairs = [(self._error(name, delay), problem.errors(None)) for name, problem in self.problems.items()]
+        return float(np.concatenate([np.log(without + 1e-300) - np.log(own + 1e-300) for own, without in pairs]).mean())
 
     def best(self, delays: Iterable[float]) -> float:
         """Return the delay with the smallest error."""
@@ -360,13 +381,13 @@ class _Regression:
         """Number of blocks of frames."""
         return -(-len(self.target) // _BLOCK)
 
-    def errors(self, delay: float) -> np.ndarray:
-        """Return each block's held-out squared error for a delay [s], shape [blocks]."""
+    def errors(self, delay: float | None) -> np.ndarray:
+        """Return each block's held-out squared error for a delay [s], or without controls, shape [blocks]."""
         parts, window = [], smoothing_window(self.spec.dt, _FEWEST)
-        for (run, grid), base in zip(self.runs, self.base, strict=True):
+        for (run, grid), base in zip(self.runs, self.base, strict=True) if delay is not None else ():
             control = mean_control(run, grid - delay, self.spec.dt)
             parts.append(smooth(_control_features(control, base[:, 1:]), window))
-        features = np.concatenate((self.smoothed, np.concatenate(parts)), axis=1)
+        features = np.concatenate((self.smoothed, np.concatenate(parts)), axis=1) if parts else self.smoothed
         block = np.arange(len(self.target)) // _BLOCK
         return np.bincount(block, weights=_held_out(features, self.target, block % _FOLDS))
 

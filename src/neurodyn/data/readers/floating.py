@@ -6,9 +6,9 @@ Both are declared and checked: the angular velocity must fit the quaternion diff
 convention. A base that nothing tracks is `UNMEASURED`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -30,6 +30,8 @@ _AXES: tuple[Axes, ...] = ("world", "body")
 _NORM = 0.01
 _STILL = 0.05
 _MISFIT = 0.5
+_SPAN = 12
+"""Rows over which velocities are compared with a noisy pose."""
 
 
 class FloatingColumns(Config, frozen=True):
@@ -177,8 +179,10 @@ def check_readings(
 ) -> None:
     """Raise an InputError unless velocities fit the pose differences best in the declared order and axes.
 
-    Bodies that hardly move pass. Quaternions in q [N, nq] have the scalar last under the declared order, qd [N, nv] is
-    in the declared axes, and `steps` [N - 1] are times from each row to the next [s], NaN between different runs.
+    Bodies that hardly move pass, and so do velocities that fit over `_SPAN` rows: noise of the pose does not add up
+    there, as that of a motion capture's rotation beside a gyroscope. Quaternions in q [N, nq] have the scalar last
+    under the declared order, qd [N, nv] is in the declared axes, and `steps` [N - 1] are times from each row to the
+    next [s], NaN between different runs.
     """
     rows = np.flatnonzero(np.isfinite(steps) & (steps > 0))
     for joint, place in _places(spec):
@@ -186,7 +190,10 @@ def check_readings(
         if declared is None or not len(rows):
             continue
         mean = 0.5 * (qd[rows] + qd[rows + 1])
-        angular = _angular_misfits(declared, q[:, place.quaternion], mean[:, place.angular], rows, steps[rows])
+        angular = [
+            _angular_misfits(declared, q[:, place.quaternion], mean[:, place.angular], rows, steps[rows], span)
+            for span in (1, _SPAN)
+        ]
         words = f"order: {declared.order}, angular_axes: {declared.angular_axes}"
         _judge(angular, words, "angular velocity", "rad/s", "angular_unit", joint.name, where)
         if joint.kind == "free":
@@ -194,7 +201,7 @@ def check_readings(
             quaternion, turning = q[rows, place.quaternion], mean[:, place.angular]
             turning = turning if declared.angular_axes == "world" else rotate(quaternion, turning)
             arm = np.cross(turning, _arm(declared, quaternion))
-            linear = _linear_misfits(quaternion, mean[:, place.linear], rate, arm)
+            linear = [_linear_misfits(quaternion, mean[:, place.linear], rate, arm, span) for span in (1, _SPAN)]
             words = f"linear_axes: {declared.linear_axes}, linear_of: {declared.linear_of}"
             _judge(linear, words, "linear velocity", "m/s", "linear_unit and position_unit", joint.name, where)
 
@@ -236,8 +243,9 @@ def _arm(declared: FloatingColumns, quaternion: np.ndarray) -> np.ndarray:
 
 
 def _angular_misfits(
-    declared: FloatingColumns, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray
-) -> dict[str, tuple[float, float]]:
+    declared: FloatingColumns, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray,
+    span: int,
+) -> dict[str, tuple[float, float]]:  # fmt: skip
     """Return median misfit and median speed for each convention of quaternion order and axes."""
     misfits = {}
     for order, axes in product(_ORDERS, _AXES):
@@ -246,12 +254,12 @@ def _angular_misfits(
         read = np.roll(quaternion, shift, axis=1)
         rate = rotation_between(read[rows], read[rows + 1]) / steps[:, None]
         logged = velocity if axes == "world" else rotate(read[rows], velocity)
-        misfits[f"order: {order}, angular_axes: {axes}"] = _misfit(logged, rate)
+        misfits[f"order: {order}, angular_axes: {axes}"] = _misfit(logged, rate, span)
     return misfits
 
 
 def _linear_misfits(
-    quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarray, arm: np.ndarray
+    quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarray, arm: np.ndarray, span: int
 ) -> dict[str, tuple[float, float]]:
     """Return median misfit and median speed for each convention of axes and point.
 
@@ -260,29 +268,58 @@ def _linear_misfits(
     points = {"origin": rate, "center_of_mass": rate + arm}
     return {
         f"linear_axes: {axes}, linear_of: {of}": _misfit(
-            velocity if axes == "world" else rotate(quaternion, velocity), points[of]
+            velocity if axes == "world" else rotate(quaternion, velocity), points[of], span
         )
         for axes, of in product(_AXES, points)
     }
 
 
-def _misfit(logged: np.ndarray, rate: np.ndarray) -> tuple[float, float]:
-    """Return the median distance between two velocities, and the median speed, over the faster half of the rows."""
+def _misfit(logged: np.ndarray, rate: np.ndarray, span: int) -> tuple[float, float]:
+    """Return the median distance between two velocities, and the median speed, over the faster half of the rows.
+
+    Both are means over `span` rows.
+    """
+    whole = len(logged) // span * span
+    if whole:
+        logged, rate = (x[:whole].reshape(-1, span, 3).mean(1) for x in (logged, rate))
     # Pose noise makes a body at rest appear to move, so only a tenth of the differentiated speed counts.
     speed = np.maximum(np.linalg.norm(logged, axis=1), 0.1 * np.linalg.norm(rate, axis=1))
     fast = speed >= np.median(speed)
     return float(np.median(np.linalg.norm(logged - rate, axis=1)[fast])), float(np.median(speed[fast]))
 
 
+class _Reading(NamedTuple):
+    """The declared reading of a velocity beside the best one: misfits, speed, and whether it is beaten clearly."""
+
+    misfit: float
+    speed: float
+    best: str
+    least: float
+    beaten: bool
+
+    @classmethod
+    def of(cls, misfits: dict[str, tuple[float, float]], declared: str) -> "_Reading":
+        """Judge the declared one of several readings."""
+        misfit, speed = misfits[declared]
+        best = min(misfits, key=lambda reading: misfits[reading][0])
+        least = misfits[best][0]
+        beaten = misfit > min(max(2.0 * least, 0.1 * speed), max(10.0 * least, 0.01 * speed))
+        return cls(misfit, speed, best, least, beaten)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the declared reading fits, or the body hardly moves."""
+        return self.speed < _STILL or (self.misfit <= _MISFIT * self.speed and not self.beaten)
+
+
 def _judge(
-    misfits: dict[str, tuple[float, float]], declared: str, what: str, unit: str, units: str, joint: str, where: str
-) -> None:
-    misfit, speed = misfits[declared]
-    best = min(misfits, key=lambda reading: misfits[reading][0])
-    least = misfits[best][0]
-    beaten = misfit > min(max(2.0 * least, 0.1 * speed), max(10.0 * least, 0.01 * speed))
-    if speed < _STILL or (misfit <= _MISFIT * speed and not beaten):
+    by_span: Sequence[dict[str, tuple[float, float]]], declared: str, what: str, unit: str, units: str, joint: str,
+    where: str,
+) -> None:  # fmt: skip
+    judged = [_Reading.of(misfits, declared) for misfits in by_span]
+    if any(one.fits for one in judged):
         return
+    misfit, speed, best, least, beaten = judged[0]
     if beaten and least <= _MISFIT * speed:
         trouble = f"but '{best}' would fit ({least:.2g} {unit}); correct the column map"
     else:

@@ -312,6 +312,8 @@ def hold_undetermined(
 ) -> tuple[Searched, Identifiability, Tensor]:
     """Hold coordinates that the logs do not determine at their declared values, and fit the others again.
 
+    Of coordinates that the logs determine only together, such as a mass and its place, as few as possible are held.
+
     Args:
         searched: A fit of coordinates in prior standard deviations.
         analysis: Identifiability there.
@@ -327,6 +329,8 @@ def hold_undetermined(
     varies = torch.tensor([name in residuals.options.per_log for name in space.names], dtype=torch.bool)
     varies |= torch.tensor([name in kept for name in space.names], dtype=torch.bool)
     determined = analysis.bound | varies | (analysis.deviations < settings.undetermined_above)
+    if searched.stages:
+        determined = _with_joint(analysis, determined, settings.undetermined_above)
     if bool(determined.all()):
         return searched, analysis, determined
     part = PartOfSpace(space, torch.nonzero(determined)[:, 0], space.declared)
@@ -335,6 +339,25 @@ def hold_undetermined(
     held = levenberg_marquardt(residuals.with_space(part), start, iterations, tolerance=tolerance).point
     fitted = replace(searched, point=replace(held, x=part.whole(held.x)))
     return fitted, identifiability(residuals, fitted.point, ~determined).widened(searched.shifts), determined
+
+
+def _with_joint(analysis: Identifiability, determined: Tensor, above: float) -> Tensor:
+    """Return the determined coordinates and those that are, given declared values of the others, bool, shape [n].
+
+    Of coordinates that are determined only together, all would be held. Instead those are fitted, one after the other,
+    that the logs tell best with the other ones as declared.
+    """
+    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    determined = determined.clone()
+    while not bool(determined.all()):
+        held = torch.nonzero(~determined)[:, 0]
+        precision = torch.linalg.pinv(covariance[held][:, held], hermitian=True).diagonal()
+        alone = precision.clamp_min(1e-12).rsqrt()
+        best = int(alone.argmin())
+        if float(alone[best]) >= above:
+            break
+        determined[held[best]] = True
+    return determined
 
 
 def _conditional(x: Tensor, analysis: Identifiability, determined: Tensor, declared: Tensor) -> Tensor:

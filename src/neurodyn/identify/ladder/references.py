@@ -55,7 +55,8 @@ class TrainedReference:
     @torch.no_grad()
     def errors(self, store: Store, windows: Windows) -> RolloutErrors:
         """Return the errors of its roll-outs along windows of a log."""
-        where = recorded_environments(store, self.dynamics)
+        feels = self.dynamics.contact_points is not None  # else a log's ground is nothing to it
+        where = recorded_environments(store, self.dynamics) if feels else None
         path = roll_along(self.dynamics, windows.to(torch.float32), where)
         return RolloutErrors(store.header.spec, Trajectory(path.q.double(), path.qd.double()), truth_of(windows))
 

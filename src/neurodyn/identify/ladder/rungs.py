@@ -35,7 +35,7 @@ from neurodyn.identify.ladder.sensed_errors import beside_readings
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import Reference, Rung, UnexplainedCoordinate
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.unknowns.quantities import effort
+from neurodyn.identify.unknowns.quantities import effort, gyration
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog
@@ -51,17 +51,17 @@ def held_out_windows(
 ) -> tuple[Windows, list[int]]:
     """Return windows of a split with `past` frames before them, and the horizons [frames] that its episodes reach.
 
-    `each` is the largest number of windows per episode.
+    `each` is the largest number of windows per episode. Episodes shorter than all horizons are forecast to their ends.
     """
     episodes, dt = episodes_of(store, split), store.header.spec.dt
     longest = int(store.lengths[episodes].max()) - past
-    frames = [max(1, round(s / dt)) for s in seconds]
-    fitting = [frame for frame in frames if frame <= longest]
-    if not fitting:
+    if longest < 1:
         raise InputError(
-            f"log of {store.header.robot!r}: its held-out episodes are shorter than {min(frames) + past} frames; "
-            "valid: longer ones, or shorter horizons in the settings"
+            f"log of {store.header.robot!r}: its held-out episodes are shorter than {past + 1} frames; "
+            "valid: longer ones"
         )
+    frames = [max(1, round(s / dt)) for s in seconds]
+    fitting = [frame for frame in frames if frame <= longest] or [longest]
     windows = select_windows(store, split, past + max(fitting), most=each * len(episodes))
     return windows.after(past), list(dict.fromkeys(fitting))
 
@@ -355,7 +355,28 @@ def joint_networks(model: FitModel, windows: Windows, settings: IdentificationSe
                 memory=settings.memory,
             )
         )  # fmt: skip
-    return Blueprint(tuple(networks))
+    return Blueprint(tuple(networks) or body_network(model, windows, settings))
+
+
+def body_network(model: FitModel, windows: Windows, settings: IdentificationSettings) -> tuple[Augmentation, ...]:
+    """Return a network on the wrench of a free body without joints, with its motion, commands and past as inputs."""
+    spec, body = model.robot.spec, model.mechanism.links[0]
+    name, place = body.joint.name, spec.places[0]
+    speeds = [windows.qd[..., place.qd][..., part].square().mean().sqrt() for part in (slice(0, 3), slice(3, 6))]
+    inputs = {
+        f"{what}.{name}.{axis}": s for what, s in zip(("velocity", "spin"), speeds, strict=True) for axis in "xyz"
+    }
+    for k, control in enumerate(spec.controls):
+        inputs[f"control.{control}"] = windows.control[..., k].square().mean().sqrt()
+    force = _SIZE * 9.81 * body.mass
+    wrench = {f"wrench.{name}.moment.{axis}": force * gyration(body) for axis in "xyz"}
+    wrench |= {f"wrench.{name}.force.{axis}": force for axis in "xyz"}
+    return (
+        Augmentation(
+            tuple(wrench), tuple(inputs), hidden=settings.hidden, memory=settings.memory,
+            input_scale=tuple(max(float(s), 1e-6) for s in inputs.values()), output_scale=tuple(wrench.values()),
+        ),
+    )  # fmt: skip
 
 
 def with_networks(
@@ -374,7 +395,8 @@ def with_networks(
         out: Run directory, for checkpoints.
         metrics: The metrics of the run.
     """
-    frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
+    longest = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
+    frames = min(max(3, round(settings.network_seconds / model.robot.spec.dt)), longest)
     train = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
     held_out = select_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
     dynamics = model.dynamics(

@@ -120,7 +120,7 @@ class Fitting:
         self.space, self.dynamics = model.space, model.dynamics(store, threads)
         self.spec = model.robot.spec
         self.environments = environments_of(store, self.dynamics)
-        self.past = past_frames(self.dynamics, settings)
+        self.past = past_frames(self.dynamics, settings, store)
         self.x = first_coordinates(self.space)
         self._starts = [self.x]  # delay and other slowness of motors trade, and the search may end near its start
         if (measured := first_coordinates(self.space, store.header.delays.get(CONTROL))).ne(self.x).any():
@@ -202,9 +202,14 @@ class Fitting:
         return settled(residuals, point)
 
     def _stages(self) -> tuple[FitStage, ...]:
-        """Return the stages: without contacts, roll-outs stay near the log for longer, and long ones tell more."""
-        stages, longest = self.settings.stages, self._longest()
-        seconds = min(self.settings.untouched.seconds, longest * self.spec.dt)
+        """Return the stages, with windows that the episodes hold.
+
+        Without contacts, roll-outs stay near the log for longer, and long ones tell more.
+        """
+        most = self._longest() * self.spec.dt
+        cut = [msgspec.structs.replace(one, seconds=min(one.seconds, most)) for one in self.settings.stages]
+        stages = tuple({one.seconds: one for one in cut}.values())  # of those cut to one length, the last
+        seconds = min(self.settings.untouched.seconds, most)
         if self._touches or seconds <= stages[-1].seconds:
             return stages
         return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
@@ -217,9 +222,7 @@ class Fitting:
 
     def _longest(self) -> int:
         """Return the frames of the longest window that training and held-out episodes hold."""
-        store = self.store
-        longest = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION))
-        return longest - self.past
+        return longest_window(self.store) - self.past
 
     def _require_finite(self, residuals: Residuals, point: Point) -> None:
         if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
@@ -230,7 +233,7 @@ class Fitting:
 
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
-        frames, settings = stage_frames(stage, self.spec.dt), self.settings
+        frames, settings = min(stage_frames(stage, self.spec.dt), self._longest()), self.settings
         most = _most_windows(stage, frames, self._recorded(split), self._seconds())
         whole = self.past + frames
         windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
@@ -279,7 +282,7 @@ class Fitting:
 
     def _frees_starts(self, windows: Windows) -> bool:
         """Whether initial states are free: not those of short windows, which then tell next to nothing of the rest."""
-        return self._free_starts and windows.frames >= stage_frames(self.stages[-1], self.spec.dt)
+        return self._free_starts and windows.frames >= min(stage_frames(self.stages[-1], self.spec.dt), self._longest())
 
     def screen(self, bar: float = math.inf) -> float:
         """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`.
@@ -494,10 +497,20 @@ def _most_windows(stage: FitStage, frames: int, recorded: float, runs: Sequence[
     return min(logs * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
 
 
-def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings) -> int:
-    """Return the number of frames before a window in which motors and springs settle."""
+_PAST_SHARE = 3
+"""The frames before a window are at most one of so many parts of the longest episode."""
+
+
+def longest_window(store: Store) -> int:
+    """Return the frames of the longest window that both training and validation episodes hold."""
+    return min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
+
+
+def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, store: Store | None = None) -> int:
+    """Return the number of frames before a window in which motors and springs settle; fewer for a log of short runs."""
     seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
-    return max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
+    wished = max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
+    return wished if store is None else min(wished, longest_window(store) // _PAST_SHARE)
 
 
 def stage_frames(stage: FitStage, dt: float) -> int:

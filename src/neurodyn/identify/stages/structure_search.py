@@ -28,8 +28,15 @@ from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.growing_windows import Fitting
-from neurodyn.identify.unknowns.quantities import carriers, gyration, payload_spread, reach
-from neurodyn.identify.unknowns.search_space import ADDED, PAYLOAD, Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.quantities import (
+    body_coordinates,
+    carriers,
+    gyration,
+    payload_spread,
+    reach,
+    turning_links,
+)
+from neurodyn.identify.unknowns.search_space import ADDED, EXTENT, INERTIA_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 
 IMPLAUSIBLE = 3.0
 """Standard deviations of a prior beyond which a value is implausible."""
@@ -153,6 +160,35 @@ def _centre_start(model: FitModel, link: str, step: Mapping[str, float]) -> dict
 STRUCTURES.add("centre", StructureKind("another centre of mass of the link of", _centres, _with_centre, _centre_start))
 
 
+def _bodies(model: FitModel) -> list[StructureCandidate]:
+    """Return other centres and inertias of all links as one candidate."""
+    assert model.space is not None
+    known = {*model.space.names, *(one.name for one, _ in model.space.known)}
+    names = [model.mechanism.names[index] for index in turning_links(model.mechanism)]
+    names = [name for name in names if f"{name}.{INERTIA_SCALE}" not in known and f"{name}.{EXTENT[0]}" not in known]
+    columns = tuple(column for name in names for column in _added(name, mass=False))
+    return [StructureCandidate(BODIES, ", ".join(names), columns)] if names else []
+
+
+def _with_bodies(model: FitModel, place: str) -> FitModel:
+    known = {one.name for one in model.more}
+    more = [
+        one
+        for name in place.split(", ")
+        for one in body_coordinates(model.mechanism, model.mechanism.names.index(name))
+        if one.name not in known
+    ]
+    return replace(model, more=(*model.more, *more))
+
+
+BODIES = "bodies"
+"""The structure that is tried last: it frees more than the others, and explains what they do."""
+STRUCTURES.add(
+    BODIES,
+    StructureKind("other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda *_: {}),
+)
+
+
 @dataclass
 class StructureSearch:
     """Search of structures after a fit.
@@ -174,15 +210,19 @@ class StructureSearch:
             reasons = asks(self.fitting)
             if not reasons or not self._round(stage, reasons):
                 break
+        if reasons := asks(self.fitting):
+            self._round(stage, reasons, last=True)
         return self
 
-    def _round(self, stage: FitStage, reasons: Sequence[str]) -> bool:
-        """Fit the best candidates; return whether one is kept."""
+    def _round(self, stage: FitStage, reasons: Sequence[str], *, last: bool = False) -> bool:
+        """Fit the best candidates, or the one that is tried last; return whether one is kept."""
         errors = self._errors(self.fitting)
         tried = {one.name for one in self.tried}
-        ranked = [one for one in screen(self.fitting, stage) if one[0].name not in tried]
+        ranked = [
+            one for one in screen(self.fitting, stage) if one[0].name not in tried and (one[0].kind == BODIES) == last
+        ]
         for candidate, gain, start in ranked[:_TRIALS]:
-            if gain < _LEAST:
+            if gain < _LEAST and not last:  # inertias are not among the columns of the screening
                 break
             trial = fit_with(self.fitting, candidate, start, stage)
             after = self._errors(trial)

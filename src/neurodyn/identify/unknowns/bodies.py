@@ -52,6 +52,22 @@ def with_moment(body: BodyTensors, mass: Tensor, moment: Sequence[Tensor]) -> Bo
     return BodyTensors(total, centre, {e: value + before[e] - after[e] for e, value in body.inertia.items()})
 
 
+def stretched(inertia: Mapping[str, Tensor], factors: Sequence[Tensor]) -> dict[str, Tensor]:
+    r"""Return the inertia of a body whose lengths along x, y and z change by factors $s$.
+
+    With the second moments $\Sigma = \tfrac12 \mathrm{tr}(I) 1 - I$, which any factors keep positive,
+    $I' = \mathrm{tr}(\Sigma') 1 - \Sigma'$ and $\Sigma'_{ij} = s_i s_j \Sigma_{ij}$: it is always that of a body.
+    """
+    half = 0.5 * (inertia["xx"] + inertia["yy"] + inertia["zz"])
+    second = {
+        entry: factors["xyz".index(entry[0])] * factors["xyz".index(entry[1])]
+        * ((half if entry[0] == entry[1] else 0.0) - inertia[entry])
+        for entry in INERTIA_ENTRIES
+    }  # fmt: skip
+    trace = second["xx"] + second["yy"] + second["zz"]
+    return {entry: (trace if entry[0] == entry[1] else 0.0) - second[entry] for entry in INERTIA_ENTRIES}
+
+
 def _steiner(mass: Tensor, arm: Sequence[Tensor]) -> dict[str, Tensor]:
     square = arm[0].square() + arm[1].square() + arm[2].square()
     moments = {}

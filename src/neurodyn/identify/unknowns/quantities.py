@@ -18,7 +18,14 @@ from neurodyn.core.description.parameter import Parameter, select_parameters
 from neurodyn.core.errors import InputError, among, nearest
 from neurodyn.dynamics.hybrid.parameters import size_of
 from neurodyn.identify.unknowns.priors import prior_of
-from neurodyn.identify.unknowns.search_space import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.search_space import (
+    EXTENT,
+    INERTIA_SCALE,
+    MASS_SCALE,
+    PAYLOAD,
+    Coordinate,
+    CoordinateSpace,
+)
 from neurodyn.robots import Robot
 
 _DRY, _VISCOUS, _ROTOR = 0.01, 0.01, 0.1
@@ -29,6 +36,11 @@ _SPEED = 5.0
 _LAG, _BIAS = 0.005, 0.02
 _SPRING = 1.5
 _SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
+_GUESSED, _EXPORTED = (0.7, 0.5), (0.2, 0.25)
+"""Prior deviations of guessed bodies and of those that a program exported: of the logarithm of the inertia, and of the
+centre in radii of gyration."""
+_DIGITS = 2
+"""Most significant digits of a mass that somebody guessed; exporters and scales give more."""
 _TOOL, _CARRIERS = 0.1, 3
 """Prior deviation of a tool's place, as a share of the arm's reach; last links of a chain that may carry it."""
 _STOP = 0.03
@@ -173,14 +185,18 @@ def default_coordinates(
 ) -> list[Coordinate]:
     """Return the default set for a robot with drives, as far as the mechanism has these quantities.
 
-    Masses by limb; a payload of a floating base, or of the link of a joint `carrier`; friction, damping, armature and
+    Masses by limb; centres and inertias of a free body without joints, whose drag in a medium counts too, and of robots
+    without motors; a payload of a floating base, or of the link of a joint `carrier`; friction, damping, armature and
     limits of each joint; gain, lag and encoder offset of each motor, and stiffness and damping of its controller; one
     delay; friction and softness of the floor. Static friction of motors in excess of the dry one is excluded: a fit
     finds some even if there is none (3 N m
     in the worn ant), and it reduces no held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
     """
     coordinates = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs_of(mechanism)]
-    if carrier or mechanism.floating:
+    if is_single(mechanism) or not robot.actuated:  # without motors, bodies are all that there is
+        for index in turning_links(mechanism):
+            coordinates += body_coordinates(mechanism, index)
+    if carrier or (mechanism.floating and not is_single(mechanism)):
         coordinates += payload_coordinates(mechanism, mechanism.names.index(carrier) if carrier else 0)
     hidden = mechanism.names[len(mechanism.names) - (mechanism.hidden or 0) :]
     for index, link in enumerate(mechanism.links):
@@ -191,10 +207,68 @@ def default_coordinates(
             quantity = f"{name}.{what}"
             coordinates.append(Coordinate(quantity, declared[quantity], _SPRING, quantities=(quantity,), unit=unit))
     coordinates += _drive_coordinates(robot, declared)
+    coordinates += _medium_coordinates(mechanism, declared)
     for name, width, unit in (("contact.friction", _GRIP, "1"), ("contact.solref.timeconst", _SOFT, "s")):
         if declared.get(name, 0.0) > 0.0:
             coordinates.append(Coordinate(name, declared[name], width, quantities=(name,), unit=unit))
     return coordinates
+
+
+_DRAG = 0.02
+"""Drag at 1 m/s below which viscosity does not matter, as a share of a body's weight."""
+
+
+def _medium_coordinates(mechanism: Mechanism, declared: Mapping[str, float]) -> list[Coordinate]:
+    """Return the viscosity of the medium around a free body: drag of body and rotors that grows with speed.
+
+    MuJoCo's drag of a body of diameter d is 3 pi d times viscosity and speed.
+    """
+    name = "medium.viscosity"
+    if name not in declared or not is_single(mechanism):
+        return []
+    body = mechanism.links[0]
+    size = _DRAG * 9.81 * body.mass / (3.0 * math.pi * 3.0 * gyration(body))
+    return [Coordinate(name, declared[name], 1.0, size, quantities=(name,), unit="Pa s")]
+
+
+def is_single(mechanism: Mechanism) -> bool:
+    """Return whether a mechanism is one free body: mass, centre and inertia say what a payload would."""
+    return len(mechanism.links) == 1 and not mechanism.links[0].joint.scalar
+
+
+def turning_links(mechanism: Mechanism) -> list[int]:
+    """Return the links that turn: where a link only slides, its centre and inertia do not matter."""
+    turns: list[bool] = []
+    for link in mechanism.links[: len(mechanism.links) - (mechanism.hidden or 0)]:
+        parent = link.joint.parent
+        turns.append(link.joint.kind != "prismatic" or (parent >= 0 and turns[parent]))
+    return [index for index, turning in enumerate(turns) if turning]
+
+
+def _is_round(value: float) -> bool:
+    digits = f"{value:.6e}".partition("e")[0].replace(".", "").rstrip("0")
+    return len(digits) <= _DIGITS
+
+
+def body_coordinates(mechanism: Mechanism, index: int) -> list[Coordinate]:
+    """Return the coordinates of a link's centre of mass and inertia.
+
+    They are narrow for numbers that a program exported and wide for guesses, which have a round mass, as people write
+    it. Any of their values is a body (`bodies.stretched`).
+    """
+    link = mechanism.links[index]
+    name, radius = link.joint.name, gyration(link)
+    inertia, centre = _GUESSED if _is_round(link.mass) or is_single(mechanism) else _EXPORTED
+    coordinates = [
+        Coordinate(
+            f"{name}.com.{axis}", link.com[k], centre * radius, signed=True, quantities=(f"{name}.com.{axis}",),
+            unit="m",
+        )
+        for k, axis in enumerate("xyz")
+    ]  # fmt: skip
+    if not is_single(mechanism):
+        return [*coordinates, Coordinate(f"{name}.{INERTIA_SCALE}", 1.0, inertia)]
+    return [*coordinates, *(Coordinate(f"{name}.{what}", 1.0, 0.5 * inertia) for what in EXTENT)]
 
 
 def gyration(link: Link) -> float:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
-from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
+from neurodyn.identify.unknowns.bodies import BodyTensors, stretched, with_ball, with_moment
 
 
 class BoxedSpace:
@@ -201,6 +201,10 @@ class Coordinate:
 
 
 MASS_SCALE = "mass_scale"
+INERTIA_SCALE = "inertia_scale"
+"""Factor on all entries of a link's inertia about its centre."""
+EXTENT = ("extent.x", "extent.y", "extent.z")
+"""Factors on a link's extents, on which its inertia depends (`bodies.stretched`)."""
 PAYLOAD = ("payload.mass", "payload.x", "payload.y", "payload.z", "payload.radius")
 ADDED = ("added.mass", "added.x", "added.y", "added.z")
 """Mass [kg] and first moment [kg m] added to a link, in whose first order a payload or a moved centre is seen."""
@@ -240,6 +244,8 @@ class CoordinateSpace(BoxedSpace):
         self._known = {one.name: value for one, value in known}
         self.carrier = (carrier or mechanism.links[0].joint.name) if self.has(PAYLOAD[0]) else ""
         self._added = [name for name in mechanism.names if f"{name}.{ADDED[0]}" in self._index]
+        self._scaled = [name for name in mechanism.names if self.has(f"{name}.{INERTIA_SCALE}")]
+        self._stretched = [name for name in mechanism.names if self.has(f"{name}.{EXTENT[0]}")]
         self.lower, self.upper = (torch.tensor(bound, dtype=torch.float64) for bound in self._bounds())
         self.declared = self.clip(
             torch.tensor([one.of(one.declared_value) for one in coordinates], dtype=torch.float64)
@@ -260,6 +266,8 @@ class CoordinateSpace(BoxedSpace):
                     names |= dict.fromkeys(_inertial(link))
         for link in {self.carrier, *self._added} - {""}:
             names |= dict.fromkeys(inertial_quantities(link))
+        for link in (*self._scaled, *self._stretched):
+            names |= dict.fromkeys(_inertial(link))
         return list(names)
 
     def value(self, name: str, x: Tensor) -> Tensor:
@@ -281,6 +289,13 @@ class CoordinateSpace(BoxedSpace):
             scale = self.value(f"{limb}.{MASS_SCALE}", x)
             for link in links:
                 values |= {name: values.get(name, self._declared[name]) * scale for name in _inertial(link)}
+        for link in self._scaled:
+            scale = self.value(f"{link}.{INERTIA_SCALE}", x)
+            values |= {name: values.get(name, self._declared[name]) * scale for name in _moments(link)}
+        for link in self._stretched:
+            factors = [self.value(f"{link}.{what}", x) for what in EXTENT]
+            inertia = stretched(self._body(link, x, values).inertia, factors)
+            values |= {f"{link}.inertia.{entry}": value for entry, value in inertia.items()}
         if self.carrier:
             mass, *place, radius = (self.value(name, x) for name in PAYLOAD)
             values |= with_ball(self._body(self.carrier, x, values), mass, place, radius).quantities(self.carrier)
@@ -412,4 +427,8 @@ def inertial_quantities(link: str) -> list[str]:
 
 
 def _inertial(link: str) -> list[str]:
-    return [f"{link}.mass", *(f"{link}.inertia.{entry}" for entry in INERTIA_ENTRIES)]
+    return [f"{link}.mass", *_moments(link)]
+
+
+def _moments(link: str) -> list[str]:
+    return [f"{link}.inertia.{entry}" for entry in INERTIA_ENTRIES]

@@ -15,11 +15,12 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
+from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.learner import initial_policy
 from neurodyn.policy.online_learning.refit import ADAPT_REFIT, REFITS, Refit
 from neurodyn.policy.online_learning.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
-from neurodyn.policy.settings import load_settings
+from neurodyn.policy.settings import for_view, load_settings
 from neurodyn.sim.simulators import require_simulator
 from neurodyn.tasks import Task, load
 
@@ -104,6 +105,9 @@ def pose(request: OnlineRequest) -> OnlineProblem:
     task, dynamics, kind = request.task, request.dynamics, _kind(request)
     task = load(task) if isinstance(task, str) else task
     settings, refit, folder = settings_of(request), _refit(request), None
+    given = None if request.policy is None else load_policy(request.policy)[0].observe
+    task, policy_settings = for_view(settings.policy, task, given)
+    settings = msgspec.structs.replace(settings, policy=policy_settings)
     if request.policy is not None:
         folder, policy_settings = initial_policy(task, request.policy, settings.policy)
         settings = msgspec.structs.replace(settings, policy=policy_settings)

@@ -28,6 +28,7 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import Behaviour, load_policy
 from neurodyn.policy.evaluation import SEED, play
+from neurodyn.policy.identified_sensors import with_sensor_errors
 from neurodyn.policy.logs import record_log
 from neurodyn.policy.online_learning.problem import OnlineProblem
 from neurodyn.policy.online_learning.record import (
@@ -211,7 +212,11 @@ class RoundInProgress:
         assert self.round.model is not None
         policy = msgspec.structs.replace(
             policy,
-            randomise=policy.randomise if policy.one_robot else over_posterior(policy.randomise, self.round.model.run),
+            randomise=with_sensor_errors(
+                policy.randomise if policy.one_robot else over_posterior(policy.randomise, self.round.model.run),
+                self.round.model.run,
+                self.problem.task,
+            ),
             frames=policy.frames if settings.rollout is None else settings.rollout,
             clone=policy.clone if first and self.problem.policy is None else None,
             seed=derive_seed(settings.seed, "online policy", self.number),

@@ -3,6 +3,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from neurodyn.sim.mujoco.articulation import BodyTree, compiled_joint
 from neurodyn.sim.mujoco.asset import compile_asset, read_spec
 from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
-from neurodyn.sim.mujoco.shape_contacts import read_contacts
+from neurodyn.sim.mujoco.shape_contacts import ParsedContacts, read_contacts
 from neurodyn.sim.newton_build import imported_joint, read_asset
 from neurodyn.sim.urdf import held_positions
 
@@ -541,12 +542,34 @@ def _contacts(model: Any) -> list[str]:
         f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts of theirs"
         for kinds, count in sorted(read.left_out.items())
     ]
+    lines += _older_colliders(read)
     moving = model.body_weldid[model.geom_bodyid] != 0
     sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
     count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
     early = sum(model.geom_margin[geom] > 0 and bool(moving[geom]) for geom in touching)
     lines += _count(int(early), "shape", "shapes", "with a margin: contact with the ground begins where surfaces meet")
     return lines + _count(count, "signed distance field", "signed distance fields", "on the ground: by fixed points")
+
+
+_COLLIDERS_SINCE = {
+    ("box", "box"): (3, 12), ("box", "cylinder"): (3, 15), ("box", "mesh"): (3, 12), ("capsule", "cylinder"): (3, 15),
+    ("capsule", "mesh"): (3, 15), ("cylinder", "cylinder"): (3, 15), ("cylinder", "mesh"): (3, 15),
+    ("mesh", "mesh"): (3, 12),
+}  # fmt: skip
+"""Version of MuJoCo since which it places the contacts of two shapes as compiled models do; older ones differ."""
+
+
+def _older_colliders(read: ParsedContacts) -> list[str]:
+    """Return one line for each kind of pair whose contacts are others in this version of MuJoCo."""
+    version = import_mujoco().__version__
+    installed = tuple(map(int, version.split(".")[:2]))
+    pairs = Counter(tuple(sorted((one.first.kind, one.second.kind))) for one in read.contacts)
+    return [
+        f"{count} {'pair' if count == 1 else 'pairs'} of {first} and {second}: MuJoCo {version} places their contacts "
+        f"otherwise than MuJoCo {'.'.join(map(str, since))} and later, which compiled models follow"
+        for (first, second), count in sorted(pairs.items())
+        if installed < (since := _COLLIDERS_SINCE.get((first, second), (0,)))
+    ]
 
 
 def _couplings(model: Any) -> list[str]:

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of the board of real robots: tables between two marks of docs/real-robots.md."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+MODELS = {
+    "declared": "declared", "hold_last": "persistence", "constant_velocity": "constant velocity", "gru": "GRU",
+    "adapt": "`adapt`",
+}  # fmt: skip
+TIE = 1.05
+"""Ratio of errors within which two models tie."""
+BEGIN, END = "<!-- board: written by benchmarks/board.py -->", "<!-- end of board -->"
+
+
+def leads(row: dict, k: int) -> bool:
+    """Return whether `adapt` leads or ties at a horizon, in all groups of errors."""
+    mine = row["models"].get("adapt")
+    if mine is None:
+        return False
+    for group, errors in mine["at"].items():
+        others = [one["at"][group][k] for name, one in row["models"].items() if name != "adapt"]
+        best = min((error for error in others if error is not None), default=None)
+        if errors[k] is None or (best is not None and errors[k] > TIE * best):
+            return False
+    return True
+
+
+def worse_than_declared(row: dict) -> bool:
+    """Return whether `adapt` is worse than the declaration anywhere."""
+    mine, declared = row["models"].get("adapt"), row["models"]["declared"]
+    return mine is not None and any(
+        error is not None and other is not None and error > TIE * other
+        for group, errors in mine["at"].items()
+        for error, other in zip(errors, declared["at"][group], strict=True)
+    )
+
+
+def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> str:
+    """Return the table of all rows: errors at each row's horizons, the leading model in bold."""
+    lines = [
+        f"| robot | held out | at | {' | '.join(MODELS.values())} | CPU s | verdict |",
+        f"|---|---|---|{'---|' * (len(MODELS) + 2)}",
+    ]
+    for name, (title, held_out) in titles.items():
+        row, first = rows[name], True
+        for k, seconds in enumerate(row["seconds"]):
+            for group in row["models"]["declared"]["at"]:
+                values = {model: row["models"][model]["at"][group][k] for model in MODELS if model in row["models"]}
+                best = min((value for value in values.values() if value is not None), default=0.0)
+                cells = [cell(values.get(model), best, unit(group)) for model in MODELS]
+                ends = [f"{row['cpu_s']:.0f}", row["verdict"] or "fails"] if first else ["", ""]
+                where = f"{seconds:g} s, {what(group)}"
+                begin = [title, held_out] if first else ["", ""]
+                lines.append(f"| {' | '.join([*begin, where, *cells, *ends])} |")
+                first = False
+    last = sum(leads(row, -1) for row in rows.values())
+    everywhere = sum(all(leads(row, k) for k in range(len(row["seconds"]))) for row in rows.values())
+    worse = [titles[name][0] for name, row in rows.items() if worse_than_declared(row)]
+    lines += [
+        "",
+        f"`adapt` leads or ties (within 5 %) on {last} of {len(rows)} robots at the last horizon, on {everywhere} at "
+        f"all of them. Worse than the declaration somewhere: {', '.join(worse) or 'nowhere'}.",
+    ]
+    return "\n".join(lines)
+
+
+def unit(group: str) -> str:
+    """Return the unit of a group of errors."""
+    return "m" if group == "base [m]" else "rad"
+
+
+def what(group: str) -> str:
+    """Return a group of errors in words, with its unit in thousandths."""
+    return {"base [m]": "base, mm", "base [rad]": "base, mrad"}.get(group, "joints, mrad")
+
+
+def cell(value: float | None, best: float, _unit: str) -> str:
+    """Return an error in thousandths, in bold if it is the best or ties with it."""
+    if value is None:
+        return "not finite"
+    text = f"{1000.0 * value:.3g}" if value < 10 else "diverges"
+    return f"**{text}**" if value <= TIE * best else text
+
+
+def write_page(page: Path, titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> None:
+    """Write the table between the page's marks."""
+    text = page.read_text()
+    begin, rest = text.split(BEGIN)
+    _, end = rest.split(END)
+    page.write_text(f"{begin}{BEGIN}\n{table(titles, rows)}\n{END}{end}")

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Robots that nobody tracks: a small quadruped in plain MuJoCo that gives encoders and an IMU alone."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.control.robot.in_loop import RobotDynamics
+from neurodyn.control.robot.process import RobotStoppedError
+from neurodyn.control.robot.sensed import SensedBase
+from neurodyn.core.description.sensors import Sensor
+from neurodyn.core.errors import InputError
+from neurodyn.data.readers import import_logs
+from neurodyn.data.readers.column_map import read_column_map
+from neurodyn.data.store import Store
+from neurodyn.policy.artifact import policy_config, save_policy
+from neurodyn.policy.logs import log_policies
+from neurodyn.policy.play import record_policy
+from neurodyn.policy.settings import NetworkSettings
+from neurodyn.robots import load as load_robot
+from neurodyn.sim.declaration.declare import declare
+from neurodyn.tasks import load
+from tests.tasks.test_velocity import QUADRUPED
+
+JOINTS = 8
+ROBOT = """
+import mujoco, numpy as np
+class Sensed:
+    rate, realtime, control, base = 50.0, False, "{control}", "unmeasured"
+    def __init__(self):
+        self.model = mujoco.MjModel.from_xml_path("{xml}")
+        self.data, self.frame = mujoco.MjData(self.model), 0
+    def reset(self):
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[2], self.frame = {height}, 0
+        self.data.qpos[7:] = {pose}
+        yaw = 0.7
+        self.data.qpos[3:7] = np.cos(yaw / 2), 0, 0, np.sin(yaw / 2)
+        mujoco.mj_forward(self.model, self.data)
+    def observe(self):
+        q, v = self.data.qpos, self.data.qvel
+        R = self.data.xmat[1].reshape(3, 3)
+        seen = dict(q=q[7:], qd=v[6:], angular_velocity=v[3:6], orientation=[*q[4:7], q[3]])
+        seen['specific_force'] = R.T @ [0, 0, 9.81]
+        com = R @ self.model.body_ipos[1]
+        truth = [*q[:3], *q[4:7], q[3], *q[7:], *(v[:3] + np.cross(R @ v[3:6], com)), *(R @ v[3:6]), *v[6:]]
+        {change}
+        return seen
+    def command(self, values):
+        self.data.ctrl[:] = values
+        for _ in range(4):
+            mujoco.mj_step(self.model, self.data)
+    def stop(self):
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("sensed")
+    (place / "dog.xml").write_text(QUADRUPED)
+    declare(place / "dog.xml", place / "dog")
+    return place
+
+
+def robot_class(folder, name, change=""):
+    task = load(f"velocity@{folder / 'dog'}")
+    robot = task.declaration()
+    text = ROBOT.format(
+        xml=folder / "dog.xml", height=robot.legs.height, change=change, control=robot.command,
+        pose=[robot.nominal.get(joint.name, 0.0) for joint in robot.joints[1:]],
+    )  # fmt: skip
+    (folder / f"{name}.py").write_text(text)
+    return f"{folder / name}.py:Sensed"
+
+
+def policy(folder, name, view="sensors"):
+    torch.manual_seed(0)
+    config = policy_config(load(f"velocity@{folder / 'dog'}", view), NetworkSettings(hidden=(16,), history=3))
+    network = config.build()
+    with torch.no_grad():
+        for parameter in network.layers.parameters():
+            parameter *= 0.3
+    save_policy(folder / name, config, network)
+    return folder / name
+
+
+def test_its_logs_hold_readings_and_no_base(folder, tmp_path):
+    out = tmp_path / "walk.h5"
+    summary = log_policies(
+        [policy(folder, "log"), "still"], out, robot=robot_class(folder, "log_robot"), transitions=300, noise=0.1,
+    )  # fmt: skip
+    assert summary.unscored.startswith("episodes are not scored: nobody measures base_height, base_linear_velocity")
+    assert all(math.isnan(value) for value in summary.returns.values())
+    store = Store.open(out)
+    assert store.header.base == "unmeasured"
+    q, qd = np.asarray(store.q[:]), np.asarray(store.qd[:])
+    assert np.isnan(q[:, :7]).all()
+    assert np.isnan(qd[:, :6]).all()
+    assert np.isfinite(q[:, 7:]).all()
+    assert np.isfinite(qd[:, 6:]).all()
+    read = np.asarray(store.measured[:])
+    assert read.shape[1] == 10
+    assert np.isfinite(read).all()
+    assert abs(read[0, 6:10] @ [0, 0, 0, 1]) > 0.99  # the heading starts at 0
+    # The file of all frames imports as the same log.
+    csv = tmp_path / "walk-robot.csv"
+    again = import_logs([csv], read_column_map(csv.with_suffix(".yaml")), store.header.spec, tmp_path / "again.h5")
+    assert again.header.base == "unmeasured"
+    assert {stream.kind for stream in again.header.streams} == {"imu", "orientation"}
+
+
+def test_a_stand_in_is_scored_by_its_truth(folder, tmp_path):
+    truth = "seen['truth'] = truth"
+    summary = log_policies(
+        [policy(folder, "scored")], tmp_path / "scored.h5", robot=robot_class(folder, "scored_robot", truth),
+        transitions=200, noise=0.0,
+    )  # fmt: skip
+    assert not summary.unscored
+    [value] = summary.returns.values()
+    assert math.isfinite(value)
+    assert value > 0.0
+
+
+def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, change, expected in (
+        ("play_plain", "", "episodes are not scored"), ("play_truth", "seen['truth'] = truth", "return"),
+    ):  # fmt: skip
+        recording = record_policy(policy(folder, name), on=robot_class(folder, f"{name}_robot", change), seconds=0.5)
+        assert any(expected in remark for remark in recording.remarks), recording.remarks
+
+
+def test_a_policy_of_the_state_is_refused(folder, tmp_path):
+    with pytest.raises(InputError, match=r"'base_linear_velocity' is not measured.*--observe sensors"):
+        log_policies(
+            [policy(folder, "state", "state")], tmp_path / "x.h5", robot=robot_class(folder, "state_robot"),
+            transitions=50,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("del seen['angular_velocity']", "has no 'angular_velocity'"),
+        ("del seen['orientation']", "has neither 'orientation' nor 'gravity'"),
+        ("seen['orientation'] = [1, 0, 0]", "'orientation' is .*valid: 4 finite numbers"),
+        ("seen['angular_velocity'] = [0, 0, np.nan]", "valid: 3 finite numbers"),
+        ("seen['q'] = q", "'q' has 15 values; valid: 8 finite numbers"),
+        ("seen['truth'] = truth[1:]", "'truth' is"),
+    ],
+)
+def test_bad_readings_stop_the_robot(folder, tmp_path, change, message):
+    dynamics = RobotDynamics(
+        load(f"velocity@{folder / 'dog'}").declaration(), robot_class(folder, "bad_robot", change), tmp_path / "x.csv"
+    )
+    try:
+        with pytest.raises(RobotStoppedError, match=message):
+            dynamics.start()
+    finally:
+        dynamics.close()
+
+
+def _quaternion(rng):
+    q = rng.normal(size=4)
+    return q / np.linalg.norm(q)
+
+
+def _rotated(q, v):
+    u, w = q[:3], q[3]
+    return v + 2 * w * np.cross(u, v) + 2 * np.cross(u, np.cross(u, v))
+
+
+def test_a_turned_imu_tells_the_base_and_its_heading_starts_at_zero(folder):
+    rng = np.random.default_rng(1)
+    mount = _quaternion(rng)
+    robot = msgspec.structs.replace(
+        load_robot(folder / "dog"), sensors={"imu": Sensor(kind="imu", quaternion=tuple(mount))}
+    )
+    base = SensedBase(robot)
+    base.restart()
+    tilt, yaw = np.array([0.1, -0.2, 0.0, 0.0]), 1.1
+    tilt[3] = math.sqrt(1 - tilt[:3] @ tilt[:3])
+    spin = np.array([0.3, -0.4, 0.5])  # base axes
+
+    def product(a, b):
+        return np.array([*(a[3] * b[:3] + b[3] * a[:3] + np.cross(a[:3], b[:3])), a[3] * b[3] - a[:3] @ b[:3]])
+
+    turned = product(np.array([0, 0, math.sin(yaw / 2), math.cos(yaw / 2)]), tilt)  # base to world
+    inverse = np.array([*-mount[:3], mount[3]])
+    read = {"angular_velocity": _rotated(inverse, spin).tolist(), "orientation": product(turned, mount).tolist()}
+    base.read(read, 0.0)
+    q, qd = base.complete([0.0] * JOINTS, [0.0] * JOINTS)
+    ahead = _rotated(np.array(q[3:7]), np.array([1.0, 0.0, 0.0]))
+    assert ahead[1] == pytest.approx(0.0, abs=1e-6)
+    assert ahead[0] > 0
+    up = _rotated(np.array([*-np.array(q[3:6]), q[6]]), np.array([0, 0, 1.0]))
+    assert up == pytest.approx(_rotated(np.array([*-turned[:3], turned[3]]), np.array([0, 0, 1.0])), abs=1e-6)
+    assert _rotated(np.array([*-np.array(q[3:6]), q[6]]), np.array(qd[3:6])) == pytest.approx(spin, abs=1e-6)
+    down = _rotated(np.array([*-product(turned, mount)[:3], product(turned, mount)[3]]), np.array([0, 0, -1.0]))
+    assert base.reading.gravity.numpy() == pytest.approx(down, abs=1e-6)
+
+
+def test_a_direction_of_gravity_and_the_gyroscope_make_a_heading(folder):
+    base = SensedBase(load_robot(folder / "dog"))
+    base.restart()
+    for frame in range(101):
+        base.read({"angular_velocity": [0.0, 0.0, 0.8], "gravity": [0.0, 0.0, -9.8]}, 0.01 * frame)
+    q, _ = base.complete([], [])
+    assert 2 * math.atan2(q[5], q[6]) == pytest.approx(0.8, abs=1e-5)

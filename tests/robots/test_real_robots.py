@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declarations and maps of examples/real_robots read logs with the columns that they name."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neurodyn.data import Store, import_logs, read_column_map
+from neurodyn.robots import load
+
+ROBOTS = Path(__file__).resolve().parents[2] / "examples" / "real_robots"
+NAMES = sorted(path.parent.name for path in ROBOTS.glob("*/robot.yaml"))
+ROWS = 240
+
+
+def columns(text: str) -> dict[str, int]:
+    """Return the arrays that a map names, with the columns that it reads of each."""
+    widths: dict[str, int] = {}
+    for word in text.replace('"', "'").replace("[", " [").replace(",", " ").replace("}", " ").split("\n"):
+        name = ""
+        for part in word.replace("'", " ").split():
+            if part.startswith("[") and part.endswith("]") and part[1:-1].isdigit() and name:
+                widths[name] = max(widths.get(name, 0), int(part[1:-1]) + 1)
+            name = part
+    return widths
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_map_fits_its_robot(tmp_path: Path, name: str):
+    robot = load(str(ROBOTS / name))
+    assert robot.log_path is not None
+    text, mapped = robot.log_path.read_text(), read_column_map(robot.log_path)
+    rate = 2000 if name == "cassie" else 1000 if name in ("single", "double", "triple", "hopper") else 200
+    time = np.arange(ROWS) / (mapped.rate or rate)
+    wave = 0.3 * np.sin(2.0 * np.pi * time / time[-1])
+    log: dict[str, np.ndarray] = {"time": time, "offsets": np.array([0, ROWS // 3, 2 * ROWS // 3, ROWS])}
+    log |= {array: np.stack([wave] * width, -1) for array, width in columns(text).items()}
+    log.setdefault("ati_force", np.stack([wave] * 3, -1))
+    for array in ("position", "goal_while_on", "motor_volts", "target", "torque"):
+        log.setdefault(array, wave)
+    runs = 3
+    log |= {"split": np.arange(runs), "run_names": np.array(["a_swing", "b_swing", "c_swing"])}
+    log |= {"group": np.zeros(runs, int), "group_names": np.array(["all"]), "tau_meas": log.get("tau_meas", wave)}
+    log |= {"side": np.zeros(runs, int), "side_names": np.array(["left"])}
+    if name == "crazyflie":
+        zero = np.zeros((ROWS, 3))
+        log |= {"position": zero + time[:, None], "velocity": zero + 1.0, "gyro": zero}
+        log["quaternion_xyzw"] = np.tile([0.0, 0.0, 0.0, 1.0], (ROWS, 1))
+    if name == "cassie":
+        log["x"][:, :4], log["x"][:, 23:29] = [1.0, 0.0, 0.0, 0.0], 0.0
+        log["x"][:, 4:7] = 0.0
+    np.savez(tmp_path / "log.npz", **log)
+    import_logs([tmp_path / "log.npz"], mapped, robot.spec, tmp_path / "log.h5")
+    store = Store.open(tmp_path / "log.h5")
+    assert store.lengths.sum() > 0
+    assert np.isfinite(store.episode(0)[0]).all()
