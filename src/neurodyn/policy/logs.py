@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, add_noise, 
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import from_dict, read_config, to_dict
 from neurodyn.core.description.spec import Channel, StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.progress import stage, tell
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import accepts_request, names_of
@@ -52,6 +52,7 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import Behaviour, Excitation, acting, behaviour, common_task, load_policy
 from neurodyn.policy.disturbances import Disturbances, EpisodeDraws
 from neurodyn.policy.requests import LogPolicyRequest
+from neurodyn.policy.sensed_scores import SensedEpisode, score
 from neurodyn.policy.settings import BEHAVIOURS
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
@@ -340,7 +341,7 @@ def _record_robot(
     """Record episodes one by one on a robot; if it stops, complete the file with the episodes so far."""
     stopped: BaseException | None = None
     empty, tracked = 0, robot.base is None
-    played: list[list[EpisodeOutcomes]] = [[] for _ in plan.behaviours]
+    played: list[list[tuple[EpisodeOutcomes, SensedEpisode]]] = [[] for _ in plan.behaviours]
     robot.rehearse(lambda: plan.batch(0, np.zeros(1, int)).run(header.spec, most=REHEARSED))
     with StoreWriter(path, header, rewarded=tracked, keep=True, resume=resume) as writer:
         while stopped is None:
@@ -355,9 +356,10 @@ def _record_robot(
             except (KeyboardInterrupt, Exception) as error:
                 stopped = error
                 batch.status[:] = Status.LOG
-            else:
-                played[int(batch.policy[0])].append(batch.outcome(int(batch.policy[0])))
             robot.stop()
+            if stopped is None and not tracked:
+                batch.sensed.end(robot)
+                played[int(batch.policy[0])].append((batch.outcome(int(batch.policy[0])), batch.sensed))
             position = number % _SPLIT_TOGETHER
             if batch.started:
                 split = plan.splits(_SPLIT_TOGETHER, number // _SPLIT_TOGETHER)[position]
@@ -376,9 +378,21 @@ def _record_robot(
         raise stopped
     written = int(table["length"].sum())
     if not tracked:  # the file holds no rewards
-        return written, plan.outcomes(played)
+        return written, plan.outcomes([_scored(plan.task, episodes) for episodes in played])
     ended = [_recorded_outcomes(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
     return written, plan.outcomes([[one] if len(one.returns) else [] for one in ended])
+
+
+def _scored(task: Task, episodes: Sequence[tuple[EpisodeOutcomes, SensedEpisode]]) -> list[EpisodeOutcomes]:
+    """Return outcomes on a robot that nobody tracks, by the estimated states of its base where there is no truth."""
+    outcomes = [outcome for outcome, _ in episodes]
+    if not any(bool(outcome.returns.isnan().any()) for outcome in outcomes):
+        return outcomes
+    found, why = score(task, [sensed for _, sensed in episodes])
+    if why:
+        notice(why)
+    returns = [torch.tensor([math.nan if one is None else one.earned], dtype=torch.float64) for one in found]
+    return [replace(one, returns=value, penalised=value) for one, value in zip(outcomes, returns, strict=True)]
 
 
 def _recorded_outcomes(table: np.ndarray, rewards: np.ndarray) -> EpisodeOutcomes:
@@ -440,6 +454,7 @@ class _Batch:
         self.failed, self.implausible = np.zeros((2, worlds), dtype=bool)
         self.status = np.full(worlds, Status.COMPLETE, np.int8)
         self.returns = np.zeros(worlds)
+        self.sensed = SensedEpisode()
 
     def run(self, spec: StateSpec, most: int | None = None) -> None:
         """Run the episodes; with `most`, only that many frames.
@@ -468,6 +483,8 @@ class _Batch:
             state, now = step.state, self._quantities(step.state, step, torque)
             end = judge(task, self._bounds, step, now, memory, action)
             contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
+            if self._robot is not None and self._robot.base is not None:
+                self.sensed.count(memory, action)
             memory = task.advance(memory, now.of_rewards, action, self._generator)
             if jolts.pushes and self._measured and self._robot is None:
                 jolted, change = jolts.push(jolted, drawn, drawing)

@@ -2,7 +2,7 @@
 """Recordings of a policy in some dynamics, beside others from the same start."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.requests import PlayPolicyRequest
+from neurodyn.policy.sensed_scores import SensedEpisode, score
 from neurodyn.report.recording import Ended, Recording
 from neurodyn.tasks import Task
 
@@ -119,12 +120,14 @@ class _Path:
         ended: Time of failure or of leaving the plausible range (`control.task_frames`); None for neither.
         commands: Commanded and achieved values until then, by name.
         score: Return of a robot's episode in words, or why it has none.
+        sensed: What a robot sensed; None for other dynamics.
     """
 
     trajectory: Trajectory
     ended: Ended | None
     commands: Commands = field(default_factory=dict)
     score: str = ""
+    sensed: SensedEpisode | None = None
 
 
 @dataclass(frozen=True)
@@ -149,10 +152,13 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
         generator = torch.Generator().manual_seed(derive_seed(seed, "robot"))
         current, act = loop.begin(robot_dynamics.starts(task, seed).draw(1), generator), acting(policy)
         states, ended, commands, earned = [current.state], None, CommandTally(task), 0.0
+        sensed = SensedEpisode()
         running = torch.ones(1, dtype=torch.bool)
         for frame in tracked(range(1, most + 1)):
             commands.count(current.now, current.memory, running)
-            current, step, end = loop.frame(current, act(task.observe(current.now, current.memory)), generator)
+            action, memory = act(task.observe(current.now, current.memory)), current.memory
+            current, step, end = loop.frame(current, action, generator)
+            sensed.count(memory, action.clamp(-task.limit, task.limit))
             states.append(states[-1] if bool(end.implausible) else step.state)
             earned += float(end.reward)
             if bool(end.failed):
@@ -162,12 +168,30 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
                 break
         states += [states[-1]] * (most + 1 - len(states))
         path = Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1))
-        return _Path(path, ended, commands.figures(), unscored(task) if math.isnan(earned) else f"return {earned:.4g}")
+        said = unscored(task) if math.isnan(earned) else f"return {earned:.4g}"
+        return _Path(path, ended, commands.figures(), said, sensed)
 
     robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))
     path = run(frames)
     robot_dynamics.dynamics.stop()
-    return path
+    return path if robot_dynamics.dynamics.base is None else _estimated(task, path, robot_dynamics.dynamics, frames)
+
+
+def _estimated(task: Task, path: _Path, robot: RobotDynamics, frames: int) -> _Path:
+    """Return the path of a robot that nobody tracks, along the estimated states of its base, if they are known."""
+    assert path.sensed is not None
+    path.sensed.end(robot)
+    [found], why = score(task, [path.sensed])
+    if found is None:
+        return replace(path, score=f"{path.score}; {why}" if why else path.score)
+    by_truth = f"; {path.score} by the truth" if path.score.startswith("return") else ""
+    q, qd = (
+        torch.cat([x, x[:, -1:].expand(-1, frames + 1 - x.shape[1], -1)], 1) for x in (found.path.q, found.path.qd)
+    )
+    return replace(
+        path, trajectory=Trajectory(q, qd), commands=path.commands or found.commands,
+        score=f"return {found.earned:.4g} by the estimated states of its base{by_truth}",
+    )  # fmt: skip
 
 
 @torch.no_grad()

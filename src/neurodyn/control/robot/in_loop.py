@@ -405,6 +405,8 @@ class RobotDynamics(Dynamics):
         assert self._seen is not None
         time, q, qd, others = self._seen
         self._log.write(time, q, qd, command, others)
+        if self.base is not None:
+            self.base.keep(q, qd, command)
         self._unlogged = False
 
     def _read(self, seen: Observation) -> State:

@@ -61,11 +61,22 @@ class SensedReading:
         return torch.cat([self.gyroscope, self.force, self.attitude])[None]
 
 
+@dataclass(frozen=True)
+class SensedFrame:
+    """What is sensed at the start of a frame, with the command sent in it: of the joints behind the base."""
+
+    q: tuple[float, ...]
+    qd: tuple[float, ...]
+    control: tuple[float, ...]
+    reading: SensedReading
+
+
 class SensedBase:
     """Follows a base by its IMU: what is sensed of it, and a state with what is not at rest at the start.
 
     Attributes:
         reading: The last readings; None before the first.
+        frames: What was sensed in the episode so far; complete once the robot has stopped.
     """
 
     def __init__(self, robot: Robot) -> None:
@@ -85,11 +96,18 @@ class SensedBase:
         height = robot.legs.height if robot.legs is not None else sum(robot.reset.height or (0.0, 0.0)) / 2.0
         self._place = torch.tensor([0.0, 0.0, height])
         self.reading: SensedReading | None = None
+        self.frames: list[SensedFrame] = []
         self._heading, self._first, self._time = 0.0, None, 0.0
 
     def restart(self) -> None:
         """Begin an episode, whose heading starts at 0."""
         self.reading, self._first, self._heading = None, None, 0.0
+        self.frames = []
+
+    def keep(self, q: Sequence[float], qd: Sequence[float], control: Sequence[float]) -> None:
+        """Keep what is sensed at the start of a frame."""
+        if self.reading is not None:
+            self.frames.append(SensedFrame(tuple(q), tuple(qd), tuple(control), self.reading))
 
     def read(self, values: Mapping[str, list[float]], time: float) -> None:
         """Take the readings of a frame.
