@@ -186,7 +186,7 @@ def evidence_of(
 ) -> Evidence:
     dynamics = fitted.dynamics(store, 1)
     rungs = [*climb.rungs, msgspec.structs.replace(climb.rungs[0], name=IDENTIFIED, share=0.1)]
-    climb = replace(climb, errors={**climb.errors, IDENTIFIED: climb.errors[DECLARED]})
+    climb = replace(climb, errors={**climb.errors, DECLARED: worse(climb, 12.0), IDENTIFIED: climb.errors[DECLARED]})
     known = IdentificationFigures(
         robot="arm", parameters=parameters or [],
         **{"chosen": IDENTIFIED, "rungs": rungs, "horizons": list(climb.seconds), "references": climb.references}
@@ -281,11 +281,14 @@ def test_a_large_rest_and_a_robot_that_nothing_fits_are_said(sound: Store, fitte
 
     def found(name: str, one: RolloutErrors) -> list[str]:
         known = evidence_of(sound, fitted, climb)
-        known = replace(known, climb=replace(climb, errors={DECLARED: one, IDENTIFIED: one}))
+        known = replace(
+            known, climb=replace(climb, errors={DECLARED: one if name == "robot" else large, IDENTIFIED: one})
+        )
         return [finding.name for finding in DOUBTS[name](known)]
 
     assert found("rest", large) == ["rest"]
-    assert found("rest", errors) == []
+    assert found("rest", replace(errors, predicted=Trajectory(errors.truth.q + 2e-3, errors.truth.qd))) == []  # little
+    assert found("rest", replace(errors, predicted=errors.truth)) == []
     still = errors.baseline("hold_last")
     assert found("robot", still) == ["wrong-robot"]
     assert found("robot", errors) == []

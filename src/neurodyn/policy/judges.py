@@ -44,8 +44,8 @@ CONFIDENCE = 0.90
 """Confidence level of the interval of a return."""
 CHOOSING = 8
 """Number of judges that choose the kept policy; the others state the interval."""
-EPISODES = 32
-"""Episodes of each judge that state the interval."""
+EPISODES = 64
+"""Episodes of each judge that state the interval: what they start from varies returns more than the judges do."""
 PROMISE = "promise.json"
 """File of a policy's folder with its promise."""
 

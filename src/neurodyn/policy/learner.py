@@ -63,8 +63,8 @@ from neurodyn.tasks.sensing import SENSORS
 LEAST_UPDATES = 10
 """Least number of updates before a time budget may end a training without a warning."""
 
-_EVALUATION, _PROMISE = 900, 901
-"""Seeds of the starts for comparing policies during training, and for what the kept one promises."""
+_EVALUATION = 900
+"""Seed of the starts for comparing policies during training."""
 
 
 class PolicyLearner(Learner):
@@ -296,7 +296,8 @@ class PolicyLearner(Learner):
         network = network.to(self._world.device).requires_grad_(False)
 
         def play_in(resolved: ResolvedDynamics, draws: QuantityDraws | None, count: int) -> EpisodeOutcomes:
-            return self._play(network, resolved, 0.0, draws=draws, count=count, seed=_PROMISE)
+            own = derive_seed(self._settings.seed, "promise")
+            return self._play(network, resolved, 0.0, draws=draws, count=count, seed=own)
 
         updates = (train_state.best_step or train_state.step), train_state.step
         self._promise = self._judging.promise(

@@ -37,8 +37,9 @@ _MORE = 0.25
 """Share of the error of a coordinate that a network must explain in addition."""
 _BEYOND_NOISE = 2.0
 """Error relative to that of a perfect model, under the sensors' noise, from which on a network's counts."""
-_REST = 6.0
-"""Held-out error, relative to that of a perfect model under the sensors' noise, above which much remains."""
+_REST, _VISIBLE = ((2.5, 0.1), (20.0, 0.05)), 1e-3
+"""Held-out errors from which on much remains: relative to those of a perfect model under the sensors' noise, and of the
+declaration. Smaller ones are noise, or come of the engine's steps. Nobody sees one below this share of the motion."""
 
 
 def doubts_about(evidence: FitEvidence) -> list[Finding]:
@@ -73,19 +74,25 @@ def forecasts_are_poor(evidence: FitEvidence) -> Iterator[Finding]:
     if model is None:
         return
     marks = list(errors[model])
-    mine = [errors[model][mark].errors.q_mean for mark in marks]
+
+    def sizes(name: str) -> list[float | None]:
+        return [errors[name][mark].errors.q_mean for mark in marks]
+
+    mine, before = sizes(model), sizes("nominal")
     rivals = {"nominal": "the declaration", "persistence": "nothing moving", "constant-velocity": "constant velocity"}
     for name, title in rivals.items():
         if name in errors:
-            theirs = [errors[name][mark].errors.q_mean for mark in marks]
-            yield of_horizons(mine, theirs, [float(mark) for mark in marks], rival=title, what="error of positions")
-    ratios = [
+            yield of_horizons(
+                mine, sizes(name), [float(mark) for mark in marks], rival=title, what="error of positions"
+            )
+    rests = [
         (one / least, float(mark))
-        for mark, one in zip(marks, mine, strict=True)
-        if one is not None and mark in floor and (least := floor[mark].errors.q_mean or 0.0) > 0.0
-    ]
-    if ratios and max(ratios)[0] > _REST:
-        times, seconds = max(ratios)
+        for mark, one, first in zip(marks, mine, before, strict=True)
+        if one and first and mark in floor and (least := floor[mark].errors.q_mean)
+        and any(one > times * least and one > share * first for times, share in _REST)
+    ]  # fmt: skip
+    if rests:
+        times, seconds = max(rests)
         yield Finding(
             "rest", "warning",
             f"errors of positions after {seconds:.2g} s are {times:.2g} times what the sensors' noise explains",
@@ -175,18 +182,26 @@ def _is_sure(gain: Tensor, blocks: Blocks) -> bool:
 
 
 def much_remains(evidence: Evidence) -> Iterator[Finding]:
-    """Doubt a model whose held-out error is far above that of a perfect one under the noise of the sensors."""
+    """Doubt a model whose held-out error is above what noise explains, and matters beside declaration and motion."""
     floor, mine, names = evidence.noise_errors, evidence.errors, evidence.errors.names
-    both = mine.finite & floor.finite
-    worst: tuple[float, str, float] | None = None
+    declared, still = evidence.climb.errors[DECLARED], mine.baseline(PERSISTENCE)
+    both = mine.finite & floor.finite & declared.finite
+    worst: tuple[float, float, str, float] | None = None
     for frame, seconds in zip(evidence.climb.frames, evidence.figures.horizons, strict=True):
-        ratios = mine.errors[both, frame - 1].mean(0) / floor.errors[both, frame - 1].mean(0).clamp_min(1e-12)
-        ratio, k = torch.max(torch.nan_to_num(ratios), 0)
-        worst = max(worst or (0.0, "", 0.0), (float(ratio), names[int(k)], seconds))
-    if worst is not None and worst[0] > _REST:
+        own, noise, before, motion = (
+            one.errors[both, frame - 1].mean(0).clamp_min(1e-12) for one in (mine, floor, declared, still)
+        )
+        ratios = torch.nan_to_num(own / noise)
+        matters = torch.ones_like(ratios) if evidence.chosen.name == DECLARED else own / before
+        large = torch.stack([(ratios > times) & (matters > share) for times, share in _REST]).any(0)
+        ratio, k = torch.max(torch.where(large & (own > _VISIBLE * motion), ratios, 0.0), 0)
+        worst = max(worst or (0.0, 0.0, "", 0.0), (float(ratio), float(matters[k]), names[int(k)], seconds))
+    if worst is not None and worst[0] > 0.0:
+        ratio, share, name, seconds = worst
         yield Finding(
             "rest", "warning",
-            f"the error of {worst[1]} after {worst[2]:.2g} s is {worst[0]:.2g} times what the sensors' noise explains",
+            f"the error of {name} after {seconds:.2g} s is {ratio:.2g} times what the sensors' noise explains, and "
+            f"{percent(share)} of the declaration's",
             "see with what it goes on the page; networks may learn it (without --mechanism)",
         )  # fmt: skip
 
