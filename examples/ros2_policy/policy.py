@@ -9,7 +9,8 @@ import numpy as np
 import onnxruntime
 
 AXES = {"x": 0, "y": 1, "z": 2}
-BASE = {"base_linear_velocity": "linear", "base_angular_velocity": "angular", "projected_gravity": "gravity"}
+IMU = {"base_angular_velocity": "angular", "projected_gravity": "gravity", "gyroscope": "angular", "gravity": "gravity"}
+BASE = {"base_linear_velocity": "linear", **IMU}
 
 
 class Measured:
@@ -69,7 +70,7 @@ class OnnxPolicy:
     def needs(self):
         """Streams that the observations need: "joints", "imu", "odometry"."""
         kinds = {name.partition(".")[0] for name in self.names}
-        imu = {"imu"} if kinds & {"base_angular_velocity", "projected_gravity"} else set()
+        imu = {"imu"} if kinds & {*IMU} else set()
         return {"joints"} | imu | ({"odometry"} if "base_linear_velocity" in kinds else set())
 
     def restart(self):
