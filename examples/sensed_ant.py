@@ -5,11 +5,12 @@ neurodyn policy train ant-run --observe sensors --dynamics hybrid --out policies
 neurodyn policy play policies/sensed --on examples/sensed_ant.py:SensedAnt --out sensed.html
 neurodyn policy log policies/sensed random --robot examples/sensed_ant.py:SensedAnt --noise .4 --out logs/sensed.h5
 
-It also returns its true state, beside whose score the one by estimated states of the base stands. A robot leaves it out.
+It also returns its true state, to score episodes by it, too. A robot leaves it out.
 """
 
 import mujoco
 import numpy as np
+
 from worn_ant import WornAnt
 
 

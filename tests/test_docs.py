@@ -32,7 +32,7 @@ from neurodyn.data.readers.floating import FloatingColumns
 from neurodyn.data.readers.sensor_columns import SensorColumns
 from neurodyn.data.store import Store
 from neurodyn.robots import Joint, Robot, SimulatorConfig
-from neurodyn.robots.sections import ContactMaterial, ContactPointSelection, Gains, GroundSampling, Ranges
+from neurodyn.robots.sections import ContactMaterial, ContactPointSelection, Encoders, Gains, GroundSampling, Ranges
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -185,6 +185,7 @@ def test_the_declarations_are_those_of_the_examples():
         ("own-robot", GroundSampling),
         ("own-robot", ContactPointSelection),
         ("own-robot", Gains),
+        ("own-robot", Encoders),
         ("own-logs", ColumnMap),
         ("own-logs", Column),
         ("own-logs", FloatingColumns),

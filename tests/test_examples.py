@@ -36,7 +36,8 @@ ARGUMENTS = {
 NEEDS = {"logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3"}
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
 MODULES = {
-    "own_task/hold.py", "worn_ant.py", "sensed_ant.py", "udp_robot.py", "udp_lowlevel/messages.py", "udp_lowlevel/robot.py",
+    "own_task/hold.py", "worn_ant.py", "sensed_ant.py", "udp_robot.py", "udp_lowlevel/messages.py",
+    "udp_lowlevel/robot.py",
     "ros2_policy/policy.py", "ros2_policy/policy_node.py", "ros2_policy/policy.launch.py",
 }  # fmt: skip
 """What is imported instead of run: tests/tasks/test_listing.py trains in it, tests/control/robot act on these."""
