@@ -213,7 +213,12 @@ def _make(path: Path) -> None:
 
 def synchronise(path: Path) -> None:
     """Sync a file, or a folder's directory entries, to disk."""
-    file = os.open(path, os.O_RDONLY)
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if path.is_dir():  # systems that open no folders, such as Windows
+            return
+        raise
     try:
         os.fsync(file)
     except OSError as error:

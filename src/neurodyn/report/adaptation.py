@@ -53,7 +53,9 @@ def condition_errors(result: ConditionFigures) -> Table:
 
 
 def errors(result: IdentificationFigures) -> list[Table]:
-    """Return the errors of all models on held-out episodes by horizon, one table per group."""
+    """Return the errors of all models on held-out episodes by horizon, one table per group; none without a ladder."""
+    if not result.rungs:
+        return []
     head = ["Model", *(f"{s:.3g} s" for s in result.horizons)]
     where = "test" if result.rungs[0].test else "validation"
     found = []
