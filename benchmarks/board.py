@@ -191,7 +191,8 @@ def measured(name: str, data: Path, keep: Path, gru: bool) -> dict:
     result = {"commit": commit(), "import": told[-1000:], "models": {}, "cpu_s": 0.0, "verdict": "", "told": ""}
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = keep / "run"
-    told = command("adapt", str(folder), "--data", str(store_file), "--out", str(run), "--threads", "1", fresh=run)
+    asked = ("--kind", "any", "--threads", "1")
+    told = command("adapt", str(folder), "--data", str(store_file), "--out", str(run), *asked, fresh=run)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     result |= {"cpu_s": ended.ru_utime - began.ru_utime + ended.ru_stime - began.ru_stime, "told": told[-3000:]}
     adapted = (run / "adaptation.json").is_file()
@@ -200,7 +201,8 @@ def measured(name: str, data: Path, keep: Path, gru: bool) -> dict:
         train_gru(folder, store_file, trained)
     if adapted:
         figures = read_json(run / "adaptation.json")
-        result |= {"verdict": figures["verdict"], "chosen": figures["chosen"]}
+        result |= {"verdict": figures["verdict"], "chosen": figures["network"] or figures["chosen"]}
+        result["cpu_s_network"] = sum(one["cpu_seconds"] for one in figures["references"])
     return result | errors_of(row, folder, store_file, run if adapted else None, trained)
 
 
@@ -257,7 +259,11 @@ def errors_of(row: Row, folder: Path, log: Path, run: Path | None, gru: Path) ->
         "declared": FitModel.declared(with_motors(robot, store), str(folder), AdaptationSettings()).dynamics(store, 1)
     }
     if run is not None:
-        models["adapt"] = open_along_log(run, str(log))[0]
+        models["any"] = open_along_log(run, str(log))[0]
+    for name, place in (("adapt", "mechanism"), ("gru", "network")):  # whichever is not the run's model
+        if run is not None:
+            beside = run / place
+            models[name] = open_along_log(beside, str(log))[0] if (beside / "model").is_dir() else models["any"]
     if (gru / "model").is_dir():
         models["gru"] = open_along_log(gru, str(log))[0]
     errors = {}
@@ -276,8 +282,7 @@ def errors_of(row: Row, folder: Path, log: Path, run: Path | None, gru: Path) ->
 @torch.no_grad()
 def compared(model: Dynamics, store: Store, windows: Windows) -> RolloutErrors:
     """Roll a model out along windows."""
-    feels = model.contact_points is not None
-    path = roll_along(model, windows.to(torch.float32), recorded_environments(store, model) if feels else None)
+    path = roll_along(model, windows.to(torch.float32), recorded_environments(store, model))
     return RolloutErrors(store.header.spec, Trajectory(path.q.double(), path.qd.double()), truth_of(windows))
 
 

@@ -12,12 +12,18 @@ from neurodyn.core.description.mechanism import INERTIA_ENTRIES
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.artifact import load as load_run
+from neurodyn.dynamics.rollout_errors import Judgement
+from neurodyn.evaluate import evaluate
 from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify.ladder import network_choice
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.settings import FitStage
 from neurodyn.identify.unknowns.bodies import stretched
 from neurodyn.identify.unknowns.quantities import body_coordinates
+from neurodyn.report.sentences import sentences
 from neurodyn.robots import Robot, load
 
 SETTINGS = AdaptationSettings(
@@ -170,3 +176,20 @@ def test_an_inertia_stays_that_of_a_body_however_it_is_stretched():
     assert (np.linalg.eigvalsh(second) > 0.0).all()
     same = stretched(entries, [torch.tensor(1.0)] * 3)
     assert all(float(same[entry]) == pytest.approx(float(entries[entry])) for entry in INERTIA_ENTRIES)
+
+
+def test_any_kind_may_be_a_network(flown: Identification, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A network that beats the mechanism on held-out windows becomes the run's model, and the mechanism is kept."""
+    robot = declared(tmp_path / "declared", arm(), "joints:\n  - {name: swing, kind: revolute}\nactuated: {}")
+    record(tmp_path / "log.h5", robot, arm(), episodes=8, frames=40)
+    monkeypatch.setattr(network_choice, "judge", lambda *_: Judgement(True, 0.5, "better"))
+    folder, out = str(tmp_path / "declared"), tmp_path / "run"
+    found = adapt(folder, tmp_path / "log.h5", out, settings=SETTINGS, threads=1, kind="any", mechanism=True)
+    assert found.figures.network == "gru"
+    assert found.figures.plain()["network"] == "gru"
+    assert kind_of(out) == "neural"
+    assert load_run(out).spec.robot == "odd"
+    assert kind_of(out / "mechanism") == "hybrid"
+    assert sentences(found.figures)[0].startswith("The model is a plain recurrent network")
+    assert flown.figures.network == ""
+    assert evaluate(out, data=str(tmp_path / "log.h5"), threads=1) is not None

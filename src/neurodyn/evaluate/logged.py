@@ -66,7 +66,8 @@ def beside_log(
         robot: The robot of the log.
         store: The recorded trajectories.
         split: Split of the episodes; None for all of them.
-        horizon: Frames of a roll-out; None for half a second, or for the horizon of a floating robot.
+        horizon: Frames of a roll-out; None for half a second or as long as episodes are, or for the horizon of a
+            floating robot.
         rollouts: Maximum number of starts, evenly spaced; None for 20,000.
         seed: Recorded in the result; starts do not depend on it.
         declared: The declared simulator, to add its errors from the same starts; None to omit them.
@@ -76,7 +77,8 @@ def beside_log(
     """
     if robot.spec.floating:
         return _beside_tosses(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed, declared)
-    frames = horizon or round(SECONDS[-1] / robot.dt)
+    longest = int(store.lengths[episodes_in(store, split)].max()) - model.spec.context
+    frames = horizon or max(1, min(round(SECONDS[-1] / robot.dt), longest))
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
     context = model.spec.context
     starts, _ = log_starts(store, split, context, frames, rollouts)

@@ -54,6 +54,7 @@ from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals, r
 from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, torque_samples
 from neurodyn.identify.ladder.forecasts import beside_signals, forecasts_of, write_forecasts
 from neurodyn.identify.ladder.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
+from neurodyn.identify.ladder.network_choice import NETWORK, keep_better_network
 from neurodyn.identify.ladder.references import TrainedReference, train_gru
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
@@ -573,6 +574,8 @@ class _Identification:
         findings = doubts_about(
             Evidence(figures, fit.model, store, climb, rungs[DECLARED], dynamics, past, fit.noise, influences)
         )
+        if settings.kind == "any":
+            figures = keep_better_network(self.out, figures, trained, climb)
         return figures.judged(findings), dynamics
 
     def _references(self) -> list[TrainedReference]:
@@ -580,7 +583,10 @@ class _Identification:
         if not self.settings.reference_steps or self.estimates is not None:
             return []
         problem, settings = self.problem, self.settings
-        gru = train_gru(self.declared, problem.name, problem.store, settings.reference_steps, settings.seed)
+        gru = train_gru(
+            self.declared, problem.name, problem.store, settings.reference_steps, settings.seed,
+            keep=self.out / NETWORK if settings.kind == "any" else None,
+        )  # fmt: skip
         return [] if gru is None else [gru]
 
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:

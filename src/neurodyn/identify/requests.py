@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from neurodyn.core.config import Config
 from neurodyn.core.requests import IN_PYTHON, Flag
@@ -99,6 +99,9 @@ class AdaptRequest(RunOptions, frozen=True, kw_only=False):
     file is one log."""
     out: Annotated[str | Path, Flag(Path)]
     """Run directory to write."""
+    kind: Literal["hybrid", "any"] | None = None
+    """With "any", the run's model is a recurrent network if that predicts held-out episodes better; the identified
+    mechanism is in RUN/mechanism then. By default that of the settings: hybrid."""
     mechanism: bool = False
     """Identify the mechanism alone, without networks on top."""
     settings: Annotated["AdaptationSettings | str | Path | None", Flag(Path | None)] = None

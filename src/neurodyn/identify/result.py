@@ -454,6 +454,8 @@ class IdentificationFigures(Record, frozen=True):
         horizons: Horizons of the ladder [s].
         rungs: The ladder: models that are kept if they are better on whole held-out episodes; empty without one.
         chosen: Name of the model's rung; UNSET without a ladder.
+        network: Reference that is the run's model because it predicts better than that rung, which is in the run's
+            folder `mechanism`; empty for none.
         unexplained: Unexplained errors of the model.
         unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
         log: The check of the logs; UNSET without a ladder.
@@ -513,6 +515,7 @@ class IdentificationFigures(Record, frozen=True):
     delay: DelayFigures | UnsetType = UNSET
     findings: list[Finding] = msgspec.field(default_factory=list)
     references: list[Reference] = msgspec.field(default_factory=list)
+    network: str = ""
 
     def judged(self, findings: list[Finding]) -> Self:
         """Return the results with findings and their verdict."""

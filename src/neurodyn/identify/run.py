@@ -127,7 +127,7 @@ def adapt(request: AdaptRequest) -> Identification:
     settings = msgspec.structs.replace(
         settings, seed=settings.seed if request.seed is None else request.seed,
         networks=settings.networks and not request.mechanism, threads=request.threads or settings.threads,
-        known=settings.known | parse_known(request.known),
+        known=settings.known | parse_known(request.known), kind=request.kind or settings.kind,
     )  # fmt: skip
     problem = _adaptation(declared, locate(request.robot), request.data, settings)
     with tracking(request.logger, Path(request.out)):

@@ -192,6 +192,9 @@ class IdentificationSettings(Config, frozen=True):
     """Refits that judge policies; 0 for none."""
     reference_steps: int = 0
     """Optimiser steps of a recurrent network that is trained beside the ladder, for comparison alone; 0 for none."""
+    kind: Literal["hybrid", "any"] = "hybrid"
+    """Kinds of models that may be the run's: with "any" also that network, wider and trained for longer, if it predicts
+    held-out episodes better than every rung."""
     proposals: int = 0
     """Candidates for the next motion to log; 0 for none."""
     proposal_seconds: float = 120.0

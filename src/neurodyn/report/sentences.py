@@ -104,7 +104,7 @@ def kind_of(name: str) -> QuantityKind:
 
 def sentences(result: IdentificationFigures) -> list[str]:
     """Return up to six sentences on what was found, how well it predicts, and what is not known."""
-    first = _bounds(result)  # what else is said then rests on it
+    first = [*_network(result), *_bounds(result)]  # what else is said then rests on it
     others = [
         *_structure(result), *_delay(result), *_differences(result), *_convergence(result), *_prediction(result),
         *_silent(result),
@@ -115,6 +115,15 @@ def sentences(result: IdentificationFigures) -> list[str]:
         )
         return [first, *_prediction(result)]
     return [*first, *_changes(result, max(_MOST - len(first) - len(others), 2)), *others]
+
+
+def _network(result: IdentificationFigures) -> list[str]:
+    """Return that the run's model is a network."""
+    if not result.network:
+        return []
+    return [
+        "The model is a plain recurrent network, which predicts kept-back motion better; RUN/mechanism has the rest."
+    ]
 
 
 def stated(one: IdentifiedParameter) -> str:

@@ -2,9 +2,11 @@
 """Reference models beside the ladder: trivial baselines, and a small recurrent network trained on the same episodes.
 
 A network knows nothing of mechanisms. Where it predicts held-out episodes better than a fitted mechanism does, the
-mechanism lacks something that the log holds. It is trained for seconds, and never chosen.
+mechanism lacks something that the log holds. It is trained for seconds, and becomes the run's model only if the user
+takes any kind of model (`--kind any`).
 """
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from neurodyn.core.errors import InputError
 from neurodyn.core.progress import present_work
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
@@ -32,6 +35,8 @@ GRU = "gru"
 WARMUP = 16
 """Frames that the network reads before a forecast."""
 _FORECAST, _WIDTH = 16, 32
+_WIDER, _LONGER = 64, 4
+"""Width and factor on the steps of a network that may become the run's model."""
 _LEAST = 4
 """Fewest frames of a forecast worth training on."""
 
@@ -55,13 +60,14 @@ class TrainedReference:
     @torch.no_grad()
     def errors(self, store: Store, windows: Windows) -> RolloutErrors:
         """Return the errors of its roll-outs along windows of a log."""
-        feels = self.dynamics.contact_points is not None  # else a log's ground is nothing to it
-        where = recorded_environments(store, self.dynamics) if feels else None
+        where = recorded_environments(store, self.dynamics)
         path = roll_along(self.dynamics, windows.to(torch.float32), where)
         return RolloutErrors(store.header.spec, Trajectory(path.q.double(), path.qd.double()), truth_of(windows))
 
 
-def train_gru(robot: Robot, name: str, store: Store, steps: int, seed: int) -> TrainedReference | None:
+def train_gru(
+    robot: Robot, name: str, store: Store, steps: int, seed: int, *, keep: Path | None = None
+) -> TrainedReference | None:
     """Train a small recurrent network on a log's training episodes; the best by its validation episodes is kept.
 
     Args:
@@ -70,9 +76,11 @@ def train_gru(robot: Robot, name: str, store: Store, steps: int, seed: int) -> T
         store: The log.
         steps: Optimiser steps.
         seed: Seed of weights and batches.
+        keep: Folder of a network that may become the run's model: it is wider then, and trained for longer. None for
+            one that is gone afterwards.
 
     Returns:
-        The network; None if the episodes are too short for it.
+        The network; None if the episodes are too short for it, or it cannot learn them.
     """
     began = time.process_time()
     longest = min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
@@ -80,17 +88,24 @@ def train_gru(robot: Robot, name: str, store: Store, steps: int, seed: int) -> T
     forecast = min(_FORECAST, longest - context - 1)
     if forecast < _LEAST:
         return None
+    width = _WIDTH if keep is None else _WIDER
     settings = Settings(
-        net=NetConfig(kind="gru", width=_WIDTH, depth=1, head=_WIDTH, warmup=context),
+        net=NetConfig(kind="gru", width=width, depth=1, head=width, warmup=context),
         phases=(
             Phase(share=0.3, rate=5e-3, batch=64, frames=context + forecast),
             Phase(share=0.7, rate=3e-3, batch=64, context=context, forecast=forecast),
         ),
-        steps=steps, validations=5, validation_rollouts=64, velocity_products=False, seed=seed,
+        steps=steps if keep is None else _LONGER * steps, validations=5, validation_rollouts=64,
+        velocity_products=False, seed=seed,
     )  # fmt: skip
     with TemporaryDirectory() as folder:
-        out = Path(folder) / GRU
-        train(TrainingJob(robot, name, name, store, out, settings, progress=present_work()))
+        out = Path(folder) / GRU if keep is None else keep
+        if keep is not None and keep.is_dir():
+            shutil.rmtree(keep)
+        try:
+            train(TrainingJob(robot, name, name, store, out, settings, progress=present_work()))
+        except InputError:  # of a log that such a network cannot learn; a reference is no reason to fail
+            return None
         return TrainedReference(GRU, NEURAL.load(out), context, time.process_time() - began)
 
 

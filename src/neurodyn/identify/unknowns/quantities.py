@@ -192,7 +192,11 @@ def default_coordinates(
     finds some even if there is none (3 N m
     in the worn ant), and it reduces no held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
     """
-    coordinates = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs_of(mechanism)]
+    round_numbers = {link.joint.name for link in mechanism.links if _is_round(link.mass)}
+    coordinates = [
+        Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE, guessed=round_numbers.issuperset(links))
+        for limb, links in limbs_of(mechanism).items()
+    ]
     if is_single(mechanism) or not robot.actuated:  # without motors, bodies are all that there is
         for index in turning_links(mechanism):
             coordinates += body_coordinates(mechanism, index)

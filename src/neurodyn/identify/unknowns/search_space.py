@@ -350,10 +350,14 @@ class CoordinateSpace(BoxedSpace):
         return BodyTensors(value("mass"), [value(f"com.{axis}") for axis in "xyz"], inertia)
 
     def widened(self, x: Tensor, beyond: float) -> "tuple[CoordinateSpace, Tensor]":
-        """Return this space with wider priors of guessed quantities that are `beyond` so many deviations, and its x."""
+        """Return this space with wider priors of guessed quantities that are `beyond` so many deviations, and its x.
+
+        So do others that reach the bound of the search, which is no bound of their values.
+        """
         x, changed = x.clone(), list(self.coordinates)
         for k, one in enumerate(self.coordinates):
-            if one.guessed and abs(float(x[k])) > beyond:
+            reached = abs(float(x[k]))
+            if (one.guessed and reached > beyond) or reached > _MOST - 1e-6:
                 changed[k] = one.widened(float(x[k]))
                 x[k] = x[k] * one.width / changed[k].width
         space = self._with(changed)
