@@ -96,6 +96,7 @@ class TrackedFrame:
         memory: Task memory at the start of the frame.
         action: Actions, shape [worlds, actions].
         uncertain: Epistemic uncertainty, shape [worlds]; None without a penalty.
+        judged: What a critic sees of the end of the frame, before resets, shape [worlds, columns].
     """
 
     observation: Tensor
@@ -107,6 +108,7 @@ class TrackedFrame:
     memory: Memory
     action: Tensor
     uncertain: Tensor | None
+    judged: Tensor
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
@@ -339,6 +341,17 @@ class PolicyEnvironment(VecEnv):
         current = self._worlds_state
         return self.task.observe(current.now, current.memory) if self._disturbed is None else self._disturbed.seen
 
+    @property
+    def judged(self) -> Tensor:
+        """What a critic that sees one group sees: the state if policies see sensors, else what they see."""
+        return self._judged(self.seen)
+
+    def _judged(self, seen: Tensor) -> Tensor:
+        if self.task.observes != SENSORS:
+            return seen
+        current = self._worlds_state
+        return self.task.groups[CRITIC](current.now, current.memory)
+
     def _see(self, restarted: Tensor | None) -> Tensor:
         """Observe the states, with a new history for worlds in `restarted`; return the policy's observations."""
         current = self._worlds_state
@@ -408,13 +421,14 @@ class PolicyEnvironment(VecEnv):
         due = then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None
         if not over and not self.disturbances.pushes:
             last = self._see(None)
-            return TrackedFrame(last, last, end, done, over, *due)
+            return TrackedFrame(last, last, end, done, over, *due, self._judged(last))
         last = self._last()
+        judged = self._judged(last)
         if over:
             self._reset_worlds(done)
         if self.disturbances.pushes:
             self._push()
-        return TrackedFrame(self._see(done if over else None), last, end, done, over, *due)
+        return TrackedFrame(self._see(done if over else None), last, end, done, over, *due, judged)
 
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
         """Return the rewards of frames less the penalty, scaled, shape [frames, worlds], with gradients.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.tasks.sensing import SENSORS
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class GradientWindow:
     Attributes:
         loss: The loss, shape [].
         seen: Observations at the start of frames, shape [frames, worlds, observations].
-        last: Observations at the end of frames, before resets, shape [frames, worlds, observations].
+        judged: What the critic sees at the start of frames, shape [frames, worlds, columns].
+        last: What the critic sees at the end of frames, before resets, shape [frames, worlds, columns].
         reward: Rewards less the penalty, scaled, shape [frames, worlds].
         failed: Whether episodes failed, shape [frames, worlds].
         done: Whether episodes ended, shape [frames, worlds].
@@ -28,6 +30,7 @@ class GradientWindow:
 
     loss: Tensor
     seen: Tensor
+    judged: Tensor
     last: Tensor
     reward: Tensor
     failed: Tensor
@@ -86,16 +89,19 @@ def roll(
     Args:
         world: The worlds, which continue from their current state.
         act: From observations to actions and their means, each of shape [worlds, actions].
-        value: From observations, shape [rows, observations], to values, shape [rows].
+        value: From what the critic sees, shape [rows, columns], to values, shape [rows].
         frames: Length of the window.
         gamma: Discount factor per frame.
         watch: Observer of each frame's gradients by the actions.
     """
     world.cut()
     observation = world.get_observations()["policy"]
-    seen, rolled = [], []
+    apart = world.task.observes == SENSORS
+    seen, judged, rolled = [], [], []
     for _ in range(frames):
         seen.append(observation)
+        if apart:
+            judged.append(world.judged.detach())
         action = clip_with_gradient(*act(observation), world.task.limit, watch.next_hook())
         frame = world.step_tracked(action)
         observation = frame.observation
@@ -103,10 +109,12 @@ def roll(
     reward = world.settle(rolled)
     before, last, failed, done = (
         torch.stack(part)
-        for part in (seen, *zip(*((frame.last, frame.end.failed, frame.done) for frame in rolled), strict=True))
+        for part in (seen, *zip(*((frame.judged, frame.end.failed, frame.done) for frame in rolled), strict=True))
     )
     loss = window_loss(last, reward, failed, done, value, gamma)
-    return GradientWindow(loss, before.detach(), last.detach(), reward.detach(), failed, done)
+    before = before.detach()
+    known = torch.stack(judged) if apart else before
+    return GradientWindow(loss, before, known, last.detach(), reward.detach(), failed, done)
 
 
 def window_loss(

@@ -454,7 +454,7 @@ def warm_start(
     else:
         _, network = load_policy(folder)
         network.store_rsl_rl(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
-    if read_policy_config(folder).observe == SENSORS:  # its critic sees the state, whose statistics nothing holds
+    if POLICY not in critic.obs_groups:  # it sees the state, whose statistics nothing holds
         return {}
     for name, value in actor.state_dict().items():
         if name.startswith("obs_normalizer."):  # a critic may have further inputs after the policy's

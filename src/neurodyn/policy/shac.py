@@ -5,6 +5,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+import msgspec
 import torch
 from rsl_rl.models import MLPModel
 from rsl_rl.modules import GaussianDistribution
@@ -21,6 +22,8 @@ from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass, WindowPass
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
+from neurodyn.tasks.observations import CRITIC, POLICY
+from neurodyn.tasks.sensing import SENSORS
 
 
 class CriticRegression:
@@ -71,9 +74,6 @@ class CriticRegression:
         return total
 
 
-_GROUPS = {"actor": ["policy"], "critic": ["policy"]}
-
-
 class ShacLearner(PolicyLearner):
     """SHAC training of one policy; a step is a window, a policy update, and the critic's passes over the window.
 
@@ -88,9 +88,13 @@ class ShacLearner(PolicyLearner):
         super().__init__(job)
         settings, device = self._settings, self._world.device
         seen, models = self._world.get_observations(), settings.models()
+        judge = CRITIC if job.task.observes == SENSORS else POLICY
+        groups = {"actor": [POLICY], "critic": [judge]}
+        if judge == CRITIC:
+            self._config = msgspec.structs.replace(self._config, critic=job.task.groups[CRITIC].columns)
         self._actor, self.critic = (
             MLPModel(
-                seen, _GROUPS, name, width, **{key: value for key, value in models[name].items() if key != "class_name"}
+                seen, groups, name, width, **{key: value for key, value in models[name].items() if key != "class_name"}
             ).to(device)
             for name, width in (("actor", len(job.task.actions)), ("critic", 1))
         )
@@ -129,7 +133,7 @@ class ShacLearner(PolicyLearner):
         if train_state.step:
             return
         if self._initial is not None:
-            warm_start(self._actor, self.critic, self._initial, self._settings)
+            warm_start(self._actor, self.critic, self._initial, self._settings, self._config.critic)
             self._target.load_state_dict(self.critic.mlp.state_dict())
             self._mean.load_state_dict(self._actor.mlp.state_dict())
         # Otherwise all episodes would time out in the same frame.
@@ -255,11 +259,11 @@ class ShacLearner(PolicyLearner):
                 window.reward, values, window.failed, window.done, settings.gamma, settings.lam,
                 settings.failure * settings.reward_scale,
             ).flatten()  # fmt: skip
-            seen = window.seen.flatten(0, 1)
-            normalised = critic.obs_normalizer(seen)
+            seen, judged = window.seen.flatten(0, 1), window.judged.flatten(0, 1)
+            normalised = critic.obs_normalizer(judged)
         loss = self._regression.fit(normalised, targets, settings.critic_epochs, settings.critic_minibatches)
         follow(self._target, critic.mlp, settings.target)
-        named = TensorDict({"policy": seen}, batch_size=[len(seen)])
+        named = TensorDict({POLICY: seen, CRITIC: judged}, batch_size=[len(seen)])
         self._actor.update_normalization(named)
         critic.update_normalization(named)
         return loss

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.control.robot.in_loop import RobotDynamics
+from neurodyn.control.robot.in_loop import RobotDynamics, plant_of
 from neurodyn.control.robot.process import RobotStoppedError
 from neurodyn.control.robot.sensed import SensedBase
 from neurodyn.core.description.sensors import Sensor
@@ -148,6 +148,12 @@ def test_a_policy_of_the_state_is_refused(folder, tmp_path):
             [policy(folder, "state", "state")], tmp_path / "x.h5", robot=robot_class(folder, "state_robot"),
             transitions=50,
         )  # fmt: skip
+
+
+def test_planners_refuse_it(folder, tmp_path):
+    task, name = load(f"velocity@{folder / 'dog'}"), robot_class(folder, "planned_robot")
+    with pytest.raises(InputError, match="nobody tracks its base"), plant_of(task, name, "cpu", tmp_path):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -545,6 +545,12 @@ def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[R
     """
     if is_file(name):
         with robot_in_loop(task, name, log_file(out)) as robot:
+            assert isinstance(robot.dynamics, RobotDynamics)
+            if robot.dynamics.base is not None:
+                raise InputError(
+                    f"{name}: nobody tracks its base, whose state plans start from; valid: a robot whose base is "
+                    "measured, or a policy of --observe sensors (`policy play --on`)"
+                )
             yield robot
     else:
         yield open_dynamics(task, name, device=device, flag="--plant")
