@@ -53,11 +53,10 @@ def compare(file: Path, folder: Path, seed: int = 0) -> Difference:
 
 def named(difference: Difference) -> bool:
     """Return whether the declaration names a part that would explain a difference."""
-    return any(
-        word in note
-        for note in difference.notes
-        for word in ("not modelled", "margin", "integrator", "none", "left out")
-    )
+    words = ["not modelled", "integrator", "none", "explicit"]
+    if difference.what.startswith("simulated"):
+        words += ["margin", "left out"]  # of contacts
+    return any(word in note for note in difference.notes for word in words)
 
 
 class _Truth:

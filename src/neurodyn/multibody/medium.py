@@ -134,9 +134,10 @@ def _ellipsoid(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> l
     circulation = (kutta * density * projected / maximum(across, _TINY)) * cross(norm, velocity)
     force = force + moves * cross(circulation, velocity)
     drag = viscosity * linear + density * speed * (projected * blunt + slender * (greatest - projected))
-    twist = turning * spin
+    size = maximum(maximum(turning[0], maximum(turning[1], turning[2])), _TINY)
+    twist = (turning / size) * spin  # of the size of the spin, where a root is exact
     force = force - drag * velocity
-    moment = moment - (viscosity * twisting + density * safe_sqrt(dot(twist, twist))) * spin
+    moment = moment - (viscosity * twisting + density * size * safe_sqrt(dot(twist, twist))) * spin
     return [*(interaction * moment), *(interaction * force)]
 
 

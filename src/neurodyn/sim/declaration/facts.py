@@ -527,8 +527,7 @@ def _options(model: Any) -> list[str]:
 def _passive(model: Any) -> list[str]:
     lines: list[str] = []
     round_ones = int((model.geom_fluid[:, 0] > 0).sum()) if model.opt.density > 0 or model.opt.viscosity > 0 else 0
-    if round_ones and int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST):
-        lines += _count(round_ones, "ellipsoid", "ellipsoids", "in a medium: with forces that are explicit in a step")
+    lines += _count(round_ones, "ellipsoid", "ellipsoids", "in a medium: with forces that are explicit in a step")
     lines += _count(int(model.nflex), "deformable body", "deformable bodies", "(flex): none is modelled")
     return lines + _count(int(model.nplugin), "plugin", "plugins", "of MuJoCo: none is modelled")
 
