@@ -118,3 +118,33 @@ def test_notices_are_one_line_each(arm, capsys):
     notes = [line for line in capsys.readouterr().err.splitlines() if "note:" in line]
     assert len(notes) == 1
     assert "left out: mesh 'shell.stl' does not exist" in notes[0]
+
+
+def test_an_asset_without_motors_is_given_some_next(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rod.xml").write_text(ROD)
+    assert run(["init", "rod.xml", "--out", "rod"]) == 0
+    said = capsys.readouterr().out
+    assert "next: give it motors, in rod.xml or by `actuated: {JOINT: effort}`" in said
+    assert "generate" not in said
+
+
+def test_a_world_needs_no_link_and_commands_to_copy_are_quoted(tmp_path, capsys, monkeypatch):
+    """As in files for Gazebo, which fix a robot to `world` without a link of that name."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("my robots")
+    folder.mkdir()
+    (folder / "arm.urdf").write_text(TO_WORLD)
+    assert run(["init", str(folder / "arm.urdf"), "--out", str(folder / "arm")]) == 0
+    said = capsys.readouterr().out
+    assert "its root link is named 'world'" in said
+    assert "next: neurodyn check 'my robots/arm'" in said
+
+
+ROD = """<mujoco><worldbody><body pos="0 0 1"><joint name="hinge" axis="0 1 0"/>
+  <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".02" mass=".5"/></body></worldbody></mujoco>"""
+_INERTIAL = '<inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>'
+TO_WORLD = f"""<robot name="arm"><link name="base">{_INERTIAL}</link><link name="fore">{_INERTIAL}</link>
+  <joint name="fix" type="fixed"><parent link="world"/><child link="base"/></joint>
+  <joint name="j" type="revolute"><parent link="base"/><child link="fore"/><axis xyz="0 1 0"/>
+    <limit lower="-1" upper="1" effort="5" velocity="2"/></joint></robot>"""

@@ -509,3 +509,13 @@ def test_weights_that_are_not_numbers_are_refused(tmp_path: Path):
     artifacts.write_tensors(tmp_path / "w.safetensors", {"layer": torch.tensor([1.0, math.nan])})
     with pytest.raises(InputError, match="'layer' holds numbers that are not finite"):
         artifacts.read_weights(tmp_path / "w.safetensors")
+
+
+def test_the_folder_of_a_model_stands_for_its_run(tmp_path):
+    """`adapt` and `hybrid` print it."""
+    model = tmp_path / "run" / "model"
+    model.mkdir(parents=True)
+    (model / "spec.json").write_text("{}")
+    assert artifacts.resolve_run(model) == artifacts.resolve_run(tmp_path / "run") == tmp_path / "run"
+    with pytest.raises(InputError, match="holds no model"):
+        artifacts.resolve_run(tmp_path)

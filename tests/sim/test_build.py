@@ -109,6 +109,7 @@ BROKEN = {
     "unknown locked joint": (chain(), {"locked": ["c"]}, "locked joint 'c' does not exist; valid: a, b"),
     "no axis": (chain().replace('xyz="1 0 0"', 'xyz="0 0 0"'), {}, "axis of joint 'a' is '0 0 0'"),
     "unknown link": (chain().replace('child link="two"', 'child link="three"'), {}, "unknown link 'three'"),
+    "no type": (chain().replace('name="a" type="revolute"', 'name="a"'), {}, "line 1: joint 'a' has no type; valid: "),
     "no XML": (chain() + "<", {}, "not readable as URDF"),
     "bad number": (chain().replace('lower="-1"', 'lower="left"'), {}, "left"),
     "loop": (chain() + JOINT.format(name="c", kind="fixed", parent="two", child="base", more=""), {}, "own.urdf"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.console import ProgressBar, locked_output, write_result
+from neurodyn.cli.terminal.console import ProgressBar, locked_output, shell_word, write_result
 from neurodyn.cli.terminal.flags import Device, command
 from neurodyn.control.planning.settings import DEFAULT_PLANNER
 from neurodyn.core.artifacts import require_writable
@@ -249,4 +249,5 @@ def imitate(
         with ProgressBar(f"{robot}: imitating the quadratic program"):
             network, law = learn(where, gait, mpc, how, seed=seed)
         save_imitation(out, network, law.config)
-    print(f"{out} written; next: neurodyn control {robot} --planner imitation --model {out} --plant {plant}")
+    words = f"{shell_word(robot)} --planner imitation --model {shell_word(out)} --plant {shell_word(plant)}"
+    print(f"{out} written; next: neurodyn control {words}")

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from neurodyn.cli.terminal.console import ProgressBar, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, shell_word, write_figures
 from neurodyn.cli.terminal.flags import ClusterAddress, WorkerMemory, Workers, cluster_of, command, registry_name
 from neurodyn.core.artifacts import require_writable, write_text
 from neurodyn.core.config import with_changes
@@ -153,7 +153,7 @@ def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout:
         model = import_model(files[0], robot, out, layout=layout, statistics=statistics)
     members = f" with {model.members} members" if hasattr(model, "members") else ""
     print(f"{model.network}{members}, {model.spec.context} frames of warm-up: {out}")
-    print(f"next: neurodyn evaluate {out}{' --data LOG.h5' if model.measured else ''}")
+    print(f"next: neurodyn evaluate {shell_word(out)}{' --data LOG.h5' if model.measured else ''}")
 
 
 def inspect(

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from neurodyn.cli.terminal.console import ProgressBar
+from neurodyn.cli.terminal.console import ProgressBar, shell_word
 from neurodyn.core.artifacts import atomic_folder, resolve_run, write_json
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
@@ -18,7 +18,7 @@ from neurodyn.core.progress import present_work, stage
 from neurodyn.core.verdict import grade_of
 
 if TYPE_CHECKING:
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, shell_word
     from neurodyn.core.config import Record
     from neurodyn.learn.plan import TrainState
 
@@ -161,7 +161,7 @@ def show_gap(out: Path, seed: int) -> None:
     print_tables("", [result.table()])
     print(f"report: {report}")
     if grade_of(result.verdict) != "fails":
-        print(f"next: neurodyn policy play {folder} --on {robot}")
+        print(f"next: neurodyn policy play {shell_word(folder)} --on {shell_word(robot)}")
     print(f"verdict: {result.verdict}")
 
 
@@ -276,7 +276,7 @@ def show_world_model(out: Path, seed: int) -> None:
     print_evaluation(result)
     print(f"report: {report}")
     if grade_of(result.verdict or "ok") != "fails":
-        print(f"next: neurodyn policy train anymal-velocity --dynamics {run} --out policies/walk")
+        print(f"next: neurodyn policy train anymal-velocity --dynamics {shell_word(run)} --out policies/walk")
     print(f"verdict: {result.verdict}")
 
 
@@ -322,7 +322,7 @@ def show_policy(out: Path, seed: int) -> None:
     print_policy(result)
     print(f"report: {report}")
     if grade_of(result.verdict) != "fails":
-        print(f"next: neurodyn export {folder}")
+        print(f"next: neurodyn export {shell_word(folder)}")
     print(f"verdict: {result.verdict}")
 
 

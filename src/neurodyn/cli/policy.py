@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from tyro.conf import arg
 
-from neurodyn.cli.terminal.console import ProgressBar, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, shell_word, write_figures
 from neurodyn.cli.terminal.flags import (
     FormatFlag,
     GpuIds,
@@ -78,9 +78,9 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
     require_usable(end.verdict, out)
     if job.settings.privileged:
-        print(f"next: neurodyn policy distill {out} --out {out}-student")
+        print(f"next: neurodyn policy distill {shell_word(out)} --out {shell_word(out)}-student")
     else:
-        print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
+        print(f"next: neurodyn policy evaluate {shell_word(out)} --dynamics analytic{beside_it}")
     print(f"verdict: {end.verdict}")
 
 
@@ -112,7 +112,8 @@ def distill(request: DistillPolicyRequest) -> None:
     )
     require_usable(end.verdict, out)
     drawn = " ".join(f"--randomise '{text}'" for text in job.settings.randomise)
-    print(f"next: neurodyn policy evaluate {out} --dynamics {job.training_dynamics.name} {drawn}".rstrip())
+    trained = f"{shell_word(out)} --dynamics {shell_word(job.training_dynamics.name)}"
+    print(f"next: neurodyn policy evaluate {trained} {drawn}".rstrip())
     print(f"verdict: {end.verdict}")
 
 
@@ -208,7 +209,7 @@ def import_(
         f"policy for {config.task} with {len(config.observations)} observations, {widths} {activation}, and "
         f"{len(config.actions)} actions: {out}"
     )
-    print(f"next: neurodyn policy evaluate {out} --dynamics analytic")
+    print(f"next: neurodyn policy evaluate {shell_word(out)} --dynamics analytic")
 
 
 @command(LogPolicyRequest)
@@ -291,7 +292,7 @@ def online(
     frames = f"{result.frames:,} {frames_of(result.reference)}"
     print(f"{frames}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
     verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"
-    print(f"next: neurodyn policy {verb} {result.reference}")
+    print(f"next: neurodyn policy {verb} {shell_word(result.reference)}")
     print(f"verdict: {result.verdict}")
 
 

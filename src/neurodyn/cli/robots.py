@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from neurodyn.cli.terminal.console import ProgressBar, terminal, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, shell_word, terminal, write_figures
 from neurodyn.cli.terminal.flags import JsonFile, command
 from neurodyn.core.artifacts import require_writable, write_json
 from neurodyn.core.config import to_dict
@@ -167,11 +167,17 @@ def init(
     print_decisions(declaration.decisions)
     robot, path = declaration.robot.name, declaration.path.parent
     folder = f"./{path}" if str(path) in ROBOTS else str(path)  # a bare name would select the shipped robot
-    print(f"{declaration.path} written; next: neurodyn check {folder}")
-    print(f"then: neurodyn generate {folder} --transitions 100000 --out {robot}.h5")
-    print(f"then: neurodyn train {folder} --data {robot}.h5 --out runs/{robot} --base {declaration.base}")
-    if declaration.robot.legs is not None and declaration.robot.actuated:
-        print(f"or: neurodyn policy train velocity@{folder} --dynamics hybrid --out policies/{robot}")
+    if not declaration.robot.actuated:
+        print(f"{declaration.path} written; next: give it motors, in {declaration.robot.asset} or by `actuated: "
+              "{JOINT: effort}`: without any it only falls")  # fmt: skip
+        return
+    print(f"{declaration.path} written; next: neurodyn check {shell_word(folder)}")
+    print(f"then: neurodyn generate {shell_word(folder)} --transitions 100000 --out {shell_word(robot)}.h5")
+    to = f"--out runs/{shell_word(robot)} --base {declaration.base}"
+    print(f"then: neurodyn train {shell_word(folder)} --data {shell_word(robot)}.h5 {to}")
+    if declaration.robot.legs is not None:
+        to = f"--out policies/{shell_word(robot)}"
+        print(f"or: neurodyn policy train velocity@{shell_word(folder)} --dynamics hybrid {to}")
 
 
 @command(CheckRequest)
@@ -205,7 +211,7 @@ def check(
         raise InputError(
             f"{request.robot}: the reference simulator cannot be trusted ({names}); change what is listed above"
         )
-    print(f"next: neurodyn generate {request.robot} --transitions 200000 --out {result.robot}.h5")
+    print(f"next: neurodyn generate {shell_word(request.robot)} --transitions 200000 --out {result.robot}.h5")
 
 
 def hybrid(

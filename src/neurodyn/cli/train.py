@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from neurodyn.cli.terminal.console import ProgressBar, report_training, terminal, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, report_training, shell_word, terminal, write_figures
 from neurodyn.cli.terminal.flags import (
     ClusterAddress,
     GpuIds,
@@ -290,7 +290,8 @@ def next_motion(
     if robot is not None:
         log = play_next_motion(run, robot, out)
         reader, name = log.with_suffix(".yaml"), read_plain(run / "config.yaml")["robot"]
-        print(f"{log} written; next: neurodyn import {log} --reader {reader} --robot {name} --out {log.stem}.h5")
+        to = f"--robot {shell_word(name)} --out {shell_word(log.stem)}.h5"
+        print(f"{log} written; next: neurodyn import {shell_word(log)} --reader {shell_word(reader)} {to}")
         return
     with ProgressBar("looking for a motion"):
         motion = propose(request)
@@ -304,4 +305,4 @@ def next_motion(
         print(f"  {text}")
     for kind, source in motion.sources.items():
         print(f"{kind}: {source}")
-    print(f"next: neurodyn next-motion {run} --robot FILE.py:CLASS, or play it with your own tools")
+    print(f"next: neurodyn next-motion {shell_word(run)} --robot FILE.py:CLASS, or play it with your own tools")

@@ -494,9 +494,16 @@ def pretrained_policy_names() -> list[str]:
 def resolve_run(run: str | Path) -> Path:
     """Return the run directory for a path or "pretrained:NAME", or raise an InputError if there is none."""
     if not str(run).startswith(PRETRAINED):
-        restore_folder(Path(run) / "model")
+        run = _without_model(Path(run))
+        restore_folder(run / "model")
     wanted = "model", "model/spec.json", "a run directory written by `neurodyn train`"
     return _resolved(str(run), PRETRAINED, pretrained_names(), _PRETRAINED_ROOT, wanted)
+
+
+def _without_model(run: Path) -> Path:
+    """Return the run of a path that ends in its folder model/, as trainings print it; other paths as they are."""
+    within = run.name == "model" and (run / "spec.json").is_file() and not (run / "model").is_dir()
+    return run.parent if within else run
 
 
 def resolve_policy(policy: str | Path) -> Path:

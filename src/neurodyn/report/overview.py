@@ -196,5 +196,6 @@ def _scope(result: Evaluation) -> str:
 def _truth(result: Evaluation) -> str:
     if isinstance(result, Simulated):
         simulator = result.simulator
-        return f"Newton, {simulator['solver']}, {count(simulator['substeps'], 'substep')} a frame"
+        name = "plain MuJoCo" if simulator["solver"] == "mujoco-c" else f"Newton, {simulator['solver']}"
+        return f"{name}, {count(simulator['substeps'], 'substep')} a frame"
     return "measured poses and velocities" if isinstance(result, Tossed) else "measured joint positions and velocities"

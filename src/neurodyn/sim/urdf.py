@@ -64,9 +64,18 @@ def where(path: Path, element: ElementTree.Element) -> str:
     return str(path) if match is None else f"{path}, line {text.count(chr(10), 0, match.start()) + 1}"
 
 
+def parse_urdf(path: Path) -> ElementTree.Element:
+    """Parse a URDF; a link `world` that joints name as their parent needs no element of its own."""
+    root = parse_xml(path, "robot", "URDF")
+    parents = {element.get("link") for element in root.iterfind("joint/parent")}
+    if _WORLD in parents - {link.get("name") for link in root.findall("link")}:
+        root.append(ElementTree.Element("link", name=_WORLD))
+    return root
+
+
 def no_inertia(path: Path, name: str) -> InputError:
     """Return the error that a moving link of a URDF resists no motion: what its <inertial> lacks, and in which line."""
-    links = parse_xml(path, "robot", "URDF").findall("link")
+    links = parse_urdf(path).findall("link")
     link = next((link for link in links if link.get("name") == name), None)
     mass = None if link is None else link.find("inertial/mass")
     if link is None or mass is None or not float(mass.get("value", "0")):
@@ -130,6 +139,7 @@ def _require_limits(path: Path, joint: ElementTree.Element) -> None:
         )
 
 
+_WORLD = "world"
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
 
@@ -144,7 +154,7 @@ def prepare_urdf(
     Raises:
         InputError: The file is not a URDF, has joints of an unsupported type, or lacks a locked joint.
     """
-    root = parse_xml(path, "robot", "URDF")
+    root = parse_urdf(path)
     require_sound(path, root)
     names = [joint.get("name", "") for joint in root.findall("joint")]
     for name in locked:
@@ -258,6 +268,8 @@ def _add_missing_masses(root: ElementTree.Element) -> None:
 
 def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None], mimics: bool) -> None:
     name, kind = joint.get("name"), joint.get("type")
+    if kind is None:
+        raise InputError(f"{where(path, joint)}: joint {name!r} has no type; valid: {', '.join(_SUPPORTED)}")
     if kind not in _SUPPORTED:
         raise InputError(f"{path}: joint {name!r} has the unsupported type {kind!r}{among(str(kind), _SUPPORTED)}")
     if joint.find("mimic") is not None and not mimics:

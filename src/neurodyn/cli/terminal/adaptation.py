@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from neurodyn.cli.terminal.console import terminal
+from neurodyn.cli.terminal.console import shell_word, terminal
 from neurodyn.cli.terminal.results import print_tables
 from neurodyn.cli.terminal.tables import print_table
 from neurodyn.core.glossary import explanations
@@ -63,8 +63,8 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
         told = f", which {result.next.tells[0]}" if result.next.tells else ""
         text = f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s){told}"
         terminal(_WIDTH).print(text)
-    print(f"next: neurodyn export {out}")
-    print(f"or: neurodyn policy train TASK --dynamics {out}")
+    print(f"next: neurodyn export {shell_word(out)}")
+    print(f"or: neurodyn policy train TASK --dynamics {shell_word(out)}")
 
 
 def print_conditions(result: "ConditionFigures") -> None:

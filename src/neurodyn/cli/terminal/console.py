@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terminal output shared by all verbs: results and progress."""
 
+import shlex
 import sys
 import threading
 import time
@@ -41,6 +42,11 @@ def terminal(width: int = 0, **options: Any) -> "Console":
     if not console.is_terminal:
         console.width = max(console.width, width)
     return console
+
+
+def shell_word(path: object) -> str:
+    """Return a path or a name as one word of a shell, for commands to copy."""
+    return shlex.quote(str(path))
 
 
 @contextmanager
@@ -84,7 +90,7 @@ def report_training(out: Path, end: "TrainState") -> None:
             f"note: others took this machine's cores: {end.cpu_seconds:.0f} of {end.seconds:.0f} s were left for "
             "the training; more --minutes with --resume make up for it, and so does `clock: cpu` in the settings"
         )
-    print(f"next: neurodyn evaluate {out}")
+    print(f"next: neurodyn evaluate {shell_word(out)}")
     print(f"verdict: {end.verdict}")
 
 

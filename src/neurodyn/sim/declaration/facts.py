@@ -17,7 +17,6 @@ from neurodyn.core.description.scene import IDENTITY, Plane, Vector3
 from neurodyn.core.errors import InputError, choices, suggested_file
 from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.articulations import short_label
-from neurodyn.sim.asset_files import parse_xml
 from neurodyn.sim.engine import import_mujoco, import_newton, joint_kinds
 from neurodyn.sim.interface import AssetJoint, specified
 from neurodyn.sim.mujoco.actuators import read_drives
@@ -27,7 +26,7 @@ from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.shape_contacts import ParsedContacts, read_contacts
 from neurodyn.sim.newton_build import imported_joint, read_asset
-from neurodyn.sim.urdf import held_positions
+from neurodyn.sim.urdf import held_positions, parse_urdf
 
 _WORLD_LINKS = ("world", "map", "odom", "ground")
 _STROKE = 0.15
@@ -320,7 +319,7 @@ def _upright(quaternion: Any) -> bool:
 
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:
-    root = parse_xml(path, "robot", "URDF")
+    root = parse_urdf(path)
     links = [_Joint.of(joint) for joint in root.findall("joint")]
     held = _held_joints(links)
     locked, why = tuple(dict.fromkeys((*lock, *held))), "as asked for"
