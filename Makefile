@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test test-variant coverage lint types layers bench campaign soak sbom audit docs wheel figures-check clean
+.PHONY: demo test test-variant test-environments coverage lint types layers bench campaign soak sbom audit docs wheel figures-check clean
 
 demo: .venv/demo.stamp  ## From a robot's log to a policy that works on it, with a page to show: demo/report.html.
 	$(BIN)/neurodyn demo
@@ -16,6 +16,9 @@ test: .venv/dev.stamp  ## Run the tests, in as many processes as WORKERS says.
 test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine: other rounding, two threads, random order.
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \
 	    $(BIN)/python -m pytest -m trains --random-order
+
+test-environments: .venv/dev.stamp  ## Install beside mjlab, beside Gymnasium and stable-baselines3, and with logs alone; work a little in each.
+	$(BIN)/python scripts/check_environments.py
 
 coverage: .venv/dev.stamp  ## Run the tests and report the branches that none takes; htmlcov/index.html shows them.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term --cov-report=html
