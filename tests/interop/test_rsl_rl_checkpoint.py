@@ -18,7 +18,9 @@ from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
 from neurodyn.interop import import_policy
 from neurodyn.interop.policies import export_rsl_rl
-from neurodyn.policy.artifact import PolicyNetwork, load_policy, save_policy
+from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, save_policy
+from neurodyn.policy.settings import NetworkSettings
+from neurodyn.tasks import load
 
 STATE = "actor_state_dict"
 
@@ -162,3 +164,12 @@ def test_files_that_are_no_checkpoints_are_refused(name: str, content: bytes | N
     with pytest.raises(InputError, match=name) as refused:
         import_policy(tmp_path / name, "ant-run@nerd", tmp_path / "policy")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("view", "sees"), [("state", 48), ("sensors", 45)])
+def test_a_walking_policy_that_sees_the_state_or_sensors_is_found_by_its_size(view: str, sees: int, tmp_path: Path):
+    config = policy_config(load("velocity@go2", view), NetworkSettings(hidden=(8,)))  # pyright: ignore[reportArgumentType]
+    save_policy(tmp_path / "policy", config, config.build())
+    checkpoint = export_rsl_rl(tmp_path / "policy", tmp_path / "out")
+    again = import_policy(checkpoint, "velocity@go2", tmp_path / "again", activation="elu")
+    assert (again.observe, len(again.observations)) == (view, sees)

@@ -22,6 +22,7 @@ from neurodyn.interop.checkpoints import read_arrays, take
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.tasks import TASKS, Task, load
+from neurodyn.tasks.sensing import VIEWS
 
 Layer = tuple[Tensor, Tensor]
 
@@ -220,6 +221,8 @@ def import_policy(
         if (folder / "config.json").exists() or folder.is_file():
             raise InputError(f"{folder}: is there already; give another --out")
         actor = POLICY_LAYOUTS[layout](file).for_actions(len(wanted.actions))
+        if not _fits(actor, wanted):  # it may see the task's other view
+            wanted = next((task for view in VIEWS if _fits(actor, task := wanted.observing(view))), wanted)
         _require_fit(actor, wanted, str(file))
         given: dict[str, Any] = {
             "hidden": [len(bias) for _, bias in actor.layers[:-1]], "activation": activation,
@@ -249,15 +252,15 @@ def _network(config: PolicyConfig, actor: Actor) -> PolicyNetwork:
     return network
 
 
+def _fits(actor: Actor, task: Task) -> bool:
+    return actor.sizes == (len(task.observations), len(task.actions))
+
+
 def _require_fit(actor: Actor, task: Task, where: str) -> None:
     """Raise an InputError that lists fitting tasks if a policy and a task differ in observations or actions."""
-
-    def fits(task: Task) -> bool:
-        return actor.sizes == (len(task.observations), len(task.actions))
-
-    if fits(task):
+    if _fits(actor, task):
         return
-    fitting = [name for name in TASKS if fits(TASKS[name]())]
+    fitting = [name for name in TASKS if _fits(actor, TASKS[name]())]
     observations, actions = actor.sizes
     raise InputError(
         f"{where}: takes {observations} observations and gives {actions} actions, but task {task.name!r} "

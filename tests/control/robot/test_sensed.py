@@ -16,8 +16,11 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.readers import import_logs
 from neurodyn.data.readers.column_map import read_column_map
 from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.logs import log_policies
+from neurodyn.policy.online_learning.record import model_error
+from neurodyn.policy.online_learning.refit import ADAPT_REFIT
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.robots import load as load_robot
@@ -108,6 +111,10 @@ def test_its_logs_hold_readings_and_no_base(folder, tmp_path):
     assert np.isfinite(read[:, [0, 1, 2, 6, 7, 8, 9]]).all()
     assert np.isnan(read[:, 3:6]).all()
     assert abs(read[0, 6:10] @ [0, 0, 0, 1]) > 0.99  # the heading starts at 0
+    # Rounds of `policy online` adapt to it; the error of forecasts of states is not known.
+    robot = load(f"velocity@{folder / 'dog'}").declaration()
+    opened = ADAPT_REFIT.open(robot, str(out))
+    assert model_error(declared_hybrid(robot), opened) == (None, 1.0)
     # The file of all frames imports as the same log.
     csv = tmp_path / "walk-robot.csv"
     again = import_logs([csv], read_column_map(csv.with_suffix(".yaml")), store.header.spec, tmp_path / "again.h5")

@@ -16,6 +16,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Record
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import EXPLOITED, Verdict
+from neurodyn.data.readers.floating import UNMEASURED
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.interface import Dynamics
@@ -221,9 +222,11 @@ def model_error(model: Dynamics, log: Store) -> tuple[float | None, float]:
     baseline: 0 for a perfect model, 1 for one no better than constant velocities.
 
     Returns:
-        The error of the finite forecasts, and their share; (None, 1.0) if no episode is long enough or nothing moves,
-        and (None, 0.0) if no forecast is finite.
+        The error of the finite forecasts, and their share; (None, 1.0) if no episode is long enough, nothing moves or
+        nobody tracks the base, and (None, 0.0) if no forecast is finite.
     """
+    if log.header.base == UNMEASURED:
+        return None, 1.0
     frames, context = max(1, round(SECONDS / model.spec.dt)), model.spec.context
     if int(log.lengths.max()) < context + frames:
         return None, 1.0

@@ -329,6 +329,10 @@ class AdaptRefit(Refit):
         _require_some_data(settings, "hybrid", new=new, data=data)
         self._settings(settings)
 
+    def open(self, robot: Robot, data: str) -> Store:
+        """Open data of the robot, whose base may be one that nobody tracks."""
+        return grounded(robot, open_robot_data(robot, data, base=False))
+
     def fit(self, fit: Fit) -> None:
         """Adapt the declared robot to all logs."""
         with showing(fit.progress):

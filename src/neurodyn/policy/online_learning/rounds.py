@@ -19,6 +19,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import Returns
 from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress, showing
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.mixture import Mixture, first_frames
@@ -172,6 +173,8 @@ class RoundInProgress:
                 coordinates=not problem.refit.measured, test=0.0, declared=problem.robot is None,
                 resume=problem.robot is not None,
             )  # fmt: skip
+        if summary.unscored:
+            raise InputError(f"{acting.name}: {summary.unscored}; valid: a robot with an accelerometer")
         name = acting.name
         return LoggedPolicy(
             path=str(path),
